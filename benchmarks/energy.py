@@ -39,8 +39,8 @@ from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from protocols.acquisition.merging import workload_for
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.pricing import Sensor
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.search import Search
 from protocols.event_log import configure_logging
 from protocols.power.estimate import draw_mw

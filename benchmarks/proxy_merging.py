@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import Any
 
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.demands import PaneDemand, PropertyBand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement

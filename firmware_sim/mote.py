@@ -47,7 +47,7 @@ from protocols.wire.packets import (
     SampleValue,
     SendAnnouncement,
 )
-from protocols.wire.programs import SLEEP, Panes, SamplingProgram, first_sample_at_or_after, parts_of, program_number
+from protocols.wire.programs import SLEEP, Panes, SamplingProgram, first_sample_at_or_after, program_number, reports_of
 from protocols.wire.streams import FieldType
 
 USUAL_PRESET = "telosb"
@@ -362,7 +362,7 @@ def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: Sam
     for name in program.fields:
         if name not in known:
             raise ProgramError(f"mote {mote.name} does not sample {name!r}")
-    for part in parts_of(program):
+    for part in reports_of(program):
         texts = [name for name in part.fields if known[name] is FieldType.TEXT]
         if isinstance(part.report, Panes) and part.report.measures and texts:
             raise ProgramError(f"mote {mote.name} cannot add up {texts[0]!r}, which is text")

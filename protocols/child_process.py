@@ -23,7 +23,7 @@ _CANNOT_START_EXIT_CODE: Final = 127
 
 
 def ending_with_this_process(arguments: Sequence[str | Path]) -> list[str]:
-    """Arguments that run ``arguments`` as a child which gets SIGTERM when this process ends.
+    """Return arguments that run ``arguments`` as a child which gets SIGTERM when this process ends.
 
     Start it from a thread that lives as long as the child should: the kernel watches the starting thread.
     """
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
             sys.exit(_USAGE_EXIT_CODE)
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != int(parent):  # the parent ended before the kernel was told
+        if os.getppid() != int(parent):  # the parent ended before the kernel had the setting
             sys.exit(0)
     try:
         os.execvp(program, [program, *rest])  # noqa: S606 (no shell is wanted)

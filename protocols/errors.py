@@ -7,14 +7,14 @@ from __future__ import annotations
 
 
 class FjordError(Exception):
-    """Anything Fjord refuses or cannot do, said so that a person can act on it.
+    """An error that a person can act on: something Fjord refuses or cannot do.
 
     Parameters
     ----------
     message
         What was wrong and where.
     hint
-        What to do about it, or None when there is nothing useful to say.
+        What to do about it, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -33,7 +33,7 @@ class ProtocolError(FjordError):
 class FrameError(ProtocolError):
     """A frame that cannot be decoded: garbled, truncated, too large, of a wrong kind or with a wrong field.
 
-    ``reason`` is one of a small fixed set of words, fit to be a metric label.
+    ``reason`` is one of a small fixed set of words, suitable as a metric label.
     """
 
     def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
@@ -42,12 +42,12 @@ class FrameError(ProtocolError):
 
 
 class UnsupportedVersionError(FrameError):
-    """A frame of a protocol version this program does not speak."""
+    """A frame of another protocol version."""
 
     def __init__(self, found: int, supported: int) -> None:
         super().__init__(
             "version",
-            f"frame has protocol version {found}, this program speaks version {supported}",
+            f"frame has protocol version {found}, this program supports version {supported}",
             hint="upgrade the older side",
         )
         self.found = found
@@ -71,4 +71,4 @@ class SettingsError(FjordError):
 
 
 class OverloadError(FjordError):
-    """A mote that has more to do than time."""
+    """A mote with more work than time."""

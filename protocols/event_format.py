@@ -1,4 +1,4 @@
-"""How structlog hands events to the standard ``logging`` module, and how they are written: as text or JSON."""
+"""Passing structlog's events to the standard ``logging`` module, and formatting them as text or JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST_LEVEL: Final = 8
 
 
 def configure_structlog() -> None:
-    """Let structlog's loggers hand their events to the loggers of the standard library."""
+    """Make structlog's loggers pass their events to the loggers of the standard library."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -34,7 +34,7 @@ def configure_structlog() -> None:
 
 
 def event_formatter(*, json: bool) -> logging.Formatter:
-    """Return what writes structlog's events, and those of other libraries, as text or as JSON."""
+    """Return a formatter of structlog's events, and those of other libraries, as text or JSON."""
     processors: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
     if json:
         processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]

@@ -1,7 +1,7 @@
 """The event log of every Fjord process: structured, on stderr, without secrets.
 
 Code writes ``log = get_logger(__name__)`` and ``log.info("connected", broker=..., attempt=3)``; libraries that use the
-standard ``logging`` module come out in the same form. structlog, which brings asyncio and rich with it, is imported by
+standard ``logging`` module are formatted alike. structlog, which brings asyncio and rich with it, is imported by
 the first module that has a logger, so commands that log nothing start without it.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
 
 LEVEL_VARIABLE: Final = "FJORD_LOG_LEVEL"
-"""Environment variable with the level, where none is given by hand."""
+"""Environment variable with the level, if no option sets it."""
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
-# These tell at "info" what each connection and packet does.
+# These log every connection and packet at "info".
 _CHATTY_LIBRARIES: Final = ("amqtt", "transitions", "websockets", "asyncio", "py4j", "httpx", "httpcore")
 
 
@@ -41,9 +41,9 @@ def configure_logging(level: str | None = None, *, json: bool = False) -> None:
     Parameters
     ----------
     level
-        One of :data:`LEVELS`, in any case. None: what ``FJORD_LOG_LEVEL`` says, or "warning".
+        One of :data:`LEVELS`, in any case. None: ``FJORD_LOG_LEVEL``, or "warning".
     json
-        One JSON object per line in place of text.
+        One JSON object per line instead of text.
 
     Raises
     ------
@@ -65,9 +65,9 @@ def configure_logging(level: str | None = None, *, json: bool = False) -> None:
 def get_logger(name: str) -> BoundLogger:
     """Return a logger of the event log, for a module's name.
 
-    Until :func:`configure_logging` is called, as in tests and in Spark's workers, structlog is left as it is.
+    Until :func:`configure_logging` is called, as in tests and in Spark's workers, structlog is not configured.
     """
-    import structlog  # noqa: PLC0415 - not before somebody has something to log
+    import structlog  # noqa: PLC0415 - not before there is something to log
 
     if not structlog.is_configured() and _is_configured():
         _configure_structlog()
@@ -76,7 +76,7 @@ def get_logger(name: str) -> BoundLogger:
 
 
 class _EventFormatter(logging.Formatter):
-    """Writes events by means of structlog, which it imports when the first one comes."""
+    """Formats events with structlog, which it imports at the first one."""
 
     def __init__(self, *, json: bool) -> None:
         super().__init__()

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
-    EXCEPT_COLUMN,
-    FORM_COLUMN,
+    COVERED_BY_COLUMN,
+    FINGERPRINT_COLUMN,
     PANE_COLUMN,
     SAMPLES_COLUMN,
     Batch,
@@ -121,8 +121,8 @@ class CutBatch:
         measured = {name for each in extras for name, _ in each.measures}
         by_row = [dict(each.measures) for each in extras]
         values: dict[str, list[Value]] = {
-            FORM_COLUMN: [each.fingerprint for each in extras],
-            EXCEPT_COLUMN: [each.covered_by for each in extras],
+            FINGERPRINT_COLUMN: [each.fingerprint for each in extras],
+            COVERED_BY_COLUMN: [each.covered_by for each in extras],
             PANE_COLUMN: [each.pane_us for each in extras],
             SAMPLES_COLUMN: [each.samples for each in extras],
             **{name: [row.get(name) for row in by_row] for name in measured},

@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from protocols.wire.catalog import ClockFault
 from protocols.wire.packets import Packet
-from protocols.wire.programs import SamplingProgram, VehicleEvents, parts_of
+from protocols.wire.programs import SamplingProgram, VehicleEvents, reports_of
 
 _NO_BOUND_US = 2**63
 """More than the distance of any two instants on the wire."""
@@ -125,7 +125,7 @@ def longest_age_us(program: SamplingProgram) -> int | None:
     12
     """
     intervals = []
-    for part in parts_of(program):
+    for part in reports_of(program):
         if isinstance(part.report, VehicleEvents):
             return None
         intervals.append(max(part.period_us, part.interval_us or 0))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from protocols.acquisition.covering import answers
 from protocols.acquisition.needs import Need
 from protocols.wire.packets import Packet, Partial, Sample, VehicleEvent, VehicleTally
-from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, parts_of
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, reports_of
 
 
 class Coverage(NamedTuple):
@@ -43,13 +43,13 @@ class Coverage(NamedTuple):
         found = None
         for record in packet.records:
             match record:
-                case Sample() if record.parts >> self.part & 1:
+                case Sample() if record.reports >> self.part & 1:
                     instant_us = packet.clock_us - record.age_us
-                case Partial() if record.part == self.part:
+                case Partial() if record.report == self.part:
                     instant_us = packet.clock_us - record.age_us - record.pane_us + 1
-                case VehicleTally() if record.part == self.part:
+                case VehicleTally() if record.report == self.part:
                     instant_us = packet.clock_us - record.age_us - record.every_us + 1
-                case VehicleEvent() if record.part == self.part:
+                case VehicleEvent() if record.report == self.part:
                     instant_us = packet.clock_us - record.age_us
                 case _:
                     continue
@@ -67,7 +67,7 @@ def coverage_of(program: SamplingProgram, need: Need) -> Coverage | None:
     if program.sleeping:
         return None
     found: list[tuple[int, bool, Coverage]] = []
-    for number, part in enumerate(parts_of(program)):
+    for number, part in enumerate(reports_of(program)):
         grid_us = math.lcm(part.period_us, need.period_us)
         if not answers(part, replace(need, period_us=grid_us)):
             continue

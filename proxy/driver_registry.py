@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from protocols.acquisition.parts import Abilities
+from protocols.acquisition.program_reports import Abilities
 from protocols.wire.packets import Announcement
 from proxy.drivers.driver import Capabilities, Driver
 

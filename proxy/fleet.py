@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from protocols.acquisition.parts import Abilities
+from protocols.acquisition.program_reports import Abilities
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.packets import Announcement, Packet

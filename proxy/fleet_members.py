@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.catalog import ClockFault, MoteState
 from protocols.wire.programs import SamplingProgram
 from proxy.batching import BatchLimits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from protocols.acquisition.merging import draw_of
-from protocols.acquisition.parts import Abilities
+from protocols.acquisition.program_reports import Abilities
 from protocols.acquisition.sensor_traits import traits_of
 from protocols.wire.programs import SamplingProgram
 from proxy.fleet_instructions import FleetInstruction, ForMote, RejectDemand, RememberProgram

@@ -14,7 +14,7 @@ from protocols.wire.programs import (
     Threshold,
     VehicleCount,
     VehicleEvents,
-    parts_of,
+    reports_of,
 )
 
 Needs = tuple[tuple[Need, tuple[DemandClass, ...]], ...]
@@ -68,13 +68,13 @@ class Routes:
 
 def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
     """Return the routes of a program under the present needs; the program may be older than they are."""
-    parts = parts_of(program)
+    parts = reports_of(program)
     reported: list[tuple[list[str], list[str]]] = [([], []) for _ in parts]
     covered_by: list[str] = []
     detections: dict[tuple[int, int, Threshold], tuple[list[str], list[str]]] = {}
     periods_us: set[int] = set()
     for need, classes in needs:
-        names = list(dict.fromkeys(each.form for each in classes if each.form))
+        names = list(dict.fromkeys(each.fingerprint for each in classes if each.fingerprint))
         number = _part_for(parts, need)
         if need.kind is NeedKind.SAMPLES:
             periods_us.add(need.period_us)

@@ -8,7 +8,7 @@ from protocols.errors import SchemaError
 from protocols.wire.batches import measure_column
 from protocols.wire.frames import Value
 from protocols.wire.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
-from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, parts_of
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, reports_of
 from protocols.wire.streams import FieldType, check_value
 from proxy.change_filling import ChangeFilling
 from proxy.decoding import RowDecoder
@@ -43,7 +43,7 @@ class RecordReader:
     def __init__(self, announcement: Announcement, program: SamplingProgram, needs: Needs) -> None:
         self._announcement = announcement
         self._program = program
-        self._parts = parts_of(program)
+        self._parts = reports_of(program)
         self._several = len(self._parts) > 1
         self._rows: dict[int, RowDecoder] = {}
         self._whole = RowDecoder(announcement, program)
@@ -108,14 +108,17 @@ class RecordReader:
                 case Partial():
                     self._partial(packet.clock_us - record.age_us, record, position, tuples)
                 case VehicleEvent():
-                    names = self._fingerprints(record.part, counts=False), self._fingerprints(record.part, counts=True)
+                    names = (
+                        self._fingerprints(record.report, counts=False),
+                        self._fingerprints(record.report, counts=True),
+                    )
                     stamp_us = packet.clock_us - record.age_us
                     event = Aggregated(pane_us=record.passing_us, samples=1)
                     self._report(names[0], stamp_us, event, position, tuples)
                     self._report(names[1], stamp_us, event._replace(pane_us=1), position, tuples)
                 case VehicleTally() if record.vehicles:
                     tally = Aggregated(pane_us=record.every_us, samples=record.vehicles)
-                    counted = self._fingerprints(record.part, counts=True)
+                    counted = self._fingerprints(record.report, counts=True)
                     self._report(counted, packet.clock_us - record.age_us, tally, position, tuples)
                 case _:
                     pass
@@ -159,12 +162,12 @@ class RecordReader:
         )
 
     def _sample(self, start_us: int, sample: Sample, position: MotePosition, tuples: list[WaitingTuple]) -> None:
-        row = self._decoder(sample.parts).row(sample.values)
+        row = self._decoder(sample.reports).row(sample.values)
         for number, filling in self._fillings.items():
-            if sample.parts >> number & 1:
+            if sample.reports >> number & 1:
                 self._fill(number, filling, start_us, position, tuples)
                 filling.sent(start_us, sample.values)
-        self._forward(start_us, row, sample.parts, position, tuples)
+        self._forward(start_us, row, sample.reports, position, tuples)
 
     def _fill(
         self, number: int, filling: ChangeFilling, until_us: int, position: MotePosition, tuples: list[WaitingTuple]
@@ -193,7 +196,7 @@ class RecordReader:
                     tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=event))
 
     def _partial(self, stamp_us: int, partial: Partial, position: MotePosition, tuples: list[WaitingTuple]) -> None:
-        part = self._part(partial.part)
+        part = self._part(partial.report)
         if not isinstance(part.report, Panes) or len(partial.measures) != len(part.fields):
             raise SchemaError("partial aggregates that its program does not ask for")
         measures: list[tuple[str, Value]] = []
@@ -209,7 +212,7 @@ class RecordReader:
                 elif measure.value == "count":
                     measures.append((measure_column(measure, name), _checked_count(name, value)))
         aggregated = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
-        self._report(self._fingerprints(partial.part, counts=True), stamp_us, aggregated, position, tuples)
+        self._report(self._fingerprints(partial.report, counts=True), stamp_us, aggregated, position, tuples)
 
     def _report(
         self,

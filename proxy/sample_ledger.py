@@ -73,7 +73,7 @@ class SampleLedger:
         watermark_us
             Of its stream; None before the first.
         """
-        demanded = {each.demand.completeness.form: each for _, classes in needs for each in classes
+        demanded = {each.demand.completeness.fingerprint: each for _, classes in needs for each in classes
                     if each.demand.completeness is not None}  # fmt: skip
         if not demanded and not self._accounts:
             return
@@ -143,7 +143,7 @@ def _opened(demand: DemandClass, need: Need, now: MoteSnapshot, watermark_us: in
     completeness = demand.demand.completeness
     assert completeness is not None  # noqa: S101 - the caller has checked
     demanded_us = LOWEST_US if watermark_us is None else watermark_us
-    account = SampleAccount(need, demand.form, completeness.pane_us, demanded_us)
+    account = SampleAccount(need, demand.fingerprint, completeness.pane_us, demanded_us)
     coverage = None if now.running is None else coverage_of(now.running, need)
     if coverage is not None and _serves(coverage, need, now.running, now.desired):
         if now.active and now.low_watermark_us is not None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FjordError, TopicError
 from protocols.mqtt.link import DEFAULT_PORT, SILENCE_SECONDS, BrokerAddress
 from protocols.text.byte_sizes import parse_byte_size

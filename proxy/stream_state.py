@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.programs import SECOND_US
 from protocols.wire.streams import FieldType, StreamSchema
@@ -258,7 +258,7 @@ class StreamState:
         self.merger = Merger(folded, self.style, self.observed)
         counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
         self._counted_panes_us = frozenset(each.pane_us for each in counted)
-        fingerprints = {each.form for each in counted}
+        fingerprints = {each.fingerprint for each in counted}
         self._counted_since_us = {
             fingerprint: at for fingerprint, at in self._counted_since_us.items() if fingerprint in fingerprints
         }

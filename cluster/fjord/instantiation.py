@@ -128,7 +128,7 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
         case kinds.PreaggregatedFilter():
             given = {each.group: each.devices for each in fragment.subscribers if each.devices is not None}
             only = frozenset(group for group, devices in given.items() if devices.only)
-            return PreaggregatedFilter({group: devices.form for group, devices in given.items()}, only)
+            return PreaggregatedFilter({group: devices.fingerprint for group, devices in given.items()}, only)
         case kinds.DeviceAggregates():
             return _device_aggregates(operation, fragment)
         case kinds.PaneAggregate():
@@ -148,7 +148,9 @@ def _subscribers(fragment: Fragment) -> list[WindowSubscriber]:
 def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) -> DeviceAggregates:
     reported = [(each, each.missing if operation.missing else each.devices) for each in fragment.subscribers]
     recipients = [
-        AggregateRecipient(each.group, found.form, found.fixed, each.visible_from, found.own_pane_us, found.measures)
+        AggregateRecipient(
+            each.group, found.fingerprint, found.fixed, each.visible_from, found.own_pane_us, found.measures
+        )
         for each, found in reported
         if found is not None
     ]

@@ -11,10 +11,16 @@ from cluster.fjord.instantiation import empty_rows
 from cluster.fjord.real_values import settled_rows
 from cluster.fjord.stored_rows import StoredRows
 from cluster.language.columns import PASSING, Column, Schema
-from protocols.wire.batches import DEFAULT_RATE_COLUMN, EXCEPT_COLUMN, FORM_COLUMN, PANE_COLUMN, SAMPLES_COLUMN
+from protocols.wire.batches import (
+    COVERED_BY_COLUMN,
+    DEFAULT_RATE_COLUMN,
+    FINGERPRINT_COLUMN,
+    PANE_COLUMN,
+    SAMPLES_COLUMN,
+)
 from protocols.wire.streams import FieldType
 
-_OWN = {FORM_COLUMN: FieldType.TEXT, EXCEPT_COLUMN: FieldType.TEXT, PANE_COLUMN: FieldType.INTEGER}
+_OWN = {FINGERPRINT_COLUMN: FieldType.TEXT, COVERED_BY_COLUMN: FieldType.TEXT, PANE_COLUMN: FieldType.INTEGER}
 
 
 class StreamScan:
@@ -54,31 +60,31 @@ class StreamScan:
 
     def samples(self, columns: Schema) -> Batch:
         """Return the samples, valid at their instants, with whether they belong to their mote's default rate."""
-        read = [*(column.name for column in columns if column.name != EXCEPT_COLUMN), DEFAULT_RATE_COLUMN]
-        excepted = any(column.name == EXCEPT_COLUMN for column in columns)
+        read = [*(column.name for column in columns if column.name != COVERED_BY_COLUMN), DEFAULT_RATE_COLUMN]
+        excepted = any(column.name == COVERED_BY_COLUMN for column in columns)
         found = []
         for piece in self._pieces:
-            has_forms = FORM_COLUMN in piece.columns
-            own = [FORM_COLUMN, *([EXCEPT_COLUMN] if excepted else [])] if has_forms else []
+            has_fingerprints = FINGERPRINT_COLUMN in piece.columns
+            own = [FINGERPRINT_COLUMN, *([COVERED_BY_COLUMN] if excepted else [])] if has_fingerprints else []
             rows = settled_rows(self._read(piece, [START, *dict.fromkeys((*read, *own))]))
-            if has_forms:
-                rows = rows.filter(pl.col(FORM_COLUMN).is_null()).drop(FORM_COLUMN)
+            if has_fingerprints:
+                rows = rows.filter(pl.col(FINGERPRINT_COLUMN).is_null()).drop(FINGERPRINT_COLUMN)
             elif excepted:
-                rows = rows.with_columns(pl.lit(None, pl.String).alias(EXCEPT_COLUMN))
+                rows = rows.with_columns(pl.lit(None, pl.String).alias(COVERED_BY_COLUMN))
             found.append(rows)
         nothing = empty_rows(columns).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
         return self._batch(found, nothing)
 
-    def events(self, form: str, columns: Schema) -> Batch:
-        """Return the events of one form, valid at the instants at which they began."""
+    def events(self, fingerprint: str, columns: Schema) -> Batch:
+        """Return the events with one fingerprint, valid at the instants at which they began."""
         stored = [column.name for column in columns if column != PASSING]
         lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
         pieces = [
-            settled_rows(self._read(piece, [START, *stored, FORM_COLUMN, PANE_COLUMN]))
-            .filter(pl.col(FORM_COLUMN) == form)
+            settled_rows(self._read(piece, [START, *stored, FINGERPRINT_COLUMN, PANE_COLUMN]))
+            .filter(pl.col(FINGERPRINT_COLUMN) == fingerprint)
             .select(START, *stored, lasting)
             for piece in self._pieces
-            if FORM_COLUMN in piece.columns
+            if FINGERPRINT_COLUMN in piece.columns
         ]
         return self._batch(pieces, empty_rows(columns))
 
@@ -96,8 +102,8 @@ class StreamScan:
         found = []
         for piece in self._pieces:
             known = piece.columns
-            if FORM_COLUMN in known:
-                aggregates = pl.col(FORM_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
+            if FINGERPRINT_COLUMN in known:
+                aggregates = pl.col(FINGERPRINT_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 if self._begins_us is not None:
                     aggregates &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
                 rows = self._read(piece, [START, *(name for name in read if name in known)]).filter(aggregates)

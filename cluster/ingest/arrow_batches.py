@@ -15,7 +15,7 @@ from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
     EXPECTED_COLUMN,
-    FORM_COLUMN,
+    FINGERPRINT_COLUMN,
     MEASURES_TOLD,
     MOTE_COLUMN,
     START_COLUMN,
@@ -43,7 +43,7 @@ def to_arrow(batch: Batch, schema: StreamSchema) -> pa.Table:
     if not found.fits:
         raise SchemaError(mismatch_text(batch.proxy, schema.name, found))
     columns = {column.name: column for column in batch.columns}
-    aggregates, completeness = FORM_COLUMN in columns, EXPECTED_COLUMN in columns
+    aggregates, completeness = FINGERPRINT_COLUMN in columns, EXPECTED_COLUMN in columns
     expected = (
         *wire_fields(schema),
         *(aggregate_fields(schema) if aggregates else ()),

@@ -1,4 +1,4 @@
-"""What changes from one physical plan to another: which fragments and operators stay, come and go, and for whom."""
+"""What changes from one physical plan to another: which fragments, operators and subscribers stay, come and go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class FragmentChange(msgspec.Struct, frozen=True):
     identity
         Of the fragment.
     stay, come, go
-        Ids of its operators; one that does something else than before, under the name that it had, comes and goes.
+        Ids of its operators; one whose operation changes under the same id comes and goes.
     queries_come, queries_go
         Identities of its subscribers.
     """
@@ -39,13 +39,13 @@ class Difference(msgspec.Struct, frozen=True):
     before, after
         Their epochs.
     stay
-        Identities of the fragments that are the same, subscribers and all.
+        Identities of the fragments that are the same, including their subscribers.
     come, go
-        The fragments that one of them has only.
+        The fragments that only one of them has.
     change
-        What changes in the others.
+        The changes of the others.
     unchanged
-        How many operators there are in fragments that stay.
+        The number of operators in fragments that stay.
     """
 
     before: int

@@ -13,7 +13,7 @@ from cluster.physical.words import describe, named, pane_window_words
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Something in the graph: a stream, a grouped filter, an operator, or the topics of answers."""
+    """A node of the graph: a stream, a grouped filter, an operator, or the topics of answers."""
 
     number: int
     label: str
@@ -22,7 +22,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """Tuples go from one box to another, for so many queries."""
+    """An edge of the graph: tuples go from one box to another, for a number of queries."""
 
     source: int
     target: int
@@ -65,7 +65,7 @@ class _Drawing:
 
     def _node(self, fragment: Fragment, node: OperatorNode, inputs: list[int]) -> int:
         operation = node.operation
-        # What devices have aggregated is stored beside the samples.
+        # Device partial aggregates are stored beside the samples.
         label = f"stream {operation.stream}" if isinstance(operation, ScanAggregates) else describe(node, fragment)
         if isinstance(operation, Scan | ScanAggregates):
             if label not in self._scans:

@@ -1,4 +1,4 @@
-"""How a query's relations would be looked up, and why: for people who ask before they start it."""
+"""How a query's relations would be looked up, and why: a section of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from protocols.text.byte_sizes import format_byte_size
 
 
 def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_bytes: int, buckets: int) -> str:
-    """Say of each lookup of a plan how it is made; empty if there is none.
+    """Return a line for each lookup of a plan and how it is made; empty if there is none.
 
     Parameters
     ----------
     node
         The rewritten plan.
     sizes
-        By identity; relations without a version are not there.
+        By identity; relations without a version are left out.
     memory_bytes
-        What one table may take of a worker's memory.
+        The memory of a worker that one table may take.
     buckets
-        How many there are downstream.
+        The number of buckets downstream.
     """
     try:
         fragment = lower_alone(node)
     except PlanError:
-        return ""  # EXPLAIN says elsewhere why it would be refused
+        return ""  # another section of EXPLAIN has the reason
     lines: list[str] = []
     for lookup, spread in _lookups(fragment).items():
         lines.append(f"  {described_lookup(lookup)}")
@@ -49,7 +49,7 @@ def lookup_choices(node: Node, sizes: Mapping[str, RelationSize], *, memory_byte
 
 
 def _lookups(fragment: Fragment) -> dict[TableLookup, bool]:
-    """Return what is looked up, and whether Spark spreads the tuples by the values that are."""
+    """Return the lookups, and whether Spark partitions the tuples by their keys."""
     spread = {
         node.id
         for node in fragment.exchanges

@@ -1,6 +1,6 @@
 """From the logical plan of an epoch to its physical plan: in one pass each query goes to the fragment of its kind.
 
-The only place that decides what runs where; whoever runs it instantiates (:mod:`cluster.fjord.instantiation`).
+This is the only place that decides what runs where; hosts only instantiate (:mod:`cluster.fjord.instantiation`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Lowered = FoldedQuery | WindowedQuery
 
 
 def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
-    """Return what runs of a plan.
+    """Return the physical plan of a logical plan.
 
     Parameters
     ----------
     plan
         The logical plans of an epoch.
     before
-        What ran of an earlier epoch. Fragments in which nothing changes are taken over as they are, and of the others
-        the queries that stay; so that lowering costs what has changed.
+        The physical plan of an earlier epoch. Unchanged fragments are reused, and in the others the subscribers that
+        stay; so the cost of lowering is that of the change.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
         kinds.setdefault(identity, lowered)
         subscriber = known.get(query.identity)
         subscribers.setdefault(identity, []).append(lowered.subscriber(query) if subscriber is None else subscriber)
-    # Folded queries first; else in the order of each one's oldest query.
+    # Folded queries first; otherwise in the order of the oldest queries.
     ordered = sorted(kinds.items(), key=lambda each: isinstance(each[1], WindowedQuery))
     fragments = [
         _fragment(kind, tuple(subscribers[identity]), before.by_identity.get(identity)) for identity, kind in ordered
@@ -52,14 +52,14 @@ def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
 
 
 def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
-    """Return what would run if a query was added.
+    """Return the physical plan with one more query.
 
     Parameters
     ----------
     running
-        What runs.
+        The running plan.
     query
-        The query; it comes last.
+        The query; it becomes the newest.
     """
     kind, identity = _lowered(query.node)
     before = running.by_identity.get(identity)
@@ -77,7 +77,7 @@ def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
 
 
 def lower_alone(node: Node) -> Fragment:
-    """Return what would run of a query if there was no other.
+    """Return the fragment of a query without any others.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def lower_alone(node: Node) -> Fragment:
 
 @remembered
 def _lowered(node: Node) -> tuple[Lowered, str]:
-    """Return how a query is folded, and the identity of its fragment."""
+    """Return a query in the form in which it is folded, and the identity of its fragment."""
     windowed = pane_query_of(node)
     found: Lowered = FoldedQuery.of(node) if windowed is None else WindowedQuery(windowed)
     return found, found.identity

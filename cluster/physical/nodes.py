@@ -4,7 +4,7 @@
     fragment   scan -> ... -> sink -> subscribers                          keeps none: all of it next to the scan
 
 Values: a plan is written and read by msgspec, and two are compared node by node (:mod:`cluster.physical.difference`).
-What is estimated or measured of a node stands beside the plan, by the node's id.
+Estimates and measurements of a node are kept outside the plan, by the node's id.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from protocols.wire.demands import QueryDemand
 
 
 class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operator, or one end of what crosses between machines.
+    """One operator, or one end of an exchange between machines.
 
     Parameters
     ----------
     id
-        Under which its state, and what is measured of it, is kept: the same for ever.
+        The name of its state and of its measurements; it never changes.
     operation
         What it does.
     inputs
@@ -50,11 +50,11 @@ class PaneWindow(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What devices or proxies report to a query in the place of samples.
+    """What devices or proxies report to a query instead of samples.
 
     Parameters
     ----------
-    form
+    fingerprint
         The push-down fingerprint: names the samples that are aggregated.
     fixed
         The part of its condition that is about fixed columns; None for none.
@@ -66,15 +66,15 @@ class Reported(msgspec.Struct, frozen=True, omit_defaults=True):
         True if it is given nothing else, no samples.
     """
 
-    form: str
+    fingerprint: str = msgspec.field(name="form")
     fixed: Scalar | None
     own_pane_us: int
     measures: Measures = ()
     only: bool = False
 
 
-class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a query asks of sensors.
+class SensorDemands(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a query demands of sensors.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Asked(msgspec.Struct, frozen=True, omit_defaults=True):
         return dict(self.streams).get(stream, ())
 
 
-NOTHING_ASKED = Asked()
+NO_DEMANDS = SensorDemands()
 
 
 class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,19 +107,19 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     group
         Its query group: rows with this number are its own. Queries with equal conditions may have the same.
     conditions
-        By grouped filter of the fragment: its own; None for all rows.
+        By grouped filter of the fragment: its own condition; None for all rows.
     choices
-        By per-query filter: its own.
+        By per-query filter: its own condition.
     window
-        Whose answers are its own, where windows share panes.
+        The window whose answers are its own, where windows share panes.
     calls
-        The aggregates it needs of these.
+        The aggregates that it needs of this window.
     devices, missing
         What devices report to it, and what proxies report of missing samples.
     finish
-        What is left to do to its rows.
-    asked
-        What it asks of sensors.
+        The operations still to be applied to its rows.
+    demands
+        What it demands of sensors.
     """
 
     query: str
@@ -132,7 +132,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: Reported | None = None
     missing: Reported | None = None
     finish: tuple[Filter | Project, ...] = ()
-    asked: Asked = NOTHING_ASKED
+    demands: SensorDemands = msgspec.field(default=NO_DEMANDS, name="asked")
 
     @property
     def identity(self) -> str:
@@ -140,7 +140,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.query}@{self.visible_from}"
 
     def home(self, buckets: int) -> int:
-        """Return the bucket that speaks for it when there is nothing but an error to say."""
+        """Return the bucket that reports its errors where no rows do."""
         return self.group % buckets
 
 
@@ -149,7 +149,7 @@ Conditions = tuple[tuple[int, Scalar | None], ...]
 
 
 class Fragment(msgspec.Struct, frozen=True, dict=True):
-    """A piece of the plan that is scheduled, fails and is answered from as one.
+    """A piece of the plan that is scheduled, fails and answers queries as a unit.
 
     Parameters
     ----------
@@ -160,9 +160,9 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
     nodes
         Inputs before what reads them; the last one is the sink.
     subscribers
-        Whom it answers, oldest first.
+        The queries that it answers, oldest first.
     shares_rows
-        True if several subscribers may have the same query group; then rows say which of these they are for.
+        True if several subscribers may have the same query group; marks in the rows then tell their rows apart.
     """
 
     identity: str
@@ -183,12 +183,12 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def exchanges(self) -> tuple[OperatorNode, ...]:
-        """Where it crosses the shuffle."""
+        """Its exchanges: where rows cross the shuffle."""
         return tuple(node for node in self.nodes if isinstance(node.operation, Exchange))
 
     @cached_property
     def behind(self) -> tuple[OperatorNode, ...]:
-        """What runs behind its exchanges, without the sink."""
+        """The nodes behind its exchanges, without the sink."""
         found: dict[str, OperatorNode] = {}
         ends = {node.id for node in self.exchanges}
         for node in self.nodes:
@@ -198,13 +198,13 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def next_to_scan(self) -> tuple[OperatorNode, ...]:
-        """What runs where its streams are read, exchanges and, if there are none, the sink included."""
+        """The nodes next to its scans, with the exchanges or, if there are none, the sink."""
         behind = {node.id for node in self.behind}
         last = {self.sink.id} if self.exchanges else set()
         return tuple(node for node in self.nodes if node.id not in behind | last)
 
     def pipeline(self, end: OperatorNode) -> tuple[OperatorNode, ...]:
-        """Return what leads from a scan to an exchange, or to the sink of a fragment that has none; the scan first."""
+        """Return the nodes from a scan to an exchange, or to the sink of a fragment without exchanges; scan first."""
         found = [self.by_id[end.inputs[0]]]
         while found[-1].inputs:
             found.append(self.by_id[found[-1].inputs[0]])
@@ -228,7 +228,7 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def beginnings(self) -> Mapping[str, int]:
-        """From which instant on it reads what is stored, by stream; streams that it reads live only are left out."""
+        """The instant from which it reads stored rows, by stream; streams that are read live only are left out."""
         found: dict[str, int] = {}
         for node in self.nodes:
             if isinstance(node.operation, Scan) and (history := node.operation.history) is not None:
@@ -243,7 +243,7 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def groups(self) -> frozenset[int]:
-        """The query groups it keeps apart."""
+        """Its query groups."""
         return frozenset(each.group for each in self.subscribers)
 
     @cached_property
@@ -256,28 +256,28 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def newest(self) -> dict[int, int]:
-        """By query group: the newest epoch that sees its rows."""
+        """By query group: the newest epoch to which its rows are visible."""
         found: dict[int, int] = {}
         for each in self.subscribers:
             found[each.group] = max(found.get(each.group, 0), each.visible_from)
         return found
 
     def in_bucket(self, bucket: int, buckets: int) -> bool:
-        """Return whether a bucket has anything to do for it."""
+        """Return whether a bucket has work for this fragment."""
         return self.spread or any(each.home(buckets) == bucket for each in self.subscribers)
 
 
 class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
-    """What runs of an epoch.
+    """The physical plan of an epoch.
 
     Parameters
     ----------
     epoch
-        Of the plan that it was lowered from.
+        The epoch of the logical plan that it was lowered from.
     fragments
-        Those of folded queries, then those that share panes; each by the oldest of its subscribers.
+        Those of folded queries, then those that share panes; ordered by their oldest subscribers.
     positions
-        By stream: the last table version that belongs to the epoch before.
+        By stream: the last table version that belongs to the previous epoch.
     """
 
     epoch: int
@@ -285,7 +285,7 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     positions: Mapping[str, int] = {}
 
     def hosted(self, host: Host) -> PhysicalPlan:
-        """Return the part of it that one of the two Spark queries runs."""
+        """Return the fragments that one of the two Spark queries runs."""
         return replace(self, fragments=tuple(each for each in self.fragments if each.host is host))
 
     @cached_property
@@ -300,7 +300,7 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def with_history(self) -> tuple[tuple[Subscriber, Mapping[str, int]], ...]:
-        """The queries that begin with the past, oldest first; by stream, from which instant on they read it."""
+        """The queries with history, oldest first, and by stream the instant from which they read it."""
         found = [(each, part.beginnings) for part in self.fragments if part.beginnings for each in part.subscribers]
         return tuple(sorted(found, key=lambda each: each[0].visible_from))
 
@@ -311,11 +311,11 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def by_query(self) -> dict[str, Fragment]:
-        """Which fragment answers a query, by the query's identity."""
+        """The fragment that answers each query, by the query's identity."""
         return {each.identity: fragment for fragment in self.fragments for each in fragment.subscribers}
 
     def alone(self, query: str) -> Fragment:
-        """Return the fragment that answers a query, by the query's identity, as if nobody else subscribed to it."""
+        """Return the fragment that answers a query, by the query's identity, as if it had no other subscriber."""
         own = tuple(each for each in self.by_query[query].subscribers if each.identity == query)
         return replace(self.by_query[query], subscribers=own)
 
@@ -336,7 +336,7 @@ NOTHING = PhysicalPlan(0)
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What was done for a fragment: tuples it was given, rows it answered (shared ones once), processor time."""
+    """The work of a fragment: tuples in, rows out (shared rows counted once), processor time."""
 
     tuples: int
     answers: int

@@ -1,6 +1,6 @@
-"""What a node of a physical plan does: one kind per operator, with everything that the operator is built from.
+"""Operations of the nodes of a physical plan: one kind per operator, with everything that the operator is built from.
 
-Plain data. What a kind is called in the names of state never changes: running state is found by it.
+Plain data. The name of a kind in ids of state never changes: running state is found by it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import msgspec
 
 from cluster.language.algebra import Detector, History, TableLookup, ZipKind
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
-from protocols.wire.batches import EXCEPT_COLUMN
+from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
 
 Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
-"""By field: what has to be known of it."""
+"""By field: the measures that are needed."""
 
 
 class _Operation(msgspec.Struct, frozen=True, tag=True):
@@ -26,23 +26,23 @@ class _Operation(msgspec.Struct, frozen=True, tag=True):
 
     @classmethod
     def state_name(cls) -> str:
-        """Return what the kind is called in the names of state."""
+        """Return the name of the kind in ids of state."""
         return cls.called or cls.__name__
 
 
 class Scan(_Operation, frozen=True):
-    """The rows of a stream; read once for all that read the same of it.
+    """The rows of a stream; pipelines that read the same rows share one scan.
 
     Parameters
     ----------
     stream
         Its name.
     events
-        The form of the events that are read; None for samples.
+        The fingerprint of the events that are read; None for samples.
     detector
-        What sees these events.
+        The detector of these events.
     columns
-        What is read of each row.
+        The columns that are read.
     history
         The past that is read first, if any.
     """
@@ -62,7 +62,7 @@ class ScanAggregates(_Operation, frozen=True):
     stream, columns, history
         As of :class:`Scan`.
     measures
-        What is read of them.
+        The measures that are read.
     """
 
     stream: str
@@ -72,13 +72,13 @@ class ScanAggregates(_Operation, frozen=True):
 
 
 class Sample(_Operation, frozen=True):
-    """The samples of a period; None: those that each mote takes at its default rate."""
+    """The samples of a period; None for those at each mote's default rate."""
 
     period_us: int | None
 
 
 class Columns(_Operation, frozen=True):
-    """The columns that a pipeline reads, of all that the shared scan has; the stamp is one if it is asked for."""
+    """The columns of the shared scan that a pipeline reads; the stamp is one of them if it is needed."""
 
     columns: Schema
     called: ClassVar[str] = "Project"
@@ -90,11 +90,11 @@ class GroupedFilter(_Operation, frozen=True):
     Parameters
     ----------
     place
-        Which of the subscribers' conditions it is about.
+        Place of its conditions among those of the subscribers.
     columns
-        What these may read.
+        The columns that these may read.
     visible_from
-        True if rows say which epoch is the newest that sees them.
+        True if rows carry the newest epoch to which they are visible.
     """
 
     place: int
@@ -103,7 +103,7 @@ class GroupedFilter(_Operation, frozen=True):
 
 
 class PreaggregatedFilter(_Operation, frozen=True):
-    """Takes from each query group the samples that are part of aggregates it is given."""
+    """Removes from each query group the samples that are contained in device partial aggregates for it."""
 
     called: ClassVar[str] = "WithoutTold"
 
@@ -115,7 +115,7 @@ class Filter(_Operation, frozen=True):
 
 
 class PerQueryFilter(_Operation, frozen=True):
-    """Of each query group the rows for which its own condition is true; `place` says which of its conditions."""
+    """The rows of each query group for which its own condition is true; `place` is that of the condition."""
 
     place: int
     called: ClassVar[str] = "MemberFilter"
@@ -128,7 +128,7 @@ class Project(_Operation, frozen=True):
 
 
 class TimeWindow(_Operation, frozen=True):
-    """Rows valid for `size_us` (None: for ever), moving by `slide_us`."""
+    """Rows valid for `size_us` (None: without end), moving by `slide_us`."""
 
     size_us: int | None
     slide_us: int
@@ -173,7 +173,7 @@ class DeviceAggregates(_Operation, frozen=True):
     Parameters
     ----------
     missing
-        True for counts of missing samples, which only those are given that ask for them.
+        True for counts of missing samples, which only queries that demand them get.
     columns
         Fixed columns that conditions and keys may read.
     keys, calls, pane_us
@@ -189,20 +189,20 @@ class DeviceAggregates(_Operation, frozen=True):
 
 
 Spread = Literal["keys", "group", "lookup"]
-"""By the values of keys; by query group; by the values by which a relation beyond memory is cut."""
+"""By the values of keys; by query group; by the keys of a relation beyond memory."""
 
 
 class Exchange(_Operation, frozen=True):
-    """Where rows cross Spark's shuffle, to the bucket that their values say (hash partitioning).
+    """Hash partitioning: rows cross Spark's shuffle to the bucket of their values.
 
     Parameters
     ----------
     spread
-        What says to which bucket a row goes.
+        The kind of values that determine the bucket.
     by
-        The columns that say it.
+        The columns with these values.
     columns
-        Of the rows, before an aggregate's first half if there is one.
+        Of the rows, before the first half of an aggregate if there is one.
     """
 
     spread: Spread
@@ -217,7 +217,7 @@ class Reorder(_Operation, frozen=True):
 
 
 class Split(_Operation, frozen=True):
-    """Rows that last cut into one for each instant."""
+    """Rows split into one for each instant of their validity."""
 
     columns: Schema
 
@@ -306,9 +306,9 @@ class Lookup(_Operation, frozen=True):
     Parameters
     ----------
     table
-        What they are looked up in, how, and what becomes of them.
+        The table, the condition and the kind of lookup.
     streams
-        Which streams' instants say what version of the table counts.
+        The streams whose instants determine the version of the table.
     """
 
     table: TableLookup
@@ -374,15 +374,15 @@ Operation = PlainOperation | Lookup
 SIZE = Column("fjord_size_us", FieldType.INTEGER, "us")
 SLIDE = Column("fjord_slide_us", FieldType.INTEGER, "us")
 SUPERSEDED_UNTIL = Column("fjord_after", FieldType.INTEGER)
-"""Queries visible from this epoch or an earlier one get another row in the place of this one."""
+"""Queries visible from this epoch or an earlier one get another row instead."""
 MARKS: Schema = (QUERY_GROUP, SIZE, SLIDE, VISIBLE_FROM, SUPERSEDED_UNTIL)
-"""What the rows of answers carry so that each query finds its own."""
+"""The marks of the rows of answers, by which each query finds its own."""
 
 RIGHT = "fjord_right_"
-"""Marks of the right side of a join are called so until it is made."""
+"""Prefix of the marks of the right side of a join below it."""
 
-COVERED_BY = Column(EXCEPT_COLUMN, FieldType.TEXT)
-"""Which aggregates of sensors contain a sample already."""
+COVERED_BY = Column(COVERED_BY_COLUMN, FieldType.TEXT)
+"""The fingerprints of device partial aggregates that contain a sample."""
 
 MADE = (STAMP, QUERY_GROUP, VISIBLE_FROM)
-"""Columns of a source that are made when it is read, not stored."""
+"""Columns of a source that are computed when it is read, not stored."""

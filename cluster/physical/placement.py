@@ -1,4 +1,4 @@
-"""Where each part of a query runs and why, in words: on motes, at proxies, next to the scan, behind the shuffle."""
+"""Where the parts of a query run and why, in words: on motes, at proxies, next to the scan, behind the shuffle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from protocols.wire.demands import PropertyBand, QueryDemand
 
 
 def placement_of(node: Node) -> str:
-    """Say where each part of a plan runs.
+    """Return in words where the parts of a plan run.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ def placement_of(node: Node) -> str:
     except PlanError as error:
         return "\n".join(f"  {line}" for line in [*lines, f"it would be refused: {error}"])
     (query,) = fragment.subscribers
-    for stream, demands in sorted(query.asked.streams):
-        lines += [f"on the motes of {stream}: {_asked(demand)}" for demand in demands]
-    if query.asked.refused:
-        lines.append(f"it would be refused: {query.asked.refused}")
+    for stream, demands in sorted(query.demands.streams):
+        lines += [f"on the motes of {stream}: {_demanded(demand)}" for demand in demands]
+    if query.demands.refused:
+        lines.append(f"it would be refused: {query.demands.refused}")
     windowed = pane_query_of(node)
     if windowed is not None:
         lines += [f"  {reason}" for reason in _why(windowed)]
-    for counted in (each.completeness for _, demands in query.asked.streams for each in demands):
+    for counted in (each.completeness for _, demands in query.demands.streams for each in demands):
         if counted is not None:
             lines.append(
                 "at the proxy: how many samples were due, and how many of them are missing, of each mote in panes of "
@@ -62,7 +62,7 @@ def placement_of(node: Node) -> str:
 
 
 def _in_spark(fragment: Fragment) -> Iterator[str]:
-    """Say what runs next to the scans, and what behind the shuffle."""
+    """Yield what runs next to the scans, and what behind the shuffle."""
     if fragment.host is Host.STATELESS:
         yield f"in Spark, next to the scan: {_pipeline(fragment, fragment.sink)}"
         yield "  no state is kept: tuples are read in the order of their stamps, as far as the watermark has come"
@@ -76,7 +76,7 @@ def _in_spark(fragment: Fragment) -> Iterator[str]:
         yield f"downstream in Spark, keyed: {'; '.join(describe(each, fragment) for each in steps)}"
 
 
-def _asked(demand: QueryDemand) -> str:
+def _demanded(demand: QueryDemand) -> str:
     every = "every default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
     parts = []
     if demand.events is not None:
@@ -114,7 +114,7 @@ def _property(band: PropertyBand) -> str:
 
 
 def _why(windowed: PaneQuery) -> Iterator[str]:
-    """Say why motes can aggregate, or what keeps them from it."""
+    """Yield why motes can aggregate, or what prevents it."""
     if pushed_of(windowed) is not None:
         yield (
             "because it groups by fixed fields only, motes know its aggregates, and its condition is about intervals "
@@ -142,7 +142,7 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
 
 
 def _pipeline(fragment: Fragment, end: OperatorNode) -> str:
-    """Say what a pipeline does, the scan first; of an aggregate it is the first half."""
+    """Return a pipeline in words, the scan first; it may end with the first half of an aggregate."""
     words: list[str] = []
     for node in fragment.pipeline(end):
         if isinstance(node.operation, Scan):

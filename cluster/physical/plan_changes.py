@@ -1,7 +1,7 @@
-"""How one physical plan is made of the one before, as data: what a plan file holds.
+"""Changes from one physical plan to the next, as data: the content of a plan file.
 
-Small whatever the plan's size: a query that comes or goes changes the subscribers of one fragment in one place, and of
-its nodes, where panes are shared, the aggregates. For people there is :mod:`cluster.physical.difference`.
+A change is small whatever the plan's size: a query that comes or goes changes the subscribers of one fragment in one
+place, and the aggregates of its nodes if panes are shared. :mod:`cluster.physical.difference` has changes in words.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ WithCalls = PartialAggregate | DeviceAggregates | PaneAggregate
 
 
 class Splice(msgspec.Struct, Generic[T], frozen=True):
-    """What makes one tuple of another: one piece of it is another one.
+    """A change of a tuple: one slice of it is replaced.
 
     Parameters
     ----------
     at
-        Where the piece begins.
+        Where the slice begins.
     out
-        How many values go there.
+        The number of values removed there.
     into
-        Those that come there.
+        The values inserted there.
     """
 
     at: int
@@ -41,7 +41,7 @@ class Splice(msgspec.Struct, Generic[T], frozen=True):
 
     @classmethod
     def between(cls, before: tuple[T, ...], after: tuple[T, ...]) -> Splice[T]:
-        """Return what makes `after` of `before`."""
+        """Return the change from `before` to `after`."""
         shorter = min(len(before), len(after))
         begin = next((at for at in range(shorter) if not _same(before[at], after[at])), shorter)
         rest = shorter - begin
@@ -54,7 +54,7 @@ class Splice(msgspec.Struct, Generic[T], frozen=True):
         Raises
         ------
         ValueError
-            If there is no such piece.
+            If there is no such slice.
         """
         if not 0 <= self.at <= self.at + self.out <= len(before):
             raise ValueError(f"{self.out} values at {self.at} are not among {len(before)}")
@@ -62,7 +62,7 @@ class Splice(msgspec.Struct, Generic[T], frozen=True):
 
 
 class NodeChange(msgspec.Struct, frozen=True):
-    """A node that comes, or does something else than before.
+    """A node that comes, or whose operation changes.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class NodeChange(msgspec.Struct, frozen=True):
 
 
 class FragmentChange(msgspec.Struct, frozen=True):
-    """What changes in a fragment.
+    """The change of a fragment.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class FragmentChange(msgspec.Struct, frozen=True):
     nodes
         Those that come or change.
     order
-        Ids of all nodes, if others come or go; else none.
+        Ids of all nodes if nodes come or go; else none.
     """
 
     identity: str
@@ -105,11 +105,11 @@ class PhysicalChange(msgspec.Struct, frozen=True):
     epoch
         The new epoch.
     come
-        Fragments that are new, or have become others.
+        Fragments that are new or replaced.
     go
         Identities of those that are gone.
     change
-        What changes in others.
+        Changes of others.
     positions
         As in :class:`~cluster.physical.nodes.PhysicalPlan`.
     """
@@ -122,7 +122,7 @@ class PhysicalChange(msgspec.Struct, frozen=True):
 
     @classmethod
     def between(cls, before: PhysicalPlan, after: PhysicalPlan) -> PhysicalChange | None:
-        """Return what makes `after` of `before`; None if no change says so."""
+        """Return the change from `before` to `after`; None if none expresses it."""
         come: list[Fragment] = []
         change: list[FragmentChange] = []
         for fragment in after.fragments:
@@ -159,7 +159,7 @@ def _same(one: object, other: object) -> bool:
 
 
 def _place(fragment: Fragment) -> tuple[bool, int]:
-    """Return what fragments of a plan are ordered by; those whose queries are equally old stay as they are."""
+    """Return the sort key of fragments; those with equal keys keep their order."""
     return fragment.shares_panes, fragment.subscribers[0].visible_from
 
 
@@ -201,7 +201,7 @@ def _changed_node(old: Fragment, change: NodeChange) -> OperatorNode:
         return change.node
     had, operation = _of(old.by_id, change.node.id).operation, change.node.operation
     if not isinstance(had, WithCalls) or not isinstance(operation, WithCalls):
-        raise ValueError(f"{change.node.id!r} has no aggregates")  # noqa: TRY004 - of what was written
+        raise ValueError(f"{change.node.id!r} has no aggregates")  # noqa: TRY004 - the file is wrong, not the caller
     return replace(change.node, operation=replace(operation, calls=change.calls.applied_to(had.calls)))
 
 

@@ -1,10 +1,10 @@
-"""Plan files: what runs of each epoch, where driver and workers find it.
+"""Plan files: the physical plan of each epoch, for driver and workers.
 
-    63.json   what has changed since 62         a query that comes or goes: its fragment, its place among subscribers
+    63.json   the change since 62               a query that comes or goes: its fragment, its place among subscribers
     64.json   the whole plan
-    65.json   what has changed since 64         and so on: the thousandth query costs no more than the tenth
+    65.json   the change since 64               and so on: the thousandth query costs no more than the tenth
 
-Files of formats up to 4 say what queries mean, not what runs: what is read of them is lowered.
+Files of formats up to 4 have logical plans, which are lowered when they are read.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from cluster.plan.epoch import EMPTY, Plan, PlanChange
 from cluster.storage.synced_files import make_folder, sync
 
 WHOLE_EVERY = 64
-"""Epochs between two files with a whole plan; the others say what has changed since the epoch before."""
+"""Epochs between two files with a whole plan; the others have the change since the previous epoch."""
 
 FORMATS_READ = (*logical.FORMATS_READ, plan_json.FORMAT)
 _OTHER_VERSION = "run the cluster with the version that wrote it, or start a new data folder"
 _DAMAGED = "bring the data folder back from one copy, plans and registry together, or start a new one"
 
 Content = PhysicalPlan | PhysicalChange | Plan | PlanChange
-"""What may be in a file."""
+"""The content of a file."""
 
 
 class PlanFiles:
@@ -41,7 +41,7 @@ class PlanFiles:
     Parameters
     ----------
     folder
-        Where they are.
+        Their folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,7 +50,7 @@ class PlanFiles:
         self._latest_logical = EMPTY
         """Of those in files of formats up to 4."""
         self._prepared: PhysicalPlan | None = None
-        """Whose file is written and has not got its name yet."""
+        """The plan whose file is written but does not have its final name yet."""
 
     def path(self, epoch: int) -> Path:
         """Return the file of an epoch's plan."""
@@ -61,7 +61,7 @@ class PlanFiles:
         return epoch == 0 or self.path(epoch).exists()
 
     def written(self, epoch: int) -> bool:
-        """Return whether an epoch has a file; one without content is what a power cut leaves, and is none."""
+        """Return whether an epoch has a file; an empty one, as a power cut leaves it, does not count."""
         path = self.path(epoch)
         return path.exists() and path.stat().st_size > 0
 
@@ -104,7 +104,7 @@ class PlanFiles:
             raise UnwritableError(f"the plan of epoch {epoch}", error) from error
 
     def prepare(self, plan: PhysicalPlan) -> None:
-        """Write all of a plan that needs room on the disk; nobody sees it before :meth:`write`.
+        """Write a plan under a temporary name, which takes all the disk space; :meth:`write` makes it visible.
 
         Raises
         ------
@@ -135,9 +135,9 @@ class PlanFiles:
         Raises
         ------
         PlanError
-            If it is missing, damaged, of another format, or has something that nothing knows; says what.
+            If it is missing, damaged, of another format, or has unknown content; names it.
         """
-        # The newest may still have to be written; Spark would wait for ever for one that is missing before it.
+        # The newest may not be written yet; Spark would wait for ever for a missing one before it.
         for epoch in range(first, min(last, self.newest()) + 1):
             self.read(epoch)
 
@@ -147,7 +147,7 @@ class PlanFiles:
         Raises
         ------
         PlanError
-            If it is missing, damaged, of another format, or has something that nothing knows.
+            If it is missing, damaged, of another format, or has unknown content.
         """
         changes: list[PhysicalChange] = []
         while epoch != self._latest.epoch:
@@ -165,7 +165,7 @@ class PlanFiles:
                 plan = change.applied_to(self._latest)
             except ValueError as error:
                 raise _no_plan(change.epoch, self.path(change.epoch), error) from error
-            self._check_unchanged(change.epoch)  # last, so that what is wrong is named if it can be
+            self._check_unchanged(change.epoch)  # last, so that more precise errors come first
             self._latest = plan
         return self._latest
 
@@ -200,18 +200,18 @@ class PlanFiles:
             reason = error.strerror or error
             raise PlanError(f"plan of epoch {epoch} cannot be read: {path}: {reason}", hint=_DAMAGED) from error
         try:
-            form = _format_of(text)
+            found_format = _format_of(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _no_plan(epoch, path, error, hint=_DAMAGED) from error
-        if form not in FORMATS_READ:
+        if found_format not in FORMATS_READ:
             *earlier, newest = FORMATS_READ
             raise PlanError(
-                f"plan of epoch {epoch} at {path} has format {form}, this program reads formats "
+                f"plan of epoch {epoch} at {path} has format {found_format}, this program reads formats "
                 f"{', '.join(map(str, earlier))} and {newest}",
                 hint=_OTHER_VERSION,
             )
         try:
-            found = plan_json.decode(text) if form == plan_json.FORMAT else logical.decode_plan(text)
+            found = plan_json.decode(text) if found_format == plan_json.FORMAT else logical.decode_plan(text)
         except msgspec.DecodeError as error:
             raise _no_plan(epoch, path, error) from error
         if found.epoch != epoch:
@@ -220,7 +220,7 @@ class PlanFiles:
 
 
 def _sharing(plan: PhysicalPlan, known: PhysicalPlan) -> PhysicalPlan:
-    """Return a plan that consists of the objects of another one where it has the same fragments."""
+    """Return a plan that reuses the objects of another one for equal fragments."""
     pairs = ((each, known.by_identity.get(each.identity)) for each in plan.fragments)
     return replace(plan, fragments=tuple(old if old is not None and old == each else each for each, old in pairs))
 

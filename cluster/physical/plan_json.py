@@ -1,7 +1,7 @@
 """Physical plans as JSON: written to plan files, and read again.
 
-As the structs are, but for tables that are looked up in: plans of relations, which may be lists of their distinct nodes
-(:mod:`cluster.plan.stored_plans`); and with a digest of all before it at the end, whatever space there is in between.
+The JSON follows the structs, except for tables of lookups: plans of relations, which may be lists of their distinct
+nodes (:mod:`cluster.plan.stored_plans`). A digest at the end covers everything before it except white space.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _decoder = msgspec.json.Decoder(_Plan | _Change, dec_hook=stored_plans.from_node
 
 
 def encode(plan: PhysicalPlan | PhysicalChange) -> bytes:
-    """Return a plan, or what makes one of the one before, as JSON."""
+    """Return a plan, or the change from the previous one, as JSON."""
     written: _Plan | _Change
     if isinstance(plan, PhysicalPlan):
         written = _Plan(plan.epoch, tuple(map(_stored, plan.fragments)), plan.positions)
@@ -99,18 +99,18 @@ def encode(plan: PhysicalPlan | PhysicalChange) -> bytes:
 
 
 def decode(text: bytes) -> PhysicalPlan | PhysicalChange:
-    """Return what is written so.
+    """Return a plan or a change from JSON.
 
     Raises
     ------
     msgspec.DecodeError
-        If it is no plan; says what in it nothing knows.
+        If it is no plan; names unknown content.
     """
     try:
         return _restored_plan(_decoder.decode(text))
     except msgspec.DecodeError:
         raise
-    except (ValueError, RecursionError) as error:  # texts that are no Unicode, too
+    except (ValueError, RecursionError) as error:  # for texts that are not Unicode, too
         raise msgspec.DecodeError(str(error)) from error
 
 
@@ -119,20 +119,20 @@ def _digest(text: bytes) -> bytes:
 
 
 def check_digest(text: bytes) -> None:
-    """Raise if something has changed since a plan was written: a name or a number, and it is another plan.
+    """Raise if a file has been changed since it was written: another name or number would make it another plan.
 
     Parameters
     ----------
     text
-        What :func:`decode` takes for a plan.
+        A text that :func:`decode` accepts.
 
     Raises
     ------
     ValueError
-        If it is not what was written.
+        If it was changed.
     """
     content, found, digest = msgspec.json.format(text, indent=-1).rpartition(_DIGEST)
-    if found and digest != _digest(content + b"}") + b'"}':  # files had none at first
+    if found and digest != _digest(content + b"}") + b'"}':  # early files have none
         raise ValueError("it has been changed since it was written")
 
 

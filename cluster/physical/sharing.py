@@ -1,4 +1,4 @@
-"""What a query would share with those that run already, in words."""
+"""What a query would share with running queries, in words."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from protocols.text.durations import format_duration
 
 
 def sharing_of(node: Node, running: PhysicalPlan) -> str:
-    """Say what a plan would share.
+    """Return in words what a plan would share.
 
     Parameters
     ----------
     node
         The rewritten plan of the query.
     running
-        The plan it would join.
+        The running plan.
     """
     try:
         after = with_query(running, PlannedQuery("", running.epoch + 1, node))

@@ -1,4 +1,4 @@
-"""Whether a fragment that was read from a file is one: what no operator could be built from is refused by name."""
+"""Validation of fragments that were read from a file: errors name what no operator could be built from."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cluster.physical.operations import (
     Sink,
 )
 
-_BESIDE = "ToldCounts"
-"""What device aggregates are called, too, in names of state: those of missing samples."""
+_COUNTS = "ToldCounts"
+"""The other name of device aggregates in ids of state: for counts of missing samples."""
 
 
 def check(fragment: Fragment, subscribers: Iterable[Subscriber]) -> None:
@@ -54,10 +54,10 @@ def check(fragment: Fragment, subscribers: Iterable[Subscriber]) -> None:
 
 
 def _check_name(fragment: Fragment, node: OperatorNode) -> None:
-    """Raise unless a node is called so: ``fold-0f3a@0/2 MergeAggregate``, ``panes-77e2/0``."""
+    """Raise unless a node has an id such as ``fold-0f3a@0/2 MergeAggregate`` or ``panes-77e2/0``."""
     place, *kind = node.id.removeprefix(fragment.identity).split(" ")
     operation = type(node.operation)
-    kinds = {operation.__name__, operation.state_name(), *([_BESIDE] if operation is DeviceAggregates else [])}
+    kinds = {operation.__name__, operation.state_name(), *([_COUNTS] if operation is DeviceAggregates else [])}
     named = not kind if operation is Exchange else bool(kind) and kind[0] in kinds
     if not node.id.startswith(fragment.identity) or not named or not (place == "" or place.startswith("/")):
         raise ValueError(f"no operator of the kind {operation.__name__} keeps state under the name {node.id!r}")

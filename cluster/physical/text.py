@@ -1,9 +1,9 @@
-"""A physical plan as text: for people who want to know what runs where, and for tests that compare it whole.
+"""A physical plan as text: shows what runs where; tests compare it as a whole.
 
     epoch 9: 3 queries in 2 fragments
 
-    2 queries: slow, slower                                      who gets the answers
-      fragment fold-0f3a@0, without state                        what runs as one, and where
+    2 queries: slow, slower                                      queries that get the answers
+      fragment fold-0f3a@0, without state                        what runs as a unit, and where
       answers                                                    all of it next to the scan
       └─ project sensor
          └─ grouped filter: 2 conditions
@@ -13,11 +13,11 @@
       fragment fold-77e2@0, with state, spread over buckets
       answers
       └─ aggregate SUM(speed) by sensor [0 MergeAggregate]       behind the exchange; in brackets, the name of its state
-         └─ exchange by sensor [0]                               here rows go to the bucket of their sensor
+         └─ exchange by sensor [0]                               rows go to the bucket of their sensor
             └─ first half of aggregate SUM(speed) by sensor      next to the scan
                └─ ...
 
-What a pipeline takes of a scan, samples of a period and some of the columns, is said in the scan's line.
+The samples and columns that a pipeline takes of a scan are in the scan's line.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from cluster.plan.pipelines import Host
 
 
 def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str:
-    """Return a plan as trees, answers on top and streams at the bottom; what several queries share stands once.
+    """Return a plan as trees, answers on top and streams at the bottom; shared nodes appear once.
 
     Parameters
     ----------
     plan
         The plan.
     work
-        By fragment, what was done for it so far.
+        By fragment, its work so far.
     """
     done = work or {}
     count = sum(len(each.subscribers) for each in plan.fragments)
@@ -51,7 +51,7 @@ def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str
 
 
 def fragment_lines(fragment: Fragment, work: Work | None = None) -> Iterator[str]:
-    """Yield a fragment: for whom it runs, where, and its nodes as a tree."""
+    """Yield a fragment: its queries, where it runs, and its nodes as a tree."""
     names = [each.query for each in fragment.subscribers]
     yield f"{queries_counted(len(names))}: {named(names)}"
     yield f"  fragment {fragment.identity}, {where(fragment)}"
@@ -63,7 +63,7 @@ def fragment_lines(fragment: Fragment, work: Work | None = None) -> Iterator[str
 
 
 def where(fragment: Fragment) -> str:
-    """Say where a fragment runs."""
+    """Return in words where a fragment runs."""
     if fragment.host is Host.STATELESS:
         return "without state"
     return "with state, spread over buckets" if fragment.spread else "with state, in the buckets of its query groups"
@@ -81,8 +81,7 @@ def by_window(fragment: Fragment) -> dict[tuple[int, int], list[str]]:
 def shown(fragment: Fragment, node: OperatorNode) -> OperatorNode:
     """Return the first node, from one downwards, that has a line of its own.
 
-    What a pipeline reads of a scan is said with the scan; a grouped filter that lets everybody have everything does
-    nothing but mark rows.
+    The line of a scan includes what its pipeline reads; a grouped filter without conditions only marks rows.
     """
     while isinstance(node.operation, Sample | Columns) or (
         isinstance(node.operation, GroupedFilter) and not _filters(fragment, node.operation)

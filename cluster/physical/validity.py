@@ -1,4 +1,4 @@
-"""How long the rows of a plan are valid, and where multiplicities matter: that decides which windows need a Split."""
+"""How long the rows of a plan are valid, and where multiplicities matter: which windows need a Split."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cluster.language.instants import is_instantaneous
 from cluster.shared_nodes import remembered
 
 DUPLICATE_INSENSITIVE = frozenset({"min", "max", "first", "last"})
-"""Aggregates that give the same however often a tuple counts."""
+"""Aggregates that do not depend on multiplicities."""
 
 
 @remembered
@@ -67,7 +67,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
     node
         The node.
     above
-        Whether it matters how many copies of a tuple the node itself answers.
+        Whether the multiplicity of the node's own answers matters.
     """
     match node:
         case Source() | Relation():

@@ -1,4 +1,4 @@
-"""Nodes of a physical plan in words: one line each, for people."""
+"""Nodes of a physical plan in words: one line each."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from protocols.text.durations import format_duration
 
 NAMED = 5
-"""Queries named; of more, only how many there are."""
+"""The most queries that are named; further ones are counted."""
 
 ALL_ROWS = "all rows"
-"""What a grouped filter does where everybody wants everything."""
+"""A grouped filter without conditions."""
 
 _MADE = frozenset(
     {*(mark.name for mark in MARKS), RIGHT + QUERY_GROUP.name, RIGHT + VISIBLE_FROM.name, COVERED_BY.name}
 )
-"""Columns that no query has written."""
+"""Columns that Fjord adds."""
 
 
 def describe(node: OperatorNode, fragment: Fragment) -> str:
@@ -105,7 +105,7 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
 
 
 def scan_words(fragment: Fragment, scan: OperatorNode) -> str:
-    """Return one line about a scan, and which samples the pipeline above takes of it."""
+    """Return one line about a scan, and the samples that the pipeline above takes."""
     above = scan.id
     for node in fragment.nodes:
         if above in node.inputs:
@@ -118,7 +118,7 @@ def scan_words(fragment: Fragment, scan: OperatorNode) -> str:
 
 
 def filter_words(conditions: list[Scalar | None]) -> str | None:
-    """Return what a grouped filter does; None where everybody wants everything."""
+    """Return a grouped filter in words; None if it has no conditions."""
     if set(conditions) == {None}:
         return None
     everything = ", and queries that want everything" if None in conditions else ""
@@ -128,7 +128,7 @@ def filter_words(conditions: list[Scalar | None]) -> str | None:
 
 
 def pane_window_words(size_us: int, slide_us: int) -> str:
-    """Return a window whose answers are made of shared panes."""
+    """Return in words a window whose answers are made of shared panes."""
     return f"window of {format_duration(size_us)}, moving every {format_duration(slide_us)}"
 
 

@@ -18,9 +18,9 @@ from cluster.language.translation import Query
 from cluster.physical.difference import diff
 from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import with_query
-from cluster.physical.nodes import Asked, Subscriber
+from cluster.physical.nodes import SensorDemands, Subscriber
 from cluster.physical.placement import placement_of
-from cluster.physical.rules.asked_of_sensors import asked_of_sensors
+from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
@@ -260,10 +260,10 @@ class QueryService:
         """
         context = self._context()
 
-        def demanded() -> Asked:
-            return asked_of_sensors(PlannedQuery(name, 0, context.rewritten(sql)[1].node))
+        def demands() -> SensorDemands:
+            return sensor_demands(PlannedQuery(name, 0, context.rewritten(sql)[1].node))
 
-        return dict((await self._planning.run(demanded)).streams)
+        return dict((await self._planning.run(demands)).streams)
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every stream again: a broker that was restarted may have lost it."""
@@ -287,7 +287,7 @@ class QueryService:
         )
 
     def _check_demands(self, query: Subscriber) -> None:
-        empty = {stream: self._empty_demand(stream) for stream, _ in query.asked.streams}
+        empty = {stream: self._empty_demand(stream) for stream, _ in query.demands.streams}
         self.demands.check(query, empty, self._registry.physical.oldest_first)
 
     def _context(self) -> PlanningContext:

@@ -9,7 +9,7 @@ import msgspec
 
 from firmware_sim.execution.reporter import Stamped, Values
 from protocols.wire.packets import Health, Sample
-from protocols.wire.programs import SamplingProgram, parts_of
+from protocols.wire.programs import SamplingProgram, reports_of
 
 
 class PartExecution(Protocol):
@@ -58,7 +58,7 @@ class SeveralReporter:
         self._fields = program.fields
         self._parts = [
             (part, execute(part, began_us), [program.fields.index(name) for name in part.fields])
-            for part in parts_of(program)
+            for part in reports_of(program)
         ]
 
     @property
@@ -110,4 +110,4 @@ def _of_part(stamped: Stamped, number: int) -> Stamped:
     stamp_us, record = stamped
     if isinstance(record, Health | Sample):
         return stamped
-    return stamp_us, msgspec.structs.replace(record, part=number)
+    return stamp_us, msgspec.structs.replace(record, report=number)

@@ -8,7 +8,7 @@ from firmware_sim.lifetime.fleet_file import FleetPlan, PlacedMote
 from firmware_sim.lifetime.query_file import AskingQuery
 from protocols.acquisition.merging import MergedProgram, Merger, workload_for
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.acquisition.program_reports import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.estimate import Workload
 from protocols.wire.programs import SamplingProgram

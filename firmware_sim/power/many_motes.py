@@ -25,7 +25,7 @@ from protocols.power.costs import (
     sample_cost,
     synchronisation_cost,
 )
-from protocols.power.estimate import Workload, asking_bits, pause_us, rates_of
+from protocols.power.estimate import Workload, pause_us, polling_bits, rates_of
 from protocols.power.profile import DeviceProfile
 from protocols.wire.programs import SamplingProgram, VehicleEvents
 
@@ -75,9 +75,9 @@ class Activities:
         self._loss = np.array([mote.workload.loss for mote in motes])
         self._attempts = np.array([round(mote.profile.radio.maximum_attempts) for mote in motes])
         self._steady = np.array(
-            [[each.asks, each.listens, _sync_rate(mote)] for each, mote in zip(rates, motes, strict=True)]
+            [[each.polls, each.listens, _sync_rate(mote)] for each, mote in zip(rates, motes, strict=True)]
         )
-        self._per_ask = np.array([each.records_per_ask for each in rates])
+        self._per_ask = np.array([each.records_per_poll for each in rates])
         self._taken_along = np.zeros(len(motes))
         self._carried = np.zeros((len(motes), 3))
         self._waiting = np.zeros(len(motes), dtype=np.int64)
@@ -144,7 +144,7 @@ def _cost_table(motes: Sequence[VirtualMote]) -> tuple[Floats, Floats]:
         profile, program = mote.profile, mote.program
         rates = rates_of(program, mote.workload)
         bits = rates.record_bits * program.samples_per_packet
-        asking = asking_bits(profile, rates)
+        asking = polling_bits(profile, rates)
         every = (
             sample_cost(profile, len(program.fields), max(program.period_us, 1)),
             reporting_cost(profile, bits),

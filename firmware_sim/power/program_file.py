@@ -18,7 +18,7 @@ from protocols.wire.programs import (
     ListenSchedule,
     Measure,
     Panes,
-    Report,
+    ReportKind,
     SamplingProgram,
     SendOnChange,
     Threshold,
@@ -111,7 +111,7 @@ def read_program(text: str, origin: str) -> SamplingProgram:
         raise ProgramError(f"{origin}: {error.message}", hint=error.hint) from error
 
 
-def _report(table: Any, duration_us: Any) -> Report | None:
+def _report(table: Any, duration_us: Any) -> ReportKind | None:
     match table:
         case _SendOnChange(maximum_silence=silence, dead_bands=widths):
             bands = tuple(DeadBand(name, width) for name, width in widths.items())

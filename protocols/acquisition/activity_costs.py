@@ -1,4 +1,4 @@
-"""What packets, listen windows and samples draw at least: straight lines below costs that may go in steps."""
+"""Lower bounds of the draw of packets, listen windows and samples: straight lines below costs that rise in steps."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from protocols.power.costs import (
 from protocols.power.profile import DeviceProfile
 
 _LEAST_BEND = 1e-12
-"""Points that lie less beside a line, measured by the largest cost there is, are taken to lie on it."""
+"""Points that are closer to a line than this share of the largest cost count as points on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketLine:
-    """Milliwatts for one packet with records a second, and for each bit in it; no packet of any length draws less."""
+    """Milliwatts for one packet with records a second, and for each of its bits; no packet draws less."""
 
     packet: float
     bit: float
@@ -37,38 +37,38 @@ class ActivityCosts:
     Parameters
     ----------
     looking
-        Of a mote that takes its samples and neither sends nor listens, rest included.
+        Draw of a mote that samples and neither sends nor listens, rest included.
     packets
         At least one line, each below the cost of a packet with records whatever its length.
-    ask, listen
-        Of one asking packet without records a second, and of one listen window a second.
+    poll, listen
+        Draw of one polling packet (without records) a second, and of one listen window a second.
     """
 
     looking: float
     packets: tuple[PacketLine, ...]
-    ask: float
+    poll: float
     listen: float
 
 
 def activity_costs(
     profile: DeviceProfile, attempts: float, listen_us: float, tick_us: int, fields: int
 ) -> ActivityCosts:
-    """Return the costs of a mote that samples so many fields every `tick_us`."""
+    """Return the costs of a mote that samples this many fields every `tick_us`."""
     return _with_samples(profile, attempts, listen_us, tick_us, fields, asleep=profile.rests_asleep(tick_us))
 
 
 def costs_of_faster(
     profile: DeviceProfile, attempts: float, listen_us: float, tick_us: int, fields: int
 ) -> ActivityCosts | None:
-    """Return the least costs if it samples so much faster that it no longer sleeps in between.
+    """Return the least costs of a mote that samples so much faster that it no longer sleeps between samples.
 
-    None if it never sleeps or always does. Sleep may begin where it does not pay yet, because waking takes its time; so
-    a mote that samples twice as often may draw less.
+    None if it never sleeps or always does. A mote may sleep between samples although staying awake costs less, since
+    waking takes time; so a mote that samples twice as often may draw less.
     """
     sleeps_from_us = profile.processor.sleeps_from_us
     if not profile.rests_asleep(tick_us) or sleeps_from_us <= 1:
         return None
-    # The slowest of the periods that divide this one, but for rounding to whole microseconds.
+    # The slowest period that divides this one, apart from rounding to whole microseconds.
     times = max(2, int(tick_us // sleeps_from_us) + 1)
     if tick_us / times >= sleeps_from_us:
         times += 1
@@ -78,9 +78,9 @@ def costs_of_faster(
 def _with_samples(
     profile: DeviceProfile, attempts: float, listen_us: float, tick_us: float, fields: int, *, asleep: bool
 ) -> ActivityCosts:
-    packets, ask, listen, always = _without_samples(profile, attempts, listen_us, asleep=asleep)
+    packets, poll, listen, always = _without_samples(profile, attempts, listen_us, asleep=asleep)
     sample = _above(sample_cost(profile, fields, tick_us), _rest_mw(profile, asleep=asleep))
-    return ActivityCosts(always + sample * 1e6 / tick_us, packets, ask, listen)
+    return ActivityCosts(always + sample * 1e6 / tick_us, packets, poll, listen)
 
 
 @lru_cache(maxsize=256)
@@ -91,16 +91,16 @@ def _without_samples(
     always = float(always_mw(profile).sum()) + rest
     if profile.clock.synchronise_every_seconds:
         always += _above(synchronisation_cost(profile), rest) / profile.clock.synchronise_every_seconds
-    ask = _above(packet_cost(profile, profile.radio.health_bits, attempts), rest)
+    poll = _above(packet_cost(profile, profile.radio.health_bits, attempts), rest)
     listen = _above(listen_cost(profile, listen_us), rest)
     points = [(bits, _above(reporting_cost(profile, bits, attempts), rest)) for bits in _lengths(profile)]
-    return _lines_below(points), ask, listen, always
+    return _lines_below(points), poll, listen, always
 
 
 def _lengths(profile: DeviceProfile) -> list[float]:
-    """Return payloads, ascending: none, the longest, and the last one of each step of the time on the air.
+    """Return payload lengths, ascending: zero, the longest, and the last one of each step of the time on the air.
 
-    Between two of them the cost is a straight line, or as high as at the longer one.
+    Between two of them the cost is a straight line, or the same as for the longer one.
     """
     radio = profile.radio
     longest = radio.max_payload_bytes * 8
@@ -128,7 +128,7 @@ def _lines_below(points: list[tuple[float, float]]) -> tuple[PacketLine, ...]:
     for (bits, cost), (more_bits, more) in pairwise(hull):
         slope = max(0.0, (more - cost) / (more_bits - bits))
         lines.append(PacketLine(cost - slope * bits, slope))
-    # The first one begins with the empty packet. One below nothing there would be of no use.
+    # The first line begins at the empty packet.
     return tuple(line for line in lines if line.packet >= 0 or line is lines[0])
 
 
@@ -138,5 +138,5 @@ def _rest_mw(profile: DeviceProfile, *, asleep: bool) -> float:
 
 
 def _above(cost: Cost, rest_mw: float) -> float:
-    """Return what doing something once a second adds to the draw of a mote that rests."""
+    """Return how much an activity once a second adds to the draw of a resting mote."""
     return float(cost.joules.sum()) * 1e3 - rest_mw * cost.busy_us / 1e6

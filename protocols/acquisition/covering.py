@@ -1,4 +1,4 @@
-"""Whether a part of a sampling program tells all that a need asks for, exactly or within its tolerance."""
+"""Whether a report of a sampling program answers a need, exactly or within its tolerance."""
 
 from __future__ import annotations
 
@@ -8,70 +8,70 @@ from protocols.acquisition.needs import Bands, Intervals, Need, NeedKind, interv
 from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, VehicleCount, VehicleEvents
 
 
-def answers(part: SamplingProgram, need: Need) -> bool:
-    """Return whether a part's records are enough to answer a need.
+def answers(alone: SamplingProgram, need: Need) -> bool:
+    """Return whether a report's records answer a need.
 
     Parameters
     ----------
-    part
-        One part of a program, as :func:`protocols.wire.programs.parts_of` returns it.
+    report
+        A report as a program of its own, from :func:`protocols.wire.programs.reports_of`.
     need
-        What it asks for.
+        The need.
     """
-    match part.report:
+    match alone.report:
         case None | SendOnChange():
-            return _samples_answer(part, need)
+            return _samples_answer(alone, need)
         case Panes(pane_us=pane_us, measures=measures):
             return (
                 need.kind is NeedKind.PANES
-                and part.period_us == need.period_us
-                and aggregates_the_same(part, need)
+                and alone.period_us == need.period_us
+                and aggregates_the_same(alone, need)
                 and need.pane_us % pane_us == 0
-                and set(need.fields) <= set(part.fields)
+                and set(need.fields) <= set(alone.fields)
                 and set(need.measures) <= set(measures)
             )
         case VehicleEvents(threshold=threshold):
-            return need.threshold == threshold and need.period_us == part.period_us
+            return need.threshold == threshold and need.period_us == alone.period_us
         case VehicleCount(threshold=threshold, every_us=every_us):
             return (
                 need.kind is NeedKind.TALLIES
                 and need.threshold == threshold
-                and need.period_us == part.period_us
+                and need.period_us == alone.period_us
                 and need.pane_us % every_us == 0
             )
         case _:
             return False
 
 
-def aggregates_the_same(part: SamplingProgram, need: Need) -> bool:
-    """Return whether panes of a part are made of the very samples that a need is about.
+def aggregates_the_same(alone: SamplingProgram, need: Need) -> bool:
+    """Return whether panes of a report are made of exactly the samples of a need.
 
-    Where the sensor was told to save its battery, these are samples at a multiple of the need's period.
+    If periods are longer to save the battery, these are samples at a multiple of the need's period.
     """
     return (
-        isinstance(part.report, Panes)
-        and part.period_us % need.period_us == 0
-        and intervals_of(part.bands) == need.bands
+        isinstance(alone.report, Panes)
+        and alone.period_us % need.period_us == 0
+        and intervals_of(alone.bands) == need.bands
     )
 
 
-def holds_all(part: Bands, need: Bands) -> bool:
-    """Return whether every sample in the bands of a need is in those of a part."""
+def holds_all(alone: Bands, need: Bands) -> bool:
+    """Return whether every sample in the bands of a need is in those of a report."""
     wanted = dict(need)
-    return all(name in wanted and _within(wanted[name], intervals) for name, intervals in part)
+    return all(name in wanted and _within(wanted[name], intervals) for name, intervals in alone)
 
 
-def _samples_answer(part: SamplingProgram, need: Need) -> bool:
-    if need.period_us % part.period_us:
+def _samples_answer(alone: SamplingProgram, need: Need) -> bool:
+    if need.period_us % alone.period_us:
         return False
     read = {*need.fields, *dict(need.bands)}
-    if not read <= set(part.fields) or not holds_all(intervals_of(part.bands), need.bands):
+    if not read <= set(alone.fields) or not holds_all(intervals_of(alone.bands), need.bands):
         return False
-    if need.threshold is not None and part.bands:
+    if need.threshold is not None and alone.bands:
         return False
-    if isinstance(part.report, SendOnChange):
+    if isinstance(alone.report, SendOnChange):
         allowed = dict(need.tolerances)
-        widths = {each.field: each.width for each in part.report.dead_bands}
+        widths = {each.field: each.width for each in alone.report.dead_bands}
         return all(widths.get(name, 0.0) <= allowed.get(name, 0.0) for name in read)
     return True
 

@@ -1,4 +1,4 @@
-"""Ways to divide needs among the parts of a program."""
+"""Ways to divide needs among the reports of a program."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from protocols.acquisition.needs import Need
 
 MOST_ATOMS = 8
-"""Groups of needs that are joined and parted."""
+"""Groups of needs that are merged and split."""
 Division = tuple[tuple[int, ...], ...]
 """Groups of the needs' numbers."""
 
 
 def partitions(count: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Yield all ways to divide so many things into groups.
+    """Yield all ways to divide a number of things into groups.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def partitions(count: int) -> Iterator[tuple[tuple[int, ...], ...]]:
 
 
 def neighbours_of(division: Division, atoms: Sequence[tuple[int, ...]]) -> Iterator[Division]:
-    """Yield divisions that differ in one step: two groups joined, or one atom taken out of its group."""
+    """Yield divisions that differ in one step: two groups merged, or one atom split from its group."""
     for one in range(len(division)):
         for other in range(one):
             rest = tuple(group for place, group in enumerate(division) if place not in (one, other))
@@ -44,7 +44,7 @@ def neighbours_of(division: Division, atoms: Sequence[tuple[int, ...]]) -> Itera
 
 
 def atoms_of(needs: Sequence[Need]) -> list[tuple[int, ...]]:
-    """Return groups of needs that stay together where there are many: those most alike, and few enough groups."""
+    """Return groups of similar needs that stay together, so that there are few enough groups."""
     found: list[tuple[int, ...]] = []
     for key in _ALIKE:
         groups: dict[tuple[object, ...], list[int]] = {}
@@ -62,4 +62,4 @@ _ALIKE: tuple[Callable[[Need], tuple[object, ...]], ...] = (
     lambda need: (need.kind, need.period_us, bool(need.bands), need.threshold),
     lambda need: (need.kind, bool(need.bands), need.threshold),
 )
-"""What makes needs alike, from the finest to the coarsest."""
+"""What makes needs similar, from the finest to the coarsest."""

@@ -1,4 +1,4 @@
-"""Needs that another one implies: whatever answers that answers them, too, and as soon."""
+"""Dominated needs: every report that answers another need answers them, too, and as soon."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 from protocols.acquisition.covering import answers
 from protocols.acquisition.needs import Need, NeedKind
-from protocols.acquisition.parts import aggregating_parts, detecting_parts, sampling_part
+from protocols.acquisition.program_reports import event_reports, pane_reports, sampling_report
 from protocols.wire.programs import SamplingProgram
 
 MOST_COMPARED = 64
-"""With so many of the strongest needs each other one is compared; a weaker one hardly ever implies another."""
+"""The strongest needs, with which all others are compared; weaker ones rarely dominate another."""
 
 
 def undominated(needs: Sequence[Need]) -> tuple[Need, ...]:
-    """Return the needs without those that whatever answers another of them answers, too.
+    """Return the needs that no other one dominates.
 
-    Where there are many, some that are implied may stay.
+    Of many needs, some that are dominated may stay.
     """
     kept: list[Need] = []
     strongest: list[tuple[Need, SamplingProgram]] = []
@@ -34,7 +34,7 @@ def _strength(need: Need) -> tuple[object, ...]:
 
 
 def _implied(need: Need, other: Need, least: SamplingProgram) -> bool:
-    """Return whether whatever answers another need, as `least` does just so, answers this one, and as soon."""
+    """Return whether another need dominates this one; `least` is the least report that answers the other."""
     if need.patience_us < other.patience_us:
         return False
     tolerant = all(width <= dict(need.tolerances).get(name, 0.0) for name, width in other.tolerances)
@@ -42,12 +42,12 @@ def _implied(need: Need, other: Need, least: SamplingProgram) -> bool:
 
 
 def _least(need: Need) -> SamplingProgram:
-    """Return the part that answers just this need."""
+    """Return the least report that answers a need."""
     order = tuple(dict.fromkeys((*need.fields, *(name for name, _ in need.bands)))) or ("any",)
-    found = [sampling_part((need,), order)]
+    found = [sampling_report((need,), order)]
     if need.kind is NeedKind.PANES:
-        found = aggregating_parts((need,), order) or found
+        found = pane_reports((need,), order) or found
     elif need.threshold is not None:
-        found = detecting_parts((need,)) or found
-    part = found[-1]
-    return SamplingProgram(part.fields, part.every_us, bands=part.bands, report=part.report)
+        found = event_reports((need,)) or found
+    alone = found[-1]
+    return SamplingProgram(alone.fields, alone.every_us, bands=alone.bands, report=alone.kind)

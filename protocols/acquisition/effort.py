@@ -1,4 +1,4 @@
-"""How much work the search for one program may be: counted in steps, so that it is the same on every machine."""
+"""Limits on the work of the search for a program, in steps, so that results are the same on every machine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ MOST_STEPS = 300_000
 MOST_STEPS_TOGETHER = 1_000_000
 """For the programs of all sensors of a stream, each time its demand changes or is weighed again."""
 FEW_STEPS = 2_000
-"""Nobody gets fewer."""
+"""The least steps for any program."""
 PRICING_STEPS = 25
-"""To find out what a program costs."""
+"""Steps to price a program."""
 
 
 class Effort:
-    """What is left of the work that may be done; who runs out of it goes on with the best that has been found.
+    """The steps that are left; a search that has none left uses the best program that it has found.
 
     Parameters
     ----------
     steps
-        How many there are.
+        How many there are at first.
     """
 
     def __init__(self, steps: int = MOST_STEPS) -> None:
@@ -30,26 +30,26 @@ class Effort:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no step is left."""
         return self.left <= 0
 
 
 class SharedEffort:
-    """The work for all sensors of a stream: each gets what one may have while there is so much, and a little for ever.
+    """Steps for all sensors of a stream: each gets the full limit while enough are left, and a minimum afterwards.
 
     Parameters
     ----------
     steps
-        How many there are for all.
+        How many there are for all sensors.
     """
 
     def __init__(self, steps: int = MOST_STEPS_TOGETHER) -> None:
         self._left = steps
 
     def share(self) -> Effort:
-        """Return what the next sensor may spend."""
+        """Return the steps of the next sensor."""
         return Effort(max(FEW_STEPS, min(MOST_STEPS, self._left)))
 
     def settle(self, spent: int) -> None:
-        """Take note of what a sensor has spent."""
+        """Subtract the steps that a sensor has spent."""
         self._left -= spent

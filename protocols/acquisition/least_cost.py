@@ -1,15 +1,15 @@
-"""What a program costs at least, however its packets fall: soon said, and most programs need not be priced for it.
+"""Lower bounds of the cost of programs: cheap to compute, so that most programs need not be priced.
 
 Every figure here is a lower bound of one of the energy model (:mod:`protocols.power.estimate`), term by term, for any
-number k of records to a packet that may be tried. With R records, P packets with records, A asking packets and L listen
-windows a second, and T seconds between two windows at least:
+number k of records per packet that may be tried. With R records, P packets with records, A polling packets and L listen
+windows a second, and at least T seconds between two windows:
 
 * P >= R / k: no packet holds more than k records.
 * L >= 1 / (T + min(T, w)): the next window follows the first packet after T seconds, which is full after w seconds at
-  the latest, when the fastest part has sent k records; or else an asking packet after T more.
+  the latest, when the fastest report has sent k records; or else a polling packet after T more.
 * P + A >= L and P + A >= R / k: every window follows a packet of its own.
-* Records wait for a full packet only if it is known when it will be full, or not beyond their patience; so asking
-  packets find none to take along.
+* Records wait for a full packet only if the time when it is full is known, or within their patience; so polling packets
+  carry no records.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from protocols.acquisition.activity_costs import ActivityCosts, activity_costs, costs_of_faster
-from protocols.acquisition.part_costs import PartCost, part_cost
 from protocols.acquisition.pricing import Pricing
+from protocols.acquisition.report_costs import ReportCost, report_cost
 from protocols.power.estimate import mean_attempts
 from protocols.power.listening import impatient_packets
 from protocols.power.record_instants import MOST_INSTANTS, instants_per_second
-from protocols.wire.programs import MOST_PARTS, MOST_PER_PACKET, Part
+from protocols.wire.programs import MOST_PER_PACKET, MOST_REPORTS, ProgramReport
 
-_FEWEST_INSTANTS = MOST_INSTANTS - MOST_PER_PACKET - MOST_PARTS
-"""Records in the while that the energy model goes through, but for what falls off its edges."""
-_EDGES = 1 + MOST_PARTS / _FEWEST_INSTANTS
-"""So many times more packets may it find there than in the long run, because all parts begin at once."""
+_FEWEST_INSTANTS = MOST_INSTANTS - MOST_PER_PACKET - MOST_REPORTS
+"""Records in the period that the energy model simulates, without those at its edges."""
+_EDGES = 1 + MOST_REPORTS / _FEWEST_INSTANTS
+"""The factor by which it may find more packets there than in the long run, because all reports begin at once."""
 
 
 class LeastCost:
@@ -40,91 +40,91 @@ class LeastCost:
         self._every_s = pricing.style.listen.every_us / 1e6
         self._attempts = mean_attempts(pricing.sensor.profile, pricing.observed.loss)
         self._activities: dict[tuple[int, int], tuple[ActivityCosts, ...]] = {}
-        self._parts: dict[Part, PartCost] = {}
+        self._reports: dict[ProgramReport, ReportCost] = {}
 
-    def part(self, part: Part) -> PartCost:
-        """Return what has to be known of a part."""
-        found = self._parts.get(part)
+    def report(self, report: ProgramReport) -> ReportCost:
+        """Return the cost figures of a report."""
+        found = self._reports.get(report)
         if found is None:
-            found = self._parts[part] = part_cost(part, self._pricing)
+            found = self._reports[report] = report_cost(report, self._pricing)
         return found
 
-    def with_more(self, parts: Sequence[PartCost]) -> float:
-        """Return what any program draws at least that does what these parts do, and perhaps more.
+    def with_more(self, reports: Sequence[ReportCost]) -> float:
+        """Return a lower bound of the draw of all programs with these reports and perhaps others.
 
-        More parts make more records, bits, packets and windows, and take samples no more rarely; but packets with the
-        records of others may take the place of asking packets. How long records may wait is not known.
+        More reports make more records, bits, packets and windows, and sample no less often; but packets with records of
+        others may replace polling packets. How long records may wait is not known.
 
         Parameters
         ----------
-        parts
-            At least one. The samples of some may be sent by others, here or to come.
+        reports
+            At least one. The samples of some may be sent by others, given or to be added.
         """
-        sums = _summed(parts, covered=True)
+        sums = _summed(reports, covered=True)
         listens = 1 / (self._every_s + min(self._every_s, sums.wait_s(sums.most)))
         packets = max(sums.packets(sums.most), listens)
         return min(
             activity.looking
-            + max(packets * min(line.packet, activity.ask) + sums.bits * line.bit for line in activity.packets)
+            + max(packets * min(line.packet, activity.poll) + sums.bits * line.bit for line in activity.packets)
             + listens * activity.listen
             for activity in self._of_activities(sums)
         )
 
-    def milliwatts(self, parts: Sequence[PartCost], patience_us: int) -> float:
-        """Return what the program of these parts draws at least.
+    def milliwatts(self, reports: Sequence[ReportCost], patience_us: int) -> float:
+        """Return a lower bound of the draw of the program of these reports.
 
         Parameters
         ----------
-        parts
-            At least one; all there are, but for those whose samples another one sends.
+        reports
+            At least one: all of the program, except those whose samples another report sends.
         patience_us
             How long records may wait.
         """
-        sums = _summed(parts, covered=False)
+        sums = _summed(reports, covered=False)
         activity = self._of_activities(sums)[0]
-        if all(part.regular_us for part in parts):
+        if all(report.regular_us for report in reports):
             return activity.looking + self._regular(sums, activity, patience_us / 1e6)
-        impatient = self._impatient(parts, sums.most, patience_us / 1e6)
-        if all(part.regular_us or part.even for part in parts):
+        impatient = self._impatient(reports, sums.most, patience_us / 1e6)
+        if all(report.regular_us or report.even for report in reports):
             return activity.looking + self._even(sums, activity, patience_us / 1e6, impatient)
-        # One record to a packet, or packets that leave before they are full; in both cases windows fall irregularly.
+        # One record per packet, or packets that are sent before they are full; in both cases windows are irregular.
         packets = max(sums.records / sums.most, min(sums.records, impatient))
         return activity.looking + self._irregular(packets, activity, sums.bits)
 
     def _irregular(self, packets: float, activity: ActivityCosts, bits: float) -> float:
-        """Return what packets draw at least that come independently of each other, so often or more often.
+        """Return a lower bound of the draw of packets that are independent of each other, at this rate or a higher one.
 
-        As :func:`protocols.power.listening.when_irregular` has it for packets of one record. More packets make more
-        windows, and fewer asks by at most half as many as they are: A = exp(-x) / (1 + (1 - exp(-x)) / x) / T with
-        x = P T, whose slope lies between -1/2 and 0. So that more packets never seem to draw less, an ask is taken to
-        draw no more than two packets.
+        As in :func:`protocols.power.listening.when_irregular` for packets of one record. More packets make more
+        windows, and reduce polls by at most half their number: A = exp(-x) / (1 + (1 - exp(-x)) / x) / T with x = P T,
+        whose slope lies between -1/2 and 0. So that more packets never seem to draw less, a poll counts as at most two
+        packets.
         """
         silent = math.exp(-packets * self._every_s)
         window_s = self._every_s + ((1 - silent) / packets if packets > 0 else self._every_s)
         sending = max(
-            packets * line.packet + silent / window_s * min(activity.ask, 2 * line.packet) + bits * line.bit
+            packets * line.packet + silent / window_s * min(activity.poll, 2 * line.packet) + bits * line.bit
             for line in activity.packets
         )
         return sending + activity.listen / window_s
 
     def _regular(self, sums: _Sums, activity: ActivityCosts, patience_s: float) -> float:
-        """Return what packets draw at least of which it is known when they come.
+        """Return a lower bound of the draw of packets at known times.
 
-        Where they are rare the mote asks every T seconds, but for the last time before a packet: A >= 1 / T - 2 P and
+        If they are rare, the mote polls every T seconds, except the last time before a packet: A >= 1 / T - 2 P and
         L >= 1 / T - P.
         """
         most = max(1, min(sums.most, math.floor(sums.most_records * patience_s + 1e-6)))
         least, often = 1 / (self._every_s + min(self._every_s, sums.wait_s(most))), 1 / self._every_s
         from_, to = sums.packets(most), sums.most_records * _EDGES
-        # The while that the energy model goes through may end just after a packet.
+        # The period that the energy model simulates may end just after a packet.
         edge = 1 + 1 / (MOST_INSTANTS // most - 1)
-        # What follows is convex in P, made of straight pieces: it is least at an end or where two of them meet.
+        # The bound is convex and piecewise linear in P: its minimum is at an end or where two pieces meet.
         bends = ((often - least) / edge, (often - least) / (2 * edge - 1), least, often / (2 * edge))
         places = [from_, to, *(bend for bend in bends if from_ < bend < to)]
         return max(
             min(
                 packets * line.packet
-                + max(0.0, least - packets, often - 2 * edge * packets) * activity.ask
+                + max(0.0, least - packets, often - 2 * edge * packets) * activity.poll
                 + max(least, often - edge * packets) * activity.listen
                 for packets in places
             )
@@ -133,7 +133,7 @@ class LeastCost:
         )
 
     def _even(self, sums: _Sums, activity: ActivityCosts, patience_s: float, impatient: float) -> float:
-        """Return what packets draw at least that come evenly, or leave before they are full, or hold one record."""
+        """Return a lower bound of the draw of packets at even times, or of ones sent early, or of one record."""
         listens = 1 / (self._every_s + min(self._every_s, sums.wait_s(sums.most)))
         evenly = min(sums.most, math.floor(sums.most_records * patience_s + 1e-6) + 1)
         from_, to = sums.packets(evenly), sums.most_records * _EDGES
@@ -141,23 +141,23 @@ class LeastCost:
             from_ = min(from_, max(sums.records / sums.most, impatient))
         places = (from_, max(from_, min(listens, to)))
         return listens * activity.listen + max(
-            min(packets * line.packet + max(0.0, listens - packets) * activity.ask for packets in places)
+            min(packets * line.packet + max(0.0, listens - packets) * activity.poll for packets in places)
             + sums.bits * line.bit
             for line in activity.packets
         )
 
-    def _impatient(self, parts: Sequence[PartCost], most: int, patience_s: float) -> float:
-        """Return how many packets leave at least, full or because a record has waited long enough, as it is priced."""
+    def _impatient(self, reports: Sequence[ReportCost], most: int, patience_s: float) -> float:
+        """Return the least number of packets, full ones and those whose records have waited long enough, as priced."""
         packets = 0.0
-        for part in parts:
-            if part.in_runs:
-                packets += part.records * (1 - part.following) / (1 - part.following**most)
-            elif not part.regular_us:
-                packets += impatient_packets(part.records, most, patience_s)
-        return packets + instants_per_second(tuple(sorted({part.regular_us for part in parts} - {0})))
+        for report in reports:
+            if report.in_runs:
+                packets += report.records * (1 - report.following) / (1 - report.following**most)
+            elif not report.regular_us:
+                packets += impatient_packets(report.records, most, patience_s)
+        return packets + instants_per_second(tuple(sorted({report.regular_us for report in reports} - {0})))
 
     def _of_activities(self, sums: _Sums) -> tuple[ActivityCosts, ...]:
-        """Return the costs of a mote that samples as these parts need it, and of one that does so all the faster."""
+        """Return the costs of a mote that samples as these reports need, and of one that samples faster."""
         key = (sums.tick_us, sums.fields)
         found = self._activities.get(key)
         if found is None:
@@ -171,20 +171,20 @@ class LeastCost:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """What several parts have in common, and what they come to at least.
+    """Sums over several reports.
 
     Parameters
     ----------
     tick_us, fields
-        How often a mote has to sample for them, and what.
+        The period at which a mote has to sample for them, and how many fields.
     most
-        Records to a packet.
+        Records per packet.
     records, bits
-        Per second at least, where samples of several parts go out together.
+        Per second at least, if samples of several reports are sent together.
     most_records
         Per second at most.
     fastest, fastest_late
-        The rate of the part with the most records, and by what part of the time between them they may be late.
+        The rate of the report with the most records, and the share of their period by which they may be late.
     late
         How many records may be late at a time.
     """
@@ -200,32 +200,32 @@ class _Sums:
     late: float
 
     def wait_s(self, most: int) -> float:
-        """Return how long it takes at most until so many records have come."""
+        """Return how long this many records take at most."""
         return (most + self.fastest_late) / self.fastest if self.fastest > 0 else math.inf
 
     def packets(self, most: int) -> float:
-        """Return how many packets a second there are at least of so many records, those that are late left out."""
+        """Return the least number of packets a second with this many records, without late ones."""
         return self.records / most * (1 - max(0.0, self.late - 1) / _FEWEST_INSTANTS)
 
 
-def _summed(parts: Sequence[PartCost], *, covered: bool) -> _Sums:
-    """Return the sums of parts, some of which may be covered by others or not."""
+def _summed(reports: Sequence[ReportCost], *, covered: bool) -> _Sums:
+    """Return the sums over reports, some of which others may cover."""
     tick_us, fields, most = 0, 0, MOST_PER_PACKET
     records = sent = bits = sent_bits = all_records = fastest = fastest_late = late = 0.0
-    for part in parts:
-        tick_us = math.gcd(tick_us, part.every_us)
-        fields |= part.fields
-        most = min(most, part.most_covered if covered else part.most)
-        all_records += part.records
-        late += part.late
-        if part.records > fastest:
-            fastest, fastest_late = part.records, part.late
-        own_bits = part.bits if len(parts) == 1 else part.bits_beside
-        part_bits = part.bits_covered if covered else own_bits
-        if part.sends_samples:
-            sent, sent_bits = max(sent, part.records), max(sent_bits, part_bits)
+    for report in reports:
+        tick_us = math.gcd(tick_us, report.every_us)
+        fields |= report.fields
+        most = min(most, report.most_covered if covered else report.most)
+        all_records += report.records
+        late += report.late
+        if report.records > fastest:
+            fastest, fastest_late = report.records, report.late
+        own_bits = report.bits if len(reports) == 1 else report.bits_beside
+        report_bits = report.bits_covered if covered else own_bits
+        if report.sends_samples:
+            sent, sent_bits = max(sent, report.records), max(sent_bits, report_bits)
         else:
-            records, bits = records + part.records, bits + part_bits
+            records, bits = records + report.records, bits + report_bits
     return _Sums(
         tick_us, fields, most, records + sent, all_records, bits + sent_bits, fastest, fastest_late, late
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """Demands of all queries on a stream -> each sensor's sampling program: the cheapest in joules that answers them all.
 
-In the paper the proxy takes the highest rate that any query demands (papers/fjords.md section 3); here it weighs what
-each way of answering costs, and gives the figures.
+In the paper the proxy takes the highest rate that any query demands (papers/fjords.md section 3); here it compares the
+costs of the ways to answer, and shows the figures.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import partial
 from protocols.acquisition.effort import FEW_STEPS, Effort, SharedEffort
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import ProgramStyle, parts_as_parts, sampling_part
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
+from protocols.acquisition.program_reports import ProgramStyle, reports_in, sampling_report
 from protocols.acquisition.search import Search
 from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
 from protocols.acquisition.stretching import lasting, stretched_need
@@ -31,33 +31,33 @@ from protocols.wire.programs import SLEEP, SamplingProgram
 log = get_logger(__name__)
 
 MOST_NAMED = 8
-"""Queries in a line of the log."""
+"""The most queries in a line of the log."""
 LONGEST_WORDS = 1_500
-"""Characters that say what a program does."""
+"""The most characters of a program in words."""
 LONGEST_REASON = 200
-"""Characters of somebody else's error."""
+"""The most characters of another library's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergedProgram:
-    """A sensor's program and, in figures and words, why it is this one.
+    """A sensor's program, and the reason for it in figures and words.
 
     Parameters
     ----------
     program
-        What the sensor is to run.
+        The sensor's new program.
     reason
         One sentence.
     milliwatts
         Mean draw.
     stretched
-        By how much sample periods are longer than asked for, to save the battery; 1 for not at all.
+        The factor by which sample periods are longer than demanded, to save the battery; 1 for unchanged.
     lifetime_kept
         False if even the longest periods that queries allow do not let the battery last as long as it should.
     needs
-        What it answers, as asked for, with the demands they come from.
+        The needs that it answers, as demanded, with the demands that they come from.
     left_out
-        Demands that could not be merged; nobody asks the sensor for what they need.
+        Demands that could not be merged; the program does not answer them.
     """
 
     program: SamplingProgram
@@ -70,16 +70,16 @@ class MergedProgram:
 
 
 class Merger:
-    """Merges the demands on one stream for its sensors; remembers what it found for sensors of the same traits.
+    """Merges the demands on one stream for its sensors; caches the programs of sensors with the same traits.
 
     Parameters
     ----------
     demands
         Folded.
     style
-        What the deployer decides.
+        The deployer's choices.
     observed
-        What the stream's values are like.
+        Statistics of the stream's values.
     """
 
     def __init__(self, demands: FoldedDemands, style: ProgramStyle, observed: Observed | None = None) -> None:
@@ -107,10 +107,10 @@ class Merger:
         return found
 
     def _safely_merged(self, classes: Sequence[DemandClass], traits: SensorTraits, effort: Effort) -> MergedProgram:
-        """Merge demands; what cannot be merged costs its own queries their answers, and nobody else anything."""
+        """Merge demands; those that cannot be merged are left out, and do not affect other queries."""
         try:
             return self._merged(classes, traits, effort)
-        except Exception as error:  # demands come from elsewhere: none of them may end who merges them
+        except Exception as error:  # demands come from outside: none of them may stop the proxy
             log.warning(
                 "demands cannot be merged",
                 queries=_queries_of(classes)[:MOST_NAMED],
@@ -137,33 +137,33 @@ class Merger:
         return replace(self._asleep("no demand can be answered", traits), left_out=tuple(left_out))
 
     def _every_sample(self, classes: Sequence[DemandClass], traits: SensorTraits) -> MergedProgram:
-        """Return the plainest program that answers all: every sample is sent, as often as any of them is needed."""
+        """Return the simplest program that answers all demands: it sends every sample, at the highest rate demanded."""
         schema = self.demands.schema
         if not classes or schema is None:
-            return self._asleep("nobody asks", traits)
+            return self._asleep("no query demands it", traits)
         order = tuple(each.name for each in schema.sampled)
-        asked = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
-        part = sampling_part([_at_least(need, traits.minimum_period_us) for need in asked], order)
+        demanded = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
+        report = sampling_report([_at_least(need, traits.minimum_period_us) for need in demanded], order)
         tick_us = (
-            part.every_us
-            if part.every_us >= traits.minimum_period_us
-            else max(traits.minimum_period_us, min(each.period_us for each in asked))
+            report.every_us
+            if report.every_us >= traits.minimum_period_us
+            else max(traits.minimum_period_us, min(each.period_us for each in demanded))
         )
-        program = _carried(SamplingProgram(part.fields, tick_us, listen=self.style.listen))
-        return MergedProgram(program, f"{words_of(program)}, for want of a better way", needs=tuple(asked.items()))
+        program = _carried(SamplingProgram(report.fields, tick_us, listen=self.style.listen))
+        return MergedProgram(program, f"{words_of(program)}, for want of a better way", needs=tuple(demanded.items()))
 
     def _merged(self, classes: Sequence[DemandClass], traits: SensorTraits, effort: Effort) -> MergedProgram:
         schema = self.demands.schema
         if not classes or schema is None:
-            return self._asleep("nobody asks", traits)
+            return self._asleep("no query demands it", traits)
         order = tuple(each.name for each in schema.sampled)
         if not order:
             return self._asleep("its stream has no field to sample", traits)
-        asked = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
+        demanded = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
         sensor = Sensor(order, traits.minimum_period_us, traits.profile, traits.abilities)
         search = Search(sensor, self.style, self.observed, effort)
-        needs, slow = within_reach(tuple(asked), traits.minimum_period_us, search)
-        found, stretched, kept = lasting(search, needs, traits, _wish(classes, traits))
+        needs, slow = within_reach(tuple(demanded), traits.minimum_period_us, search)
+        found, stretched, kept = lasting(search, needs, traits, _lifetime_days(classes, traits))
         raw = search.raw([stretched_need(need, stretched) for need in needs])
         return MergedProgram(
             _carried(found.program),
@@ -171,11 +171,11 @@ class Merger:
             found.milliwatts,
             stretched,
             kept,
-            tuple(asked.items()),
+            tuple(demanded.items()),
         )
 
     def _asleep(self, why: str, traits: SensorTraits) -> MergedProgram:
-        """A sensor nobody asks listens as often as one that samples: the deployer says how soon it can be woken."""
+        """Return the program of a sleeping sensor; it listens as often as one that samples, so that it can be woken."""
         listen = self.style.listen
         program = SLEEP if listen == SLEEP.listen else SamplingProgram(listen=listen)
         milliwatts = draw_of(program, traits, self.observed)
@@ -183,11 +183,10 @@ class Merger:
 
 
 def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) -> tuple[tuple[Need, ...], bool]:
-    """Return needs a sensor can follow, and whether it is too slow for some of them.
+    """Return the needs as a sensor can answer them, and whether it is too slow for some of them.
 
-    A sensor too slow for a period takes the samples at the shortest multiple of it that it can. Where it is also too
-    slow for all samples of several periods, it ticks with the shortest, and the others get those of their samples that
-    fall on a tick.
+    A sensor that is too slow for a period samples at the shortest multiple of it that it can. If it is also too slow
+    for all samples of several periods, it samples at the shortest, and the others get the samples that coincide.
     """
     possible = tuple(_at_least(need, minimum_period_us) for need in needs)
     slow = possible != tuple(needs)
@@ -198,7 +197,7 @@ def within_reach(needs: Sequence[Need], minimum_period_us: int, search: Search) 
 
 
 def _common(tick_us: int, period_us: int) -> int:
-    """Return how far apart samples are that two periods have in common; every tick where that is hardly ever."""
+    """Return the period of the samples that two periods have in common; every tick if there are hardly any."""
     together_us = math.lcm(tick_us, period_us)
     return together_us if together_us <= LONGEST_PERIOD_US else tick_us
 
@@ -212,20 +211,20 @@ def draw_of(program: SamplingProgram, traits: SensorTraits, observed: Observed) 
 
 
 def workload_for(program: SamplingProgram, observed: Observed, *, loss: float | None = None) -> Workload:
-    """Return what a sensor meets with a program in a world as observed.
+    """Return the workload of a program on a sensor, by the values observed.
 
     Parameters
     ----------
     program
-        What it runs.
+        The program.
     observed
-        What values of its stream are like.
+        Statistics of the values of its stream.
     loss
-        Of its own radio; None takes what was observed of all.
+        Of its own radio; None takes the loss observed of all sensors.
     """
     if program.sleeping:
         return Workload(observed.vehicles_per_second, loss=observed.loss if loss is None else loss)
-    found = workload_of(parts_as_parts(program), observed)
+    found = workload_of(reports_in(program), observed)
     return found if loss is None else replace(found, loss=loss)
 
 
@@ -236,14 +235,14 @@ def _at_least(need: Need, minimum_period_us: int) -> Need:
     return replace(need, period_us=period_us, patience_us=max(need.patience_us, period_us))
 
 
-def _wish(classes: Sequence[DemandClass], traits: SensorTraits) -> float:
-    """Return how many days the battery should last, by the wish of queries and of its owner; 0 for no wish."""
+def _lifetime_days(classes: Sequence[DemandClass], traits: SensorTraits) -> float:
+    """Return how many days the battery should last, by lifetime hints of queries and its owner; 0 for no hint."""
     wishes_us = [traits.lifetime_us, *(each.demand.lifetime_us for each in classes)]
     return max(wishes_us) / 1e6 / DAY_SECONDS
 
 
 def _carried(program: SamplingProgram) -> SamplingProgram:
-    """Return a program that can be sent to a sensor.
+    """Return a program if it can be sent to a sensor.
 
     Raises
     ------
@@ -271,7 +270,7 @@ def _reason(
     found: Candidate, raw: Candidate, classes: Sequence[DemandClass], *, slow: bool, stretched: int, kept: bool
 ) -> str:
     queries = len({query for each in classes for query in each.queries})
-    who = f"for {queries} {'query' if queries == 1 else 'queries'}"
+    readers = f"for {queries} {'query' if queries == 1 else 'queries'}"
     draw = f"{found.milliwatts:.3g} mW"
     if math.isfinite(raw.milliwatts) and raw.program != found.program:
         draw += f" instead of {raw.milliwatts:.3g} mW for every sample"
@@ -283,4 +282,4 @@ def _reason(
     words = words_of(found.program)
     if len(words) > LONGEST_WORDS:
         words = f"{words[:LONGEST_WORDS]} ..."
-    return "; ".join([f"{words} {who}: {draw}", *notes])
+    return "; ".join([f"{words} {readers}: {draw}", *notes])

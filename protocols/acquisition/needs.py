@@ -1,4 +1,4 @@
-"""What queries need of one sensor: their demands with its own default rate and limits put in."""
+"""The needs of queries on one sensor: their demands with its default rate and limits filled in."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from protocols.wire.programs import Band, Measure, Threshold
 from protocols.wire.streams import FieldName, FieldType, StreamSchema
 
 Intervals = tuple[tuple[float, float], ...]
-"""Values from and to, both included, disjoint and ascending."""
+"""Lowest and highest values, both included; disjoint and ascending."""
 Bands = tuple[tuple[FieldName, Intervals], ...]
-"""By field, in the order of their names: each of them has to lie in one of its intervals."""
+"""By field, in the order of names: the intervals one of which has to contain its value."""
 MOST_INTERVALS = 16
-"""Of one field in the bands of samples; with more, neighbours are united, which sends a little more."""
+"""The most intervals of a field in bands of samples; neighbours are united until there are as few."""
 MOST_PANE_INTERVALS = 64
-"""Of all fields in the bands of aggregates: of samples in more of them no sensor is asked to make any."""
+"""The most intervals of all fields in bands of aggregates; with more, sensors send samples instead."""
 
 
 class NeedKind(StrEnum):
-    """What a query has to be told."""
+    """The kind of records that answer a need."""
 
     SAMPLES = "samples"
     PANES = "panes"
     """Aggregates of samples, pane by pane."""
     EVENTS = "events"
-    """When a detector saw something, and for how long."""
+    """Events that a detector finds, with their durations."""
     TALLIES = "tallies"
-    """How often a detector saw something, pane by pane."""
+    """Numbers of events that a detector finds, pane by pane."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What queries with equal demands need of one sensor.
+    """The need of queries with equal demands on one sensor.
 
     Parameters
     ----------
     kind
-        In what form.
+        Kind of records.
     fields
         Sampled fields, in schema order.
     period_us
         Sample period.
     bands
-        Samples that matter.
+        Bands of the samples that are needed.
     tolerances
-        By how much values may be wrong; a field without one has to be right.
+        By how much values may be wrong; a field without one has to be exact.
     pane_us, measures
-        Of panes and tallies.
+        Of panes and tallies: their width, and the measures.
     threshold
         The detector, of events and tallies.
     patience_us
-        How late it may be told.
+        How late records may arrive.
     slowest_us
-        The longest period that would do if batteries are to last longer.
+        The longest period that is acceptable to save batteries.
     """
 
     kind: NeedKind
@@ -75,27 +75,27 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class DemandClass:
-    """Demands that differ in the query's name only; the demand itself names none of them in particular."""
+    """Demands that differ in the query's name only; `demand` has no particular name."""
 
     demand: QueryDemand
     queries: tuple[str, ...]
 
     @property
-    def form(self) -> str:
-        """The form in which it is told, empty for samples."""
+    def fingerprint(self) -> str:
+        """The push-down fingerprint of its aggregates or events; empty for samples."""
         if self.demand.panes is not None:
-            return self.demand.panes.form
-        return self.demand.events.form if self.demand.events is not None else ""
+            return self.demand.panes.fingerprint
+        return self.demand.events.fingerprint if self.demand.events is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedDemands:
-    """The demands on a stream, equal ones once.
+    """The demands on a stream without duplicates.
 
     Parameters
     ----------
     schema
-        Of the stream; None while nobody knows it.
+        Of the stream; None while it is not known.
     classes
         Different demands.
     refused
@@ -106,15 +106,15 @@ class FoldedDemands:
     classes: tuple[DemandClass, ...] = ()
     refused: tuple[RefusedDemand, ...] = ()
     conditions: Mapping[tuple[PropertyBand, ...], tuple[int, ...]] = field(default_factory=dict)
-    """Places of classes by the sensors they are about."""
+    """Places of classes by their conditions on sensors."""
 
     @property
     def queries(self) -> int:
-        """How many queries ask."""
+        """The number of demanding queries."""
         return len({query for each in self.classes for query in each.queries})
 
     def concerning(self, properties: Mapping[str, Value]) -> tuple[int, ...]:
-        """Return the places of the classes that are about a sensor with these properties."""
+        """Return the places of the classes that apply to a sensor with these properties."""
         found: list[int] = []
         for condition, places in self.conditions.items():
             if _is_about(condition, properties):
@@ -125,9 +125,9 @@ class FoldedDemands:
 def fold_demands(demands: Iterable[QueryDemand], schema: StreamSchema) -> FoldedDemands:
     """Fold the demands of all queries on a stream.
 
-    A demand that names a field the stream lacks, or asks for something its fields cannot give, is refused; the others
-    go on. If no query needs a sampled field, the first one is sampled all the same: that a sample exists is what such
-    queries ask for.
+    A demand that names a field that the stream lacks, or needs what its fields cannot give, is refused; the others are
+    kept. If no query needs a sampled field, the first one is sampled all the same: such queries need the existence of
+    samples.
     """
     by_class: dict[QueryDemand, list[str]] = {}
     refused: list[RefusedDemand] = []
@@ -150,10 +150,10 @@ def fold_demands(demands: Iterable[QueryDemand], schema: StreamSchema) -> Folded
 def needs_of(
     classes: Sequence[DemandClass], schema: StreamSchema, default_period_us: int, samples_per_packet: int = 1
 ) -> dict[Need, tuple[DemandClass, ...]]:
-    """Return what classes of demands need of a sensor, each with the classes it comes from.
+    """Return the needs of classes of demands on a sensor, each with the classes that it comes from.
 
-    Demands of one form are told by the same tuples and become one need: all their fields and measures, in panes of
-    which all their windows can be made.
+    Demands with one fingerprint are answered by the same tuples and become one need: all their fields and measures, in
+    panes of which all their windows can be made.
 
     Parameters
     ----------
@@ -164,20 +164,22 @@ def needs_of(
     default_period_us
         Of the sensor.
     samples_per_packet
-        The deployer lets samples wait until there are so many, however often a query emits answers.
+        By the deployer's choice samples wait until there are this many, however often a query emits answers.
     """
-    by_form: dict[str, Need] = {}
+    by_fingerprint: dict[str, Need] = {}
     found: dict[Need, list[DemandClass]] = {}
-    told: list[tuple[DemandClass, Need]] = []
+    listed: list[tuple[DemandClass, Need]] = []
     for each in classes:
         need = _need(each.demand, schema, default_period_us, samples_per_packet)
-        form = each.form
-        if form:
-            need = by_form[form] = _together(by_form[form], need) if form in by_form else need
-        told.append((each, need))
-    for each, need in told:
-        found.setdefault(by_form[each.form] if each.form else need, []).append(each)
-    return {need: tuple(members) for need, members in found.items()}
+        fingerprint = each.fingerprint
+        if fingerprint:
+            need = by_fingerprint[fingerprint] = (
+                _together(by_fingerprint[fingerprint], need) if fingerprint in by_fingerprint else need
+            )
+        listed.append((each, need))
+    for each, need in listed:
+        found.setdefault(by_fingerprint[each.fingerprint] if each.fingerprint else need, []).append(each)
+    return {need: tuple(its_classes) for need, its_classes in found.items()}
 
 
 def intervals_of(bands: Iterable[Band]) -> Bands:
@@ -208,7 +210,7 @@ def united(intervals: Iterable[tuple[float, float]]) -> Intervals:
 
 
 def fewer(intervals: Intervals, most: int) -> Intervals:
-    """Return at most so many intervals, which hold all values that the given ones do: the closest are united.
+    """Return at most `most` intervals that contain all values of the given ones: the closest ones are united.
 
     Examples
     --------
@@ -225,7 +227,7 @@ def fewer(intervals: Intervals, most: int) -> Intervals:
 
 
 def bands_of(bands: Bands) -> tuple[Band, ...]:
-    """Return intervals as a program has them."""
+    """Return intervals as bands of a program."""
     return tuple(
         Band(name, None if low == -math.inf else low, None if high == math.inf else high)
         for name, intervals in bands
@@ -252,7 +254,7 @@ def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, sam
     bands = intervals_of(demand.bands)
     panes = demand.panes
     if sum(len(intervals) for _, intervals in bands) > MOST_PANE_INTERVALS:
-        panes = None  # samples will do, too, and those that matter to nobody are left out by who aggregates them
+        panes = None  # samples will do, too; the cluster leaves out those that no query needs
     if panes is None:
         bands = tuple((name, fewer(intervals, MOST_INTERVALS)) for name, intervals in bands)
     read = {*demand.fields, *(name for name, _ in bands)} if panes is None else set(demand.fields)
@@ -281,7 +283,7 @@ def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, sam
 
 
 def _together(one: Need, other: Need) -> Need:
-    """Return what answers two needs of one form."""
+    """Return a need that includes two needs with one fingerprint."""
     exact = {name for need in (one, other) for name in need.fields if name not in dict(need.tolerances)}
     widths = {
         name: min(dict(need.tolerances).get(name, math.inf) for need in (one, other))
@@ -313,7 +315,7 @@ def _without_query(demand: QueryDemand) -> QueryDemand:
 
 
 def _problem(demand: QueryDemand, schema: StreamSchema) -> str:
-    """Return why a demand cannot be answered by sensors of a stream; empty if it can."""
+    """Return why sensors of a stream cannot answer a demand; empty if they can."""
     known = {each.name: each for each in schema.fields}
     named = [*demand.fields, *(each.field for each in demand.bands), *(each.field for each in demand.tolerances)]
     named += [each.field for each in demand.sensors]
@@ -330,7 +332,7 @@ def _problem(demand: QueryDemand, schema: StreamSchema) -> str:
             return f"field {name!r} of stream {schema.name!r} is not sampled as a number"
     for condition in demand.sensors:
         if not known[condition.field].fixed:
-            return f"field {condition.field!r} of stream {schema.name!r} is sampled, and says nothing about a sensor"
+            return f"field {condition.field!r} of stream {schema.name!r} is sampled: it cannot choose sensors"
     measured = demand.panes.measures if demand.panes is not None and demand.events is None else ()
     texts = [name for name in demand.fields if known[name].type is FieldType.TEXT and not known[name].fixed]
     if measured and texts:

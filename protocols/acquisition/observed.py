@@ -1,4 +1,4 @@
-"""What values a stream's sensors have shown lately, and so how many samples bands and dead bands would let through."""
+"""Statistics of a stream's latest values: how many samples would pass bands and dead bands."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from protocols.acquisition.needs import Bands, Intervals
 
 REMEMBERED = 2_048
 STEPS = 32
-"""Between a share and its half: shares are rounded to one of them, so that rare values are told as well as others."""
+"""Steps between a share and its half; shares are rounded to one of them, rare ones as precisely as others."""
 LEAST_SHARE = 1 / 256
-"""What was never seen lately may still come."""
+"""The least share: values that have not come lately may still come."""
 UNKNOWN_KEPT = 0.5
-"""Share of samples taken to be in a band while nothing has been seen."""
+"""The share of samples in a band that is assumed before any sample."""
 
 
 @dataclass(slots=True)
 class FieldValues:
-    """The latest values of a field, and by how much each differed from the one before it of the same sensor."""
+    """The latest values of a field, and how much each differed from the previous one of its sensor."""
 
     values: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     changes: deque[float] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     pairs: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    """Each value and the one before it."""
+    """Each value and the previous one."""
 
 
 @dataclass(slots=True)
 class Observed:
-    """Values seen on a stream, of all its sensors together."""
+    """Values observed on a stream, of all its sensors together."""
 
     fields: dict[str, FieldValues] = field(default_factory=dict)
     spacing_us: int = 0
-    """Time between a value and the one before it; 0 if nobody knows."""
+    """Time between a value and the previous one; 0 for unknown."""
     vehicles_per_second: float = 1.0
     loss: float = 0.0
 
     def see(self, name: str, value: float, before: float | None = None) -> None:
-        """Take note of a value that was sampled, and of the one before it."""
+        """Record a sampled value, and the previous one."""
         seen = self.fields.get(name)
         if seen is None:
             seen = self.fields[name] = FieldValues()
@@ -51,7 +51,7 @@ class Observed:
                 seen.pairs.append((value, before))
 
     def kept_share(self, bands: Bands) -> float:
-        """Return the share of samples in bands; those of different fields are taken to be independent."""
+        """Return the share of samples in bands; different fields are assumed to be independent."""
         share = 1.0
         for name, intervals in bands:
             seen = self.fields.get(name)
@@ -64,7 +64,7 @@ class Observed:
         return _rounded(share)
 
     def following_share(self, bands: Bands, period_us: int) -> float:
-        """Return how likely a sample in bands is followed by another: values that matter come in runs."""
+        """Return the probability that a sample in bands is followed by another: such values come in runs."""
         share = 1.0
         for name, intervals in bands:
             seen = self.fields.get(name)
@@ -78,7 +78,7 @@ class Observed:
         return min(_rounded(float(share**apart)), 1 - LEAST_SHARE) if bands else 0.0
 
     def changed_share(self, widths: Iterable[tuple[str, float]]) -> float:
-        """Return the share of samples of which a field has left its dead band since the one before."""
+        """Return the share of samples in which a field has left its dead band since the previous one."""
         unchanged = 1.0
         for name, width in widths:
             seen = self.fields.get(name)

@@ -1,4 +1,4 @@
-"""What sampling programs cost that are made of given parts: with the best packets, on one sensor in one world."""
+"""Costs of the sampling programs of given reports, with the best packet size, on one sensor."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from protocols.acquisition.covering import holds_all
 from protocols.acquisition.effort import PRICING_STEPS, Effort
 from protocols.acquisition.needs import Need, intervals_of
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import Abilities, ProgramStyle, assembled, sends_samples
+from protocols.acquisition.program_reports import Abilities, ProgramStyle, assembled, sends_samples
 from protocols.errors import OverloadError, ProgramError
 from protocols.power.estimate import Shares, Workload, draw_mw, is_regular, rates_of
 from protocols.power.limits import check_program, most_records
 from protocols.power.profile import DeviceProfile
 from protocols.wire.packets import is_too_long
-from protocols.wire.programs import Part, SamplingProgram, SendOnChange
+from protocols.wire.programs import ProgramReport, SamplingProgram, SendOnChange
 from protocols.wire.streams import FieldName
 
 _FEW_RECORDS = 8
@@ -33,7 +33,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Sensor:
-    """What decides about the cost of a program on a sensor.
+    """The properties of a sensor that determine the cost of a program.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Sensor:
     minimum_period_us
         The fastest it can sample.
     profile
-        Its energy.
+        Its energy model.
     abilities
         What it can do.
     """
@@ -54,16 +54,16 @@ class Sensor:
 
 
 class Pricing:
-    """The costs of programs on one sensor; each is found out once.
+    """The costs of programs on one sensor; each is computed once.
 
     Parameters
     ----------
     sensor, style
-        Which sensor, and what its deployer decides.
+        The sensor, and its deployer's choices.
     observed
-        What its stream's values are like.
+        Statistics of its stream's values.
     effort
-        How much work there may be; spent here, and looked at by who asks for prices.
+        The steps that are left; spent here, and checked by callers.
     """
 
     def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed, effort: Effort | None = None) -> None:
@@ -71,39 +71,39 @@ class Pricing:
         self.style = style
         self.observed = observed
         self.effort = effort or Effort()
-        self._known: dict[tuple[frozenset[Part], int, bool], Candidate] = {}
-        self._shares: dict[Part, Shares] = {}
+        self._known: dict[tuple[frozenset[ProgramReport], int, bool], Candidate] = {}
+        self._shares: dict[ProgramReport, Shares] = {}
 
-    def candidate(self, parts: Sequence[Part], needs: Sequence[Need], *, thorough: bool = True) -> Candidate:
-        """Return the program of these parts, which answer these needs.
+    def candidate(self, reports: Sequence[ProgramReport], needs: Sequence[Need], *, thorough: bool = True) -> Candidate:
+        """Return the program of these reports, which answer these needs.
 
         Parameters
         ----------
-        parts, needs
+        reports, needs
             Parts that send nothing of their own are left out.
         thorough
-            Whether packets with fewer records than possible are tried, too.
+            Whether packets with fewer records than possible are priced, too.
         """
-        # The same parts in another order are the same program; but how long its records may wait is up to the needs.
+        # The same reports in another order are the same program; but the needs determine how long its records may wait.
         patience_us = min(need.patience_us for need in needs)
-        key = (frozenset(parts), patience_us, thorough)
+        key = (frozenset(reports), patience_us, thorough)
         found = self._known.get(key)
         if found is None:
             kept = tuple(sorted(without_idle(key[0]), key=repr))
             found = self._known[key] = self._priced(kept, patience_us, thorough=thorough)
         return found
 
-    def shares(self, part: Part) -> Shares:
-        """Return how many of the samples that a part looks at it sends."""
-        found = self._shares.get(part)
+    def shares(self, report: ProgramReport) -> Shares:
+        """Return the shares of its samples that a report sends."""
+        found = self._shares.get(report)
         if found is None:
-            found = self._shares[part] = _shares(part, self.observed)
+            found = self._shares[report] = _shares(report, self.observed)
         return found
 
-    def _priced(self, parts: tuple[Part, ...], patience_us: int, *, thorough: bool) -> Candidate:
+    def _priced(self, reports: tuple[ProgramReport, ...], patience_us: int, *, thorough: bool) -> Candidate:
         sensor, style = self.sensor, self.style
-        workload = _workload([self.shares(part) for part in parts], self.observed)
-        single = assembled(parts, sensor.order, style, 1)
+        workload = _workload([self.shares(report) for report in reports], self.observed)
+        single = assembled(reports, sensor.order, style, 1)
         best = Candidate(single, math.inf)
         if single.period_us < sensor.minimum_period_us or is_too_long(single):
             return best
@@ -119,40 +119,40 @@ class Pricing:
         return best
 
 
-def workload_of(parts: Sequence[Part], observed: Observed) -> Workload:
-    """Return what a sensor meets that runs these parts in a world as observed."""
-    return _workload([_shares(part, observed) for part in parts], observed)
+def workload_of(reports: Sequence[ProgramReport], observed: Observed) -> Workload:
+    """Return the workload of a sensor with these reports, by the values observed."""
+    return _workload([_shares(report, observed) for report in reports], observed)
 
 
-def without_idle(parts: Iterable[Part]) -> list[Part]:
-    """Return parts without those that send only samples that another one sends anyway."""
-    return [part for part in parts if not any(other != part and includes(other, part) for other in parts)]
+def without_idle(reports: Iterable[ProgramReport]) -> list[ProgramReport]:
+    """Return reports without those all of whose samples another one sends."""
+    return [report for report in reports if not any(other != report and includes(other, report) for other in reports)]
 
 
 @lru_cache(maxsize=65_536)
-def includes(one: Part, other: Part) -> bool:
-    """Return whether one part sends all samples that another one sends."""
+def includes(one: ProgramReport, other: ProgramReport) -> bool:
+    """Return whether one report sends all samples that another one sends."""
     return (
-        one.report is None
-        and other.report is None
+        one.kind is None
+        and other.kind is None
         and other.every_us % one.every_us == 0
         and set(other.fields) <= set(one.fields)
         and holds_all(intervals_of(one.bands), intervals_of(other.bands))
     )
 
 
-def goes_together(parts: Sequence[Part]) -> bool:
-    """What a changed sample leaves out can be filled in only if no other part's samples stand in between."""
-    senders = [part for part in parts if sends_samples(part)]
-    return len(senders) < 2 or not any(isinstance(part.report, SendOnChange) for part in senders)  # noqa: PLR2004
+def goes_together(reports: Sequence[ProgramReport]) -> bool:
+    """Return whether samples that changes leave out can be filled in: no other report may send samples in between."""
+    senders = [report for report in reports if sends_samples(report)]
+    return len(senders) < 2 or not any(isinstance(report.kind, SendOnChange) for report in senders)  # noqa: PLR2004
 
 
-def _shares(part: Part, observed: Observed) -> Shares:
-    bands = intervals_of(part.bands)
+def _shares(report: ProgramReport, observed: Observed) -> Shares:
+    bands = intervals_of(report.bands)
     changed = 1.0
-    if isinstance(part.report, SendOnChange):
-        changed = observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
-    return Shares(observed.kept_share(bands), changed, observed.following_share(bands, part.every_us))
+    if isinstance(report.kind, SendOnChange):
+        changed = observed.changed_share((each.field, each.width) for each in report.kind.dead_bands)
+    return Shares(observed.kept_share(bands), changed, observed.following_share(bands, report.every_us))
 
 
 def _workload(shares: Sequence[Shares], observed: Observed) -> Workload:
@@ -176,9 +176,9 @@ def _packed(
     *,
     thorough: bool,
 ) -> Iterator[SamplingProgram]:
-    """Yield a program with as many records to a packet as radio, deployer and patience allow, and with fewer.
+    """Yield a program with as many records per packet as radio, deployer and patience allow, and with fewer.
 
-    More records to a packet are not always cheaper: while they wait the mote may have to ask, and a longer payload may
+    More records per packet are not always cheaper: while they wait the mote may have to poll, and a longer payload may
     take one symbol more.
     """
     most = max(1, min(style.samples_per_packet, most_records(profile, program)))
@@ -188,7 +188,7 @@ def _packed(
         most = max(1, min(most, math.floor(rate * patience_us / 1e6 + 1e-9)))
         patience_us = 0
     elif patience_us == 0:
-        most = 1  # a record that nobody waits for must not wait for others
+        most = 1  # a record without patience must not wait for others
     if not thorough:
         sizes = {most}
     else:

@@ -1,8 +1,8 @@
 """The cheapest sampling program that answers every need of a sensor.
 
-A program's parts divide the needs among them; each part is one of a few kinds. With few different needs all ways to
-divide them are tried; with many, needs are joined and moved as long as that saves joules, and then all ways to divide a
-few of them anew, while the others stay together.
+A program's reports divide the needs among them; each report is one of a few kinds. With few needs all
+divisions are tried; with many, groups are merged and split as long as that saves joules, and then all divisions of a
+few of them are tried while the others stay together.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from protocols.acquisition.exhaustive import Arrangement, Exhaustive, Group
 from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import (
+from protocols.acquisition.pricing import Candidate, Pricing, Sensor, goes_together
+from protocols.acquisition.program_reports import (
     Abilities,
     ProgramStyle,
-    aggregating_parts,
-    changing_part,
-    detecting_parts,
-    parts_as_parts,
-    sampling_part,
+    changes_report,
+    event_reports,
+    pane_reports,
+    reports_in,
+    sampling_report,
 )
-from protocols.acquisition.pricing import Candidate, Pricing, Sensor, goes_together
 from protocols.power.estimate import Workload, draw_mw
-from protocols.wire.programs import MOST_PARTS, Part, SamplingProgram, SendOnChange
+from protocols.wire.programs import MOST_REPORTS, ProgramReport, SamplingProgram, SendOnChange
 from protocols.wire.streams import FieldName
 
 MOST_TRIED_EXHAUSTIVELY = 8
 MOST_STEPS = 64
 MOST_POLISHED = 12
-"""Needs with which whole programs are compared after the sums of parts, and some divided anew; it takes its time."""
+"""The most needs for which whole programs, not only sums of reports, are compared, and some are divided again."""
 MOST_REARRANGED = 32
-"""Times that some of many needs are divided anew."""
+"""How many times some of many needs are divided again."""
 MOST_GROUPS = 6
-"""Groups of needs in one such time."""
+"""The groups of needs each time."""
 ATOMS_IN_A_STEP = 200
-"""The more of them there are, the longer it takes to write down another division."""
+"""Needs per step: the more there are, the longer it takes to build another division."""
 
 
 class Search:
-    """Looks for the cheapest program of one sensor.
+    """Searches for the cheapest program of one sensor.
 
     Parameters
     ----------
     sensor, style
-        Which sensor, and what its deployer decides.
+        The sensor, and its deployer's choices.
     observed
-        What its stream's values are like.
+        Statistics of its stream's values.
     effort
-        How much work it may be; then the best that has been found has to do.
+        The steps that are left; without any, the best program found so far is taken.
     """
 
     def __init__(self, sensor: Sensor, style: ProgramStyle, observed: Observed, effort: Effort | None = None) -> None:
@@ -63,7 +63,7 @@ class Search:
         self._pricing = Pricing(sensor, style, observed, self.effort)
         self._least = LeastCost(self._pricing)
         self._found: dict[tuple[Need, ...], Candidate] = {}
-        self._alone: dict[frozenset[Need], tuple[Part, float]] = {}
+        self._alone: dict[frozenset[Need], tuple[ProgramReport, float]] = {}
         asleep = SamplingProgram(listen=style.listen)
         self._asleep_mw = float(draw_mw(sensor.profile, asleep, Workload(loss=observed.loss)).sum())
         self._thorough = True
@@ -73,7 +73,7 @@ class Search:
         left = undominated(needs)
         everything = tuple(dict.fromkeys(needs))
         if len(everything) <= MOST_POLISHED:
-            # To tell more than is needed may be cheaper: packets fill sooner, or it is known when they come.
+            # Reporting more than is needed may be cheaper: packets fill sooner, or at known times.
             left += tuple(need for need in everything if need not in left)
         found = self._found.get(left)
         if found is None:
@@ -95,10 +95,10 @@ class Search:
         return min((self._rearranged(each, needs) for each in starts), key=_milliwatts)
 
     def _rearranged(self, division: Division, needs: Sequence[Need]) -> Candidate:
-        """Open one group after the other, and divide its needs anew, as long as that is cheaper."""
+        """Divide the needs of one group after the other again, as long as that is cheaper."""
         best = self._refined(self._best_of_the_best(division, needs), needs)
         groups = [tuple(needs[number] for number in group) for group in division]
-        openings = _openings({group: self._best_part(group)[0] for group in groups})
+        openings = _openings({group: self._best_report(group)[0] for group in groups})
         for _ in range(MOST_REARRANGED):
             opening = next(openings, None)
             if opening is None or self.effort.exhausted:
@@ -116,23 +116,23 @@ class Search:
             pricing=self._pricing,
             least=self._least,
             choices_of=lambda group: _choices(group, order, able, 1),
-            most_parts=self._most_parts,
+            most_reports=self._most_reports,
         )
 
     def _refined(self, found: Candidate, needs: Sequence[Need]) -> Candidate:
-        """Return a program with the best packets."""
+        """Return a program with the best packet size."""
         self._thorough = True
-        return self._candidate(parts_as_parts(found.program), needs)
+        return self._candidate(reports_in(found.program), needs)
 
     def raw(self, needs: Sequence[Need]) -> Candidate:
-        """Return the program that sends every sample that is needed, as it was taken."""
-        part = sampling_part(needs, self._sensor.order)
-        return self._candidate((Part(part.fields, part.every_us),), needs)
+        """Return the program that sends every needed sample at once."""
+        report = sampling_report(needs, self._sensor.order)
+        return self._candidate((ProgramReport(report.fields, report.every_us),), needs)
 
     def _descended(self, needs: Sequence[Need]) -> list[Division]:
-        """Return what steps downhill lead to, from each kind of need alone and from all needs together.
+        """Return the divisions that hill climbing finds, from each kind of need alone and from all needs together.
 
-        They go by the sum of what parts cost alone, which is soon known.
+        It compares sums of the costs of single reports, which are cheap to compute.
         """
         atoms = atoms_of(needs)
         starts: list[Division] = [(tuple(number for atom in atoms for number in atom),), tuple(atoms)]
@@ -142,7 +142,7 @@ class Search:
     def _descend(
         self, division: Division, atoms: Sequence[tuple[int, ...]], cost_of: Callable[[Division], float]
     ) -> Division:
-        """Join groups, or part one atom from its group, as long as that is cheaper."""
+        """Merge groups, or split one atom from its group, as long as that is cheaper."""
         cost = cost_of(division)
         for _ in range(MOST_STEPS):
             neighbours = self._neighbours(division, atoms)
@@ -165,67 +165,67 @@ class Search:
 
     def _costs_alone(self, division: Division, needs: Sequence[Need]) -> float:
         self.effort.spend(len(needs))
-        return sum(self._best_part(tuple(needs[number] for number in group))[1] for group in division)
+        return sum(self._best_report(tuple(needs[number] for number in group))[1] for group in division)
 
-    def _best_part(self, group: tuple[Need, ...]) -> tuple[Part, float]:
-        """Return the part that answers a group alone at the least cost, and what it costs more than being asleep."""
+    def _best_report(self, group: tuple[Need, ...]) -> tuple[ProgramReport, float]:
+        """Return the cheapest report that answers a group, and its cost above that of sleeping."""
         key = frozenset(group)
         found = self._alone.get(key)
         if found is None:
             every_us = self._style.listen.every_us
             able = self._sensor.abilities
             choices = [
-                part
-                for part in _choices(group, self._sensor.order, able, every_us)
-                if not isinstance(part.report, SendOnChange)
+                report
+                for report in _choices(group, self._sensor.order, able, every_us)
+                if not isinstance(report.kind, SendOnChange)
             ]
-            priced = [(part, self._candidate((part,), group).milliwatts - self._asleep_mw) for part in choices]
+            priced = [(report, self._candidate((report,), group).milliwatts - self._asleep_mw) for report in choices]
             found = self._alone[key] = min(priced, key=lambda each: each[1])
         return found
 
     def _best_of_the_best(self, division: Division, needs: Sequence[Need]) -> Candidate:
-        """Return the program of the parts that are best alone, or with one of them sending changes only."""
+        """Return the program of the best single reports, or with one of them sending changes only."""
         groups = [tuple(needs[number] for number in group) for group in division]
-        parts = [self._best_part(group)[0] for group in groups]
-        found = [self._candidate(tuple(parts), needs)]
+        reports = [self._best_report(group)[0] for group in groups]
+        found = [self._candidate(tuple(reports), needs)]
         for place, group in enumerate(groups):
-            changing = changing_part(group, self._sensor.order) if self._sensor.abilities.sends_on_change else None
+            changing = changes_report(group, self._sensor.order) if self._sensor.abilities.sends_on_change else None
             if changing is not None:
-                changed = (*parts[:place], changing, *parts[place + 1 :])
+                changed = (*reports[:place], changing, *reports[place + 1 :])
                 found += [self._candidate(changed, needs)] if goes_together(changed) else []
         return min(found, key=_milliwatts)
 
     @property
-    def _most_parts(self) -> int:
-        return MOST_PARTS if self._sensor.abilities.several else 1
+    def _most_reports(self) -> int:
+        return MOST_REPORTS if self._sensor.abilities.several else 1
 
-    def _allows(self, parts: int) -> bool:
-        return parts <= self._most_parts
+    def _allows(self, reports: int) -> bool:
+        return reports <= self._most_reports
 
-    def _candidate(self, parts: Sequence[Part], needs: Sequence[Need]) -> Candidate:
-        return self._pricing.candidate(parts, needs, thorough=self._thorough)
+    def _candidate(self, reports: Sequence[ProgramReport], needs: Sequence[Need]) -> Candidate:
+        return self._pricing.candidate(reports, needs, thorough=self._thorough)
 
 
 @lru_cache(maxsize=65_536)
 def _choices(
     needs: tuple[Need, ...], order: tuple[FieldName, ...], able: Abilities, listen_every_us: int
-) -> list[Part]:
-    """Return the parts that answer a group of needs, one of each kind."""
-    plain = sampling_part(needs, order)
+) -> list[ProgramReport]:
+    """Return the reports that answer a group of needs, one of each kind."""
+    plain = sampling_report(needs, order)
     if not able.filters and plain.bands:
-        plain = Part(plain.fields, plain.every_us)
-    found: list[Part | None] = [plain, Part(plain.fields, plain.every_us)] if plain.bands else [plain]
+        plain = ProgramReport(plain.fields, plain.every_us)
+    found: list[ProgramReport | None] = [plain, ProgramReport(plain.fields, plain.every_us)] if plain.bands else [plain]
     if able.sends_on_change:
-        found.append(changing_part(needs, order))
+        found.append(changes_report(needs, order))
     if able.aggregates:
-        found += aggregating_parts(needs, order, listen_every_us)
+        found += pane_reports(needs, order, listen_every_us)
     if able.detects_events:
-        found += detecting_parts(needs, listen_every_us)
+        found += event_reports(needs, listen_every_us)
     return [each for each in found if each is not None]
 
 
 def _openings(arrangement: Arrangement) -> Iterator[tuple[list[Group], Arrangement]]:
-    """Yield ways to open one group: groups to divide anew, some of them single needs, and what stays beside them."""
+    """Yield ways to divide one group again: the groups to divide, some of them single needs, and the rest."""
     for opened in arrangement:
         others = [group for group in arrangement if group != opened]
         room = max(1, MOST_GROUPS - 1 - min(len(others), MOST_GROUPS // 2))

@@ -1,11 +1,11 @@
-"""What a sensor is, as far as it decides about its program."""
+"""The traits of a sensor that determine its program."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 
-from protocols.acquisition.parts import Abilities
+from protocols.acquisition.program_reports import Abilities
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.catalog import MoteEntry
@@ -13,12 +13,12 @@ from protocols.wire.packets import Announcement
 
 DAY_SECONDS = 86_400.0
 ASSUMED_DEVICE = "telosb"
-"""What a mote is taken for that does not say what it is."""
+"""The profile that is assumed for a mote that announces none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SensorTraits:
-    """What a sensor is, as far as it decides about its program; many sensors have the same.
+    """The traits of a sensor that determine its program; many sensors have the same.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class SensorTraits:
     profile
         Its energy model.
     battery_joules
-        Usable energy of a full battery; None for mains, or where nobody knows.
+        Usable energy of a full battery; None for mains or unknown.
     lifetime_us
-        How long its owner wants that to last; 0 for no such wish.
+        How long that should last by its owner's lifetime hint; 0 for none.
     abilities
         What it can do.
     """
@@ -51,7 +51,7 @@ class SensorTraits:
 
 
 def traits_of(mote: Announcement | MoteEntry, abilities: Abilities | None = None) -> SensorTraits:
-    """Return the traits of a mote, by what it announced or the catalog says; None can do everything."""
+    """Return the traits of a mote by its announcement or catalog entry; `abilities` of None are all."""
     device = mote.device if is_known(mote.device) else ASSUMED_DEVICE
     return SensorTraits(
         mote.default_period_us,
@@ -65,5 +65,5 @@ def traits_of(mote: Announcement | MoteEntry, abilities: Abilities | None = None
 
 
 def is_known(device: str) -> bool:
-    """Return whether there is an energy model of a device; else one is assumed."""
+    """Return whether a device has an energy model; else one is assumed."""
     return device in preset_names()

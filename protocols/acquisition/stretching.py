@@ -1,4 +1,4 @@
-"""Sample periods made longer than asked for, as far as queries allow, so that a battery lasts as long as it should."""
+"""Sample periods longer than demanded, as far as queries allow, so that a battery lasts as long as it should."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from protocols.acquisition.search import Search
 from protocols.acquisition.sensor_traits import SensorTraits
 
 LONGEST_STRETCH = 1_024
-"""A sample period is made at most so many times as long to save a battery."""
+"""The largest factor by which a sample period is stretched to save a battery."""
 
 
 def lasting(
     search: Search, needs: Sequence[Need], traits: SensorTraits, wanted_days: float
 ) -> tuple[Candidate, int, bool]:
-    """Return the cheapest program, with periods stretched as little as makes the battery last, as far as queries allow.
+    """Return the cheapest program with which the battery lasts, with periods stretched as little as possible.
 
-    Raises a rate never, and never below what a query states as its slowest.
+    Periods are never longer than a query states as its slowest, and never shorter than demanded.
     """
     best = search.cheapest(needs)
     if traits.days(best.milliwatts) >= wanted_days:
@@ -42,7 +42,7 @@ def lasting(
 
 
 def stretched_need(need: Need, factor: int) -> Need:
-    """Return a need with its period as many times as long as its author allows, up to `factor`."""
+    """Return a need with its period stretched by `factor`, or by as much as it allows."""
     allowed = max(1, min(factor, need.slowest_us // need.period_us if need.slowest_us else 1))
     if allowed == 1:
         return need
@@ -51,7 +51,7 @@ def stretched_need(need: Need, factor: int) -> Need:
 
 
 def _stretches(effort: Effort) -> Iterator[int]:
-    """Yield by how much periods may be longer, ever more: step by step, and in larger steps where effort runs out."""
+    """Yield ascending factors for periods: one by one, and in larger steps when effort runs out."""
     factor = 2
     while factor <= LONGEST_STRETCH:
         yield factor

@@ -10,7 +10,7 @@ from protocols.wire.programs import (
     SendOnChange,
     VehicleCount,
     VehicleEvents,
-    parts_of,
+    reports_of,
 )
 
 
@@ -24,20 +24,20 @@ def words_of(program: SamplingProgram) -> str:
     """
     if program.sleeping:
         return "sleep"
-    return " and ".join(_part(part) for part in parts_of(program))
+    return " and ".join(_report(alone) for alone in reports_of(program))
 
 
-def _part(part: SamplingProgram) -> str:
-    every = f"every {format_duration(part.period_us)}"
-    banded = {band.field for band in part.bands}
+def _report(alone: SamplingProgram) -> str:
+    every = f"every {format_duration(alone.period_us)}"
+    banded = {band.field for band in alone.bands}
     what = ", ".join(
-        [name for name in part.fields if name not in banded]
+        [name for name in alone.fields if name not in banded]
         + [
-            f"{name} {' or '.join(band_words(band) for band in part.bands if band.field == name)}"
+            f"{name} {' or '.join(band_words(band) for band in alone.bands if band.field == name)}"
             for name in sorted(banded)
         ]
     )
-    match part.report:
+    match alone.report:
         case Panes(pane_us=pane_us, measures=measures):
             names = ", ".join(each.value.replace("_", " ") for each in measures) or "number"
             return f"{names} of {what} sampled {every}, each {format_duration(pane_us)}"

@@ -1,7 +1,7 @@
 """The console command ``fjord``.
 
 Each part of Fjord contributes its own subcommands through the entry-point group ``fjord.commands``; this module
-finds them, loads only what is asked for, and turns errors into messages for people.
+finds them, imports only the one that is called, and turns errors into readable messages.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class NoCommandsError(FjordError):
 
 
 class LazyCommandGroup(TyperGroup):
-    """The top-level group: subcommands come from entry points and are imported one by one, when asked for."""
+    """The top-level group: subcommands come from entry points and are imported one by one, when called."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Names of all installed subcommands, without importing any."""
@@ -63,7 +63,7 @@ class LazyCommandGroup(TyperGroup):
         return names
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        """Import one subcommand; where its libraries are missing, give a command that says so."""
+        """Import one subcommand; if its libraries are missing, return a command that reports it."""
         _ = ctx
         if cmd_name not in self.commands:
             entries = importlib.metadata.entry_points(group=COMMANDS_GROUP, name=cmd_name)
@@ -73,14 +73,14 @@ class LazyCommandGroup(TyperGroup):
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Find the subcommand; for a misspelt one the message suggests its neighbours."""
+        """Find the subcommand; for a misspelt one, suggest similar names."""
         if self.get_command(ctx, args[0]) is None:
             for name in self.list_commands(ctx):
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Context) -> Any:
-        """Run a subcommand; an error that Fjord understands becomes a message and exit code 1."""
+        """Run a subcommand; one of Fjord's own errors becomes a message and exit code 1."""
         try:
             return super().invoke(ctx)
         except (FjordError, BaseExceptionGroup, ModuleNotFoundError) as error:
@@ -124,12 +124,12 @@ def _options(
         bool, typer.Option("--log-json", help="Write the event log as JSON lines.", envvar="FJORD_LOG_JSON")
     ] = False,
 ) -> None:
-    _ = version, debug  # the one acts on its own, the other is read where errors are caught
+    _ = version, debug  # the first has a callback, the second is read where errors are caught
     configure_logging(log_level, json=log_json)
 
 
 def show_error(error: FjordError) -> None:
-    """Print an error for people. What it quotes cannot steer their terminal."""
+    """Print an error. Text that it quotes cannot control the terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -161,12 +161,12 @@ def _load(entry: importlib.metadata.EntryPoint) -> Command:
 def _placeholder(name: str, error: IncompleteInstallationError) -> Command:
     from rich.markup import escape
 
-    def say_what_is_missing() -> None:
+    def report_missing_library() -> None:
         raise error
 
     return TyperCommand(
         name=name,
-        callback=say_what_is_missing,
+        callback=report_missing_library,
         help=f"(not available here: {escape(error.hint or str(error))})",
         add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
@@ -176,7 +176,7 @@ def _placeholder(name: str, error: IncompleteInstallationError) -> Command:
 def _incomplete(
     error: ModuleNotFoundError, entry: importlib.metadata.EntryPoint | None
 ) -> IncompleteInstallationError | None:
-    """Say which extra is missing, or None where the missing module is our own: then Fjord itself is broken."""
+    """Return the error of a missing extra; None if the missing module is our own, which means that Fjord is broken."""
     module = (error.name or "").partition(".")[0]
     if entry is None or not module or module in _OUR_PACKAGES:
         return None
@@ -184,7 +184,7 @@ def _incomplete(
 
 
 def _understood(error: BaseException, command: str | None) -> Iterator[FjordError]:
-    """Give the errors to show for ``error``; none unless every part of it is understood."""
+    """Yield the errors to show for ``error``; none unless all of its parts are known."""
     if isinstance(error, FjordError):
         yield error
     elif isinstance(error, ModuleNotFoundError):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DefaultCommandGroup(TyperGroup):
-    """A group whose subcommand ``run`` need not be written: ``fjord motes --speed 3`` is ``fjord motes run --speed 3``.
+    """A group with ``run`` as default subcommand: ``fjord motes --speed 3`` is ``fjord motes run --speed 3``.
 
     Use as ``typer.Typer(cls=DefaultCommandGroup)``; such a group takes no options of its own.
     """
@@ -25,7 +25,7 @@ class DefaultCommandGroup(TyperGroup):
     default_command = "run"
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Put the default command in front where the first word is an option, or where there is none."""
+        """Insert the default command if the first word is an option, or if there is none."""
         wants_help = bool(args) and args[0] in ctx.help_option_names
         if not wants_help and (not args or args[0].startswith("-")):
             args = [self.default_command, *args]
@@ -39,7 +39,7 @@ def duration_option(
     least_us: int = 0,
     most_us: int = LONGEST_OPTION_US,
 ) -> Any:
-    """Give a typer option for a parameter in microseconds that people write as ``30s``.
+    """Return a typer option for a parameter in microseconds, written as ``30s``.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def duration_option(
     shown_default
         The default as the help shows it, for instance "30s"; True shows microseconds.
     least_us, most_us
-        Shorter and longer ones are refused.
+        The shortest and the longest duration accepted.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def duration_option(
 
 
 def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -> Any:  # noqa: A002 (typer's word)
-    """Give a typer option for a parameter in bytes that people write as ``64KiB``; as :func:`duration_option`."""
+    """Return a typer option for a parameter in bytes, written as ``64KiB``; as :func:`duration_option`."""
     return typer.Option(
         *names, help=help, metavar="SIZE", parser=_from_text(parse_byte_size), show_default=shown_default
     )

@@ -1,1 +1,1 @@
-"""MQTT: addresses, frames, connections, and a link that comes back."""
+"""MQTT: addresses, frames, connections, and a link that reconnects."""

@@ -1,4 +1,4 @@
-"""Reads a broker's address as people write it."""
+"""Parsing the address of a broker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class BrokerAddressError(FjordError):
 def parse_broker(text: str, environment: Mapping[str, str]) -> BrokerAddress:
     """Return the address in ``HOST`` or ``HOST:PORT``.
 
-    User name and password come from ``FJORD_BROKER_USERNAME`` and ``FJORD_BROKER_PASSWORD`` in `environment`: what is
-    on a command line, everybody on the machine can read.
+    User name and password come from ``FJORD_BROKER_USERNAME`` and ``FJORD_BROKER_PASSWORD`` in `environment`: all users
+    of a machine can read its command lines.
 
     Raises
     ------

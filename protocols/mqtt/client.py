@@ -1,6 +1,6 @@
 """gmqtt's client, made to leave to us when to acknowledge and when to connect again.
 
-MQTT 3.1.1, which both Mosquitto and the embedded broker speak. Everything Fjord needs to know of gmqtt's inner workings
+MQTT 3.1.1, which both Mosquitto and the embedded broker support. Everything that depends on gmqtt's inner workings
 is in this file; tests/protocols/test_mqtt.py holds it to that.
 """
 
@@ -23,35 +23,35 @@ KEEP_ALIVE_SECONDS = 60
 PUBLISH_ACKNOWLEDGED = struct.Struct("!BBH")
 """PUBACK of MQTT 3.1.1: its kind, the length of the rest, the number of the message."""
 
-# What it warns of, a lost connection above all, the link says itself.
+# The link logs what gmqtt would warn of, such as a lost connection.
 logging.getLogger("gmqtt").setLevel(logging.ERROR)
 
 
 class Outgoing:
-    """Messages the broker has not acknowledged yet, by number; gmqtt takes this for its store of them."""
+    """Messages the broker has not acknowledged yet, by number; gmqtt uses this as its store of them."""
 
     is_empty = True
-    """Nothing is sent again by gmqtt: who publishes is told that the connection broke, and decides."""
+    """gmqtt sends nothing again: callers that publish get an error when the connection breaks, and decide."""
 
     def __init__(self) -> None:
         self.latest: asyncio.Future[bool] | None = None
         self._waiting: dict[int, asyncio.Future[bool]] = {}
 
     def push_message(self, number: int, _packet: bytes) -> None:
-        """A message has been written to the socket."""
+        """Note that a message has been written to the socket."""
         self.latest = self._waiting.setdefault(number, asyncio.get_running_loop().create_future())
 
     def remove_message_by_mid(self, number: int) -> None:
-        """The broker has a message."""
+        """Note that the broker has acknowledged a message."""
         self._end(self._waiting.pop(number, None), acknowledged=True)
 
     def give_up(self) -> None:
-        """The connection is gone: nothing will be acknowledged any more."""
+        """Fail all waiting messages: the connection is gone."""
         while self._waiting:
             self._end(self._waiting.popitem()[1], acknowledged=False)
 
     def clear(self) -> None:
-        """Forget what an earlier session left: there is none."""
+        """Forget the messages of earlier sessions: there are none."""
 
     def get_all(self) -> list[tuple[int, bytes]]:
         """Return what is to be sent again."""
@@ -74,11 +74,11 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
     address, client_id, will
         As in :class:`protocols.mqtt.link.MqttLink`.
     on_messages
-        Called with messages that came together, and the numbers to acknowledge them by, 0 where that is not to be done.
+        Called with messages that arrived together, and the numbers to acknowledge them by, 0 for no acknowledgement.
     on_bytes
         Called whenever the broker has sent anything.
     on_lost
-        Called when the connection is gone, whoever ended it.
+        Called when the connection is gone, whichever side ended it.
     on_subscribed
         Called with the number of a subscription and the quality of service granted for each filter; 128 is a refusal.
     """
@@ -135,7 +135,7 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         return number
 
     def acknowledge(self, numbers: Iterable[int]) -> None:
-        """Tell the broker, in one write, that the messages of these numbers have been taken."""
+        """Acknowledge the messages with these numbers to the broker, in one write."""
         transport = self.transport
         if transport is not None and not transport.is_closing():
             packets = [PUBLISH_ACKNOWLEDGED.pack(MQTTCommands.PUBACK, 2, number) for number in numbers if number]
@@ -143,13 +143,13 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
                 self._connection.send_package(b"".join(packets))
 
     def ping(self) -> None:
-        """Ask the broker for a sign of life."""
+        """Send the broker a ping."""
         transport = self.transport
         if transport is not None and not transport.is_closing():
             self._connection._send_ping_request()  # noqa: SLF001 - not public in gmqtt
 
     async def drain(self) -> None:
-        """Wait while too much lies in the buffer of the socket; raises ConnectionError."""
+        """Wait while the buffer of the socket is too full; raises ConnectionError."""
         transport = self.transport
         if transport is not None:
             if self._writer is None:
@@ -158,7 +158,7 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
             await self._writer.drain()
 
     def reconnect(self, delay: bool = False) -> asyncio.Future[None]:  # noqa: ARG002, FBT001, FBT002 - gmqtt calls it so
-        """Do nothing, where gmqtt would connect again by itself: the link does that, with a client of its own."""
+        """Do nothing instead of reconnecting as gmqtt would: the link reconnects with a new client."""
         done = asyncio.get_running_loop().create_future()
         done.set_result(None)
         return done
@@ -169,9 +169,9 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         return connection
 
     def _received(self, data: bytes) -> None:
-        """Take what the socket delivers in gmqtt's place.
+        """Read messages from the socket instead of gmqtt, and leave all other frames to it.
 
-        gmqtt would acknowledge messages before it hands them over, and take several times as long. All else is for it.
+        gmqtt would acknowledge messages before it hands them over, and take several times as long.
         """
         self._heard()
         received = self._incomplete + data

@@ -2,7 +2,7 @@
 
 Messages are handed over one after another, a burst at a time, and acknowledged to the broker after that: a broker with
 a slow subscriber waits. When many messages come, reading pauses for a millisecond between bursts. A broker wakes its
-subscriber for each single message it writes; left to pile up, they cost less than half the time (docs/dependencies.md).
+subscriber for each message that it writes; read in bursts, they cost less than half the time (docs/dependencies.md).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FAREWELL_SECONDS = 2.0
 MOST_IN_FLIGHT = 1_000
 """Published messages that the broker may not have acknowledged yet; further ones wait."""
 BURST_MESSAGES = 256
-"""Handed over before others have their turn."""
+"""The most messages that are handed over before other tasks run."""
 SILENCE_SECONDS = 15.0
-"""A broker that sends nothing for so long, though it has been asked for a sign of life, has hung."""
+"""A broker that sends nothing for this long, even after a ping, has hung."""
 LOOKS = 6
-"""Times within which it is looked whether the broker has sent something; it is asked after a third of them."""
+"""Checks per silence whether the broker has sent something; it gets a ping after a third of them."""
 BUSY_MESSAGES = 16
 BUSY_SECONDS = 0.01
 """More than so many messages within this time are many."""
@@ -59,7 +59,7 @@ class Connection:
         self._silence = silence_seconds
         self._quiet_looks = 0
         self.hung = False
-        """True once the broker has been given up because it sent nothing any more."""
+        """True once the connection was given up because the broker sent nothing any more."""
         self._dropped = 0
         self._messages: list[Message] = []
         self._numbers: list[int] = []
@@ -74,7 +74,7 @@ class Connection:
             client_id,
             will,
             on_messages=self._arrived,
-            on_bytes=self._heard,
+            on_bytes=self._received,
             on_lost=self._connection_lost,
             on_subscribed=self._subscribed,
         )
@@ -95,7 +95,7 @@ class Connection:
             losing.cancel()
 
     async def close(self) -> None:
-        """Say farewell, so that the broker keeps the will to itself, and end the connection."""
+        """Disconnect cleanly, so that the broker does not publish the will."""
         transport = self._client.transport
         if transport is None:
             return
@@ -107,10 +107,10 @@ class Connection:
         self._connection_lost()
 
     async def watch(self) -> None:
-        """Give the connection up once the broker has sent nothing for too long, though it was asked to.
+        """Give the connection up once the broker has sent nothing for too long, even after a ping.
 
-        What is counted are looks between which the socket has had its turn, and not seconds: who was stopped or busy
-        for long itself finds what the broker has sent meanwhile before it can take it for hung.
+        Checks are counted, not seconds, and the socket is read between them: a process that was stopped or busy for
+        long reads what the broker has sent meanwhile before it can consider it hung.
         """
         while not self._lost.is_set():
             await asyncio.sleep(self._silence / LOOKS)
@@ -124,11 +124,11 @@ class Connection:
                     transport.abort()
                 self._connection_lost()
 
-    def _heard(self) -> None:
+    def _received(self) -> None:
         self._quiet_looks = 0
 
     async def publish(self, message: Message) -> None:
-        """Publish, as :meth:`protocols.mqtt.link.MqttLink.publish` says."""
+        """Publish, as :meth:`protocols.mqtt.link.MqttLink.publish` does."""
         if message.qos == 0:
             await self._write(message)
             return
@@ -174,7 +174,7 @@ class Connection:
         await take(messages)
         self._client.acknowledge(numbers)
         self._handed_over += len(messages)
-        # Who takes them and never waits would keep the socket, timers and all other tasks from having their turn.
+        # A handler that never waits would starve the socket, timers and all other tasks.
         await asyncio.sleep(0)
 
     async def _let_pile_up(self) -> None:
@@ -218,7 +218,7 @@ class Connection:
         self._wake.set()
 
     def _fitting(self, messages: list[Message], numbers: list[int]) -> tuple[list[Message], list[int]]:
-        """Return what there is room for, and what will be acknowledged: of that the broker sends only so much."""
+        """Return the messages that fit, with their numbers; the broker limits those that are to be acknowledged."""
         kept: tuple[list[Message], list[int]] = [], []
         for message, number in zip(messages, numbers, strict=True):
             if number or len(self._messages) + len(kept[0]) < self._max_queued:

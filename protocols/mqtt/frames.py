@@ -1,7 +1,7 @@
-"""What a socket delivers, cut into frames of MQTT 3.1.1 (its sections 2.2 and 3.3). Pure.
+"""Dividing the bytes of a socket into frames of MQTT 3.1.1 (its sections 2.2 and 3.3). Pure.
 
-A frame is a byte that says what it is, one to four bytes of length, lowest seven bits first, and its body. Those that
-bring messages are by far the most, so they are read here at once and many at a time.
+A frame is a byte with its kind, one to four bytes of length, lowest seven bits first, and its body. Most frames are
+messages, so these are decoded here, many at a time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LONGEST_LENGTH = 4
 
 
 class MalformedFrameError(ProtocolError):
-    """What comes is not MQTT."""
+    """Bytes that are not MQTT."""
 
 
 @lru_cache(maxsize=65_536)
 def topic_of(name: bytes) -> str:
-    """Return a topic as text; few motes send many packets, and a text known before has its hash already."""
+    """Return a topic as text; cached, since few motes send many packets, and known texts have their hashes."""
     return name.decode(errors="replace")
 
 
@@ -34,20 +34,20 @@ def take_messages(received: bytes, start: int, messages: list[Message], numbers:
     Parameters
     ----------
     received, start
-        The bytes, and where a frame begins.
+        The bytes, and the place where a frame begins.
     messages, numbers
-        To which are appended what the frames hold, and the numbers to acknowledge them by: 0 for a message with a
-        quality of service of 0.
+        Lists to append the messages to, and the numbers to acknowledge them by: 0 for a message with a quality of
+        service of 0.
 
     Returns
     -------
     int
-        Where the first frame begins that is another one, or not complete.
+        Where the first frame of another kind, or an incomplete one, begins.
 
     Raises
     ------
     MalformedFrameError
-        If it cannot be MQTT.
+        If the bytes are not MQTT.
     """
     last = len(received) - 2
     while start <= last and received[start] & KIND_BITS == PUBLISH:
@@ -82,7 +82,7 @@ def frame_end(received: bytes, start: int) -> int | None:
 
 
 def _long_length(received: bytes, start: int) -> tuple[int, int]:
-    """Return how long the body of a frame is, and where it begins; beyond all that is there if that is not known."""
+    """Return the length of a frame's body and its place; a place behind the received bytes if they are not complete."""
     length = 0
     for place in range(_LONGEST_LENGTH):
         where = start + 1 + place

@@ -1,8 +1,8 @@
-"""The one seam between Fjord and its MQTT client library.
+"""The one interface between Fjord and its MQTT client library.
 
-:class:`MqttLink` keeps one connection: it connects, says its birth, subscribes, hands over messages, and does all of it
+:class:`MqttLink` keeps one connection: it connects, subscribes, publishes its birth, hands over messages, and does so
 again, with growing jittered pauses, whenever the broker goes away. Only :mod:`protocols.mqtt.client` imports an MQTT
-library, so that another can take its place.
+library, so that another can replace it.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class MqttLink:
     subscriptions
         Subscribed to after each connect.
     births
-        Published after each connect, once subscriptions stand.
+        Published after each connect, once subscriptions are granted.
     will
         Left with the broker, which publishes it when this client vanishes.
     on_connect
-        Called after each connect, once subscriptions stand; publish there what the broker may have forgotten.
+        Called after each connect, once subscriptions are granted; publish there what the broker may have forgotten.
     max_queued
         Received messages that may wait for the handler. When full, further ones with a quality of service of 0 are
         dropped and logged; those of 1 wait at the broker, which sends only so many before they are acknowledged.
     silence_seconds
-        A broker that sends nothing for so long, not even when asked for a sign of life, has hung: the connection is
-        given up, and another one tried.
+        A broker that sends nothing for this long, even after a ping, has hung: the connection is given up, and another
+        one tried.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class MqttLink:
         self.connected = asyncio.Event()
         self.connects_total = 0
         self.hangs_total = 0
-        """Times the broker was given up because it sent nothing any more."""
+        """How many connections were given up because the broker sent nothing any more."""
         self.trouble: str | None = None
         """Why there is no connection; None while there is one."""
         self._client_id = client_id
@@ -94,7 +94,7 @@ class MqttLink:
         await self.run_in_bursts(take)
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
-        """Keep the connection and call `take` with messages that came together, until cancelled.
+        """Keep the connection and call `take` with messages that arrived together, until cancelled.
 
         They are acknowledged when it has returned.
         """
@@ -147,7 +147,7 @@ class MqttLink:
             silence_seconds=self._silence,
         ) as connection:
             self._connection = connection
-            # Who answers a birth must find us listening.
+            # Answers to a birth must find us subscribed.
             if self._subscriptions:
                 await connection.subscribe(self._subscriptions)
             for birth in self._births:

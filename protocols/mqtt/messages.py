@@ -1,4 +1,4 @@
-"""What is said over MQTT, and where: the words that :mod:`protocols.mqtt.link` and its client library share."""
+"""Messages, subscriptions and addresses of MQTT, shared by :mod:`protocols.mqtt.link` and its client library."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class LinkError(FjordError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where the broker is, and as whom to connect. The password never appears in a representation or a log."""
+    """Address of the broker and credentials. The password never appears in a representation or a log."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -29,7 +29,7 @@ class BrokerAddress:
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message to publish or that has been received. One is made for each packet, so it has to be quick to make."""
+    """A message to publish, or one that was received. One is made for each packet, so it has to be cheap."""
 
     topic: str
     payload: bytes

@@ -1,1 +1,1 @@
-"""What a sampling program draws on a device: profiles with their sources, costs, and the closed-form estimate."""
+"""The draw of a sampling program on a device: profiles with their sources, costs, and the closed-form estimate."""

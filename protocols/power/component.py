@@ -1,4 +1,4 @@
-"""The parts of a mote that draw power. Energy is kept as one number of joules per part."""
+"""The components of a mote that draw power. Energy is kept as joules per component."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 
 class Component(StrEnum):
-    """A part of a mote, in one of its states."""
+    """A component of a mote, in one of its states."""
 
     PROCESSOR_ACTIVE = "processor_active"
     PROCESSOR_IDLE = "processor_idle"
@@ -25,11 +25,11 @@ class Component(StrEnum):
     RADIO_RECEIVE = "radio_receive"
     """Link acknowledgements, and sensing whether the channel is free."""
     RADIO_LISTEN = "radio_listen"
-    """Listen windows, whether anything is heard in them or not."""
+    """Listen windows, whether anything is received in them or not."""
     RADIO_SLEEP = "radio_sleep"
     TIME_SYNC = "time_sync"
     BOARD = "board"
-    """What is always on: regulator, pull-ups, leakage."""
+    """Always on: regulator, pull-ups, leakage."""
 
 
 COMPONENTS: Final = tuple(Component)
@@ -47,5 +47,5 @@ def by_component(amounts: Mapping[Component, float]) -> npt.NDArray[np.float64]:
 
 def named(amounts: npt.NDArray[np.float64]) -> dict[str, float]:
     """Return the amounts by component's name, and their ``total``."""
-    parts = {component.value: float(amount) for component, amount in zip(COMPONENTS, amounts, strict=True)}
-    return {**parts, "total": float(amounts.sum())}
+    reports = {component.value: float(amount) for component, amount in zip(COMPONENTS, amounts, strict=True)}
+    return {**reports, "total": float(amounts.sum())}

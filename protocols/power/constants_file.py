@@ -1,4 +1,4 @@
-"""Reading TOML files in which every constant has its source, and saying where a mistake is."""
+"""Reading TOML files in which every constant has its source; errors name line and field."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_table(text: str, origin: str) -> dict[str, Any]:
     Raises
     ------
     SettingsError
-        If it is no TOML; says where.
+        If it is no TOML; names the place.
     """
     try:
         return tomllib.loads(text)
@@ -49,7 +49,7 @@ def convert(table: dict[str, Any], kind: type[T], *, text: str, origin: str) -> 
 
 
 def without_sources(table: dict[str, Any], origin: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a table with plain numbers in the place of ``{ value, source }``, and the sources by dotted name.
+    """Return a table with plain numbers instead of ``{ value, source }``, and the sources by dotted name.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def without_sources(table: dict[str, Any], origin: str) -> tuple[dict[str, Any],
 
 def line_of(text: str, path: str) -> int | None:
     """Return the line on which the entry with this path (``mote[1].battery``) is, or where its table begins."""
-    parts = [part for part in re.split(r"[.\[\]]+", path) if part]
+    reports = [alone for alone in re.split(r"[.\[\]]+", path) if alone]
     table: list[str] = []
     counts: dict[str, int] = {}
     best: tuple[int, int] | None = None
@@ -93,13 +93,13 @@ def line_of(text: str, path: str) -> int | None:
             if entry is None:
                 continue
             found = [*table, *entry[1].split(".")]
-        if found == parts[: len(found)] and (best is None or len(found) > best[0]):
+        if found == reports[: len(found)] and (best is None or len(found) > best[0]):
             best = (len(found), number)
     return None if best is None else best[1]
 
 
 def _not_finite(value: Any, path: str) -> Iterator[tuple[str, float]]:
-    """Yield the numbers that are infinite or none at all, with their paths."""
+    """Yield the numbers that are infinite or NaN, with their paths."""
     if isinstance(value, float) and not math.isfinite(value):
         yield path, value
     elif isinstance(value, dict):

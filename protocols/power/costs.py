@@ -1,4 +1,4 @@
-"""What one sample, packet or listen window costs, by component, and what a mote draws while it rests.
+"""The cost of one sample, packet or listen window, by component, and the draw of a resting mote.
 
 The closed-form estimate multiplies these by rates, the meter adds them up as things happen, the simulation in virtual
 time multiplies them by counts: one model, three ways to run it.
@@ -13,7 +13,7 @@ from protocols.power.component import Component, Energy, Power, by_component
 from protocols.power.profile import DeviceProfile
 
 HEALTH_EVERY_PACKETS = 16
-"""A packet with samples carries the mote's health this often; packets that only ask always do."""
+"""A packet with samples carries the mote's health this often; polling packets always do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +25,7 @@ class Cost:
     joules
         By component.
     busy_us
-        How long the processor does not rest because of it.
+        How long it keeps the processor from resting.
     """
 
     joules: Energy
@@ -34,9 +34,9 @@ class Cost:
 
 @lru_cache(maxsize=4096)
 def sample_cost(profile: DeviceProfile, fields: int, period_us: float) -> Cost:
-    """Return the cost of one sample of so many fields.
+    """Return the cost of one sample with this many fields.
 
-    While the converter works the processor rests. A sensor that cannot warm up within the period is never off.
+    The processor rests while the converter works. A sensor that cannot warm up within the period is never off.
     """
     processor, adc, sensor = profile.processor, profile.adc, profile.sensor
     active_us = processor.cycles_per_sample / processor.clock_hz * 1e6
@@ -101,7 +101,7 @@ def listen_cost(profile: DeviceProfile, for_us: float) -> Cost:
 
 @lru_cache(maxsize=256)
 def synchronisation_cost(profile: DeviceProfile) -> Cost:
-    """Return the cost of hearing the time once."""
+    """Return the cost of one synchronisation of the clock."""
     clock, radio, processor = profile.clock, profile.radio, profile.processor
     on_us = clock.guard_us + radio.bits_us(clock.message_bits)
     joules = by_component(
@@ -115,7 +115,7 @@ def synchronisation_cost(profile: DeviceProfile) -> Cost:
 
 @lru_cache(maxsize=1024)
 def resting_mw(profile: DeviceProfile, pause_us: float) -> Power:
-    """Return what a mote draws in pauses of this length."""
+    """Return the draw of a mote in pauses of this length."""
     processor = profile.processor
     if profile.rests_asleep(pause_us):
         mode = {Component.PROCESSOR_SLEEP: processor.sleep_mw}
@@ -126,13 +126,13 @@ def resting_mw(profile: DeviceProfile, pause_us: float) -> Power:
 
 @lru_cache(maxsize=256)
 def always_mw(profile: DeviceProfile) -> Power:
-    """Return what a mote draws at any time, whatever it does."""
+    """Return the draw of a mote at any time, whatever it does."""
     return by_component({Component.BOARD: profile.board.mw})
 
 
 @lru_cache(maxsize=256)
 def most_mw(profile: DeviceProfile) -> float:
-    """Return what a mote draws that does everything at once: more than it ever can."""
+    """Return the draw of all components at once: an upper bound."""
     radio = profile.radio
     on = max(radio.transmit_mw, radio.receive_mw, radio.start_up_mw)
     processor = max(profile.processor.active_mw, profile.processor.idle_mw)

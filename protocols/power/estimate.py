@@ -17,18 +17,18 @@ from protocols.power.costs import (
     synchronisation_cost,
 )
 from protocols.power.listening import Listening, impatient_packets, when_irregular, when_regular
-from protocols.power.payload import part_record_bits, record_bits, sample_of_parts_bits
+from protocols.power.payload import record_bits, report_record_bits, sample_of_reports_bits
 from protocols.power.profile import DeviceProfile
-from protocols.power.record_instants import LONGEST_CYCLE, due_together, instants_per_second, listening_of_parts
-from protocols.wire.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, parts_of
+from protocols.power.record_instants import LONGEST_CYCLE, due_together, instants_per_second, listening_of_reports
+from protocols.wire.programs import SamplingProgram, SendOnChange, Several, VehicleEvents, reports_of
 
 NEVER_US = 3650 * 86_400_000_000
-"""A listen schedule with windows this far apart stands for a mote that does not listen."""
+"""A listen schedule with windows this far apart means that the mote does not listen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Of samples those in a part's bands; of those the ones that left its dead band, and that another one follows."""
+    """Share of samples in a report's bands; of those the shares outside its dead band, and followed by another."""
 
     kept: float = 1.0
     changed: float = 1.0
@@ -37,22 +37,22 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the world does to a mote.
+    """The workload of a mote.
 
     Parameters
     ----------
     vehicles_per_second
-        How many pass, on average.
+        Mean number of vehicles.
     kept_share
         Share of samples that lie in the program's bands.
     changed_share
-        Share of those that are outside the dead band of what was sent before.
+        Share of those that are outside the dead band of the last sample sent.
     loss
         Probability that a transmission is not acknowledged.
     following_share
         Probability that a sample in the bands is followed by another.
-    parts
-        The shares of each part of a program that has several, in their order; those above hold for all if it is empty.
+    reports
+        The shares of each report of a program that has several, in order; if empty, those above hold for all.
     """
 
     vehicles_per_second: float = 1.0
@@ -60,23 +60,23 @@ class Workload:
     changed_share: float = 1.0
     loss: float = 0.0
     following_share: float = 0.0
-    parts: tuple[Shares, ...] = ()
+    reports: tuple[Shares, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often a mote does what it does, per second.
+    """Activities of a mote per second.
 
     Parameters
     ----------
     samples, records, packets
         Samples taken, records reported, packets that carry them.
-    asks
-        Packets sent only to listen after them.
+    polls
+        Polling packets: sent only to listen after them.
     listens
         Listen windows.
-    records_per_packet, records_per_ask
-        Mean size of packets with records, and of those only sent to listen after them.
+    records_per_packet, records_per_poll
+        Mean number of records in packets with records, and in polling packets.
     record_bits
         Mean length of a record.
     """
@@ -84,15 +84,15 @@ class Rates:
     samples: float
     records: float
     packets: float
-    asks: float
+    polls: float
     listens: float
     records_per_packet: float
-    records_per_ask: float = 0.0
+    records_per_poll: float = 0.0
     record_bits: float = 0.0
 
 
 def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
-    """Return how often a program does what, in a world."""
+    """Return the rates of a program with a workload."""
     every_s = program.listen.every_us / 1e6
     if program.sleeping:
         return Rates(0.0, 0.0, 0.0, 1 / every_s, 1 / every_s, 0.0)
@@ -100,55 +100,55 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
     records, bits = records_of(program, workload)
     per_packet = program.samples_per_packet
     if isinstance(program.report, Several) and is_regular(program):
-        found = listening_of_parts(program)
+        found = listening_of_reports(program)
     elif is_regular(program):
         found = when_regular(records / per_packet, every_s)
     elif (even := _evenly(program, workload, records)) is not None:
         found = even
     elif program.patience_us:
-        # Regular records share a packet if they are due together, but for no more of them than one holds.
+        # Regular records share a packet if they are due together, as many as it holds.
         found = when_irregular(max(_impatient_packets(program, workload), records / per_packet), 1, every_s)
         filled = records / found.packets if found.packets > 0 else 0.0
-        return Rates(samples, records, found.packets, found.asks, found.listens, filled, 0.0, bits)
+        return Rates(samples, records, found.packets, found.polls, found.listens, filled, 0.0, bits)
     else:
         found = when_irregular(records, per_packet, every_s)
     return Rates(
-        samples, records, found.packets, found.asks, found.listens, float(per_packet), found.records_per_ask, bits
+        samples, records, found.packets, found.polls, found.listens, float(per_packet), found.records_per_poll, bits
     )
 
 
 def _evenly(program: SamplingProgram, workload: Workload, records: float) -> Listening | None:
-    """Return how packets come of a mote that sends only what has changed, if all has: evenly, though it cannot know.
+    """Return the rates of a mote that sends changes only, if every sample has changed: even, though it cannot know.
 
-    None if that is not so; or if packets are so rare, or have to leave before they are full, that it matters to know.
+    None if not every sample has changed, or if packets are so rare, or sent early, that knowing makes a difference.
     """
-    for part, shares in zip(parts_of(program), _shares_of(program, workload), strict=True):
-        if not sends_all(part, shares) and not is_regular(part):
+    for alone, shares in zip(reports_of(program), _shares_of(program, workload), strict=True):
+        if not sends_all(alone, shares) and not is_regular(alone):
             return None
     per_packet = program.samples_per_packet
     if program.patience_us and (per_packet - 1) / records * 1e6 > program.patience_us:
         return None
     if isinstance(program.report, Several):
-        found = listening_of_parts(program)
+        found = listening_of_reports(program)
     else:
         found = when_regular(records / per_packet, program.listen.every_us / 1e6)
-    return None if found.asks else found
+    return None if found.polls else found
 
 
 def _impatient_packets(program: SamplingProgram, workload: Workload) -> float:
-    """Return how many packets a second leave, full or because a record has waited long enough.
+    """Return the number of packets a second, full ones and those whose records have waited long enough.
 
-    Patience is short against the pauses between runs of samples in a band, and between regular records: each run fills
-    packets of its own, and regular records share one only if they are due together.
+    Patience is short compared with the pauses between runs of samples in a band, and between regular records: each run
+    fills packets of its own, and regular records share one only if they are due together.
     """
-    parts, per_packet = parts_of(program), program.samples_per_packet
+    reports, per_packet = reports_of(program), program.samples_per_packet
     regular: set[int] = set()
     packets = 0.0
-    for part, shares in zip(parts, _shares_of(program, workload), strict=True):
-        rate = _records(part, shares, workload.vehicles_per_second)
-        if is_regular(part):
-            regular.add(part.interval_us or part.period_us)
-        elif part.report is None:
+    for alone, shares in zip(reports, _shares_of(program, workload), strict=True):
+        rate = _records(alone, shares, workload.vehicles_per_second)
+        if is_regular(alone):
+            regular.add(alone.interval_us or alone.period_us)
+        elif alone.report is None:
             packets += rate * (1 - shares.following) / (1 - shares.following**per_packet)
         else:
             packets += impatient_packets(rate, per_packet, program.patience_us / 1e6)
@@ -157,48 +157,50 @@ def _impatient_packets(program: SamplingProgram, workload: Workload) -> float:
 
 def _shares_of(program: SamplingProgram, workload: Workload) -> tuple[Shares, ...]:
     alone = Shares(workload.kept_share, workload.changed_share, workload.following_share)
-    return workload.parts or (alone,) * len(parts_of(program))
+    return workload.reports or (alone,) * len(reports_of(program))
 
 
 def records_of(program: SamplingProgram, workload: Workload) -> tuple[float, float]:
-    """Return how many records a program has to send per second, and their mean length in bits."""
+    """Return the records that a program sends per second, and their mean length in bits."""
     if not isinstance(program.report, Several):
         shares = Shares(workload.kept_share, workload.changed_share)
         return _records(program, shares, workload.vehicles_per_second), float(record_bits(program))
-    parts = parts_of(program)
+    reports = reports_of(program)
     total, bits = 0.0, 0.0
     senders: list[tuple[SamplingProgram, float]] = []
-    for part, shares in zip(parts, _shares_of(program, workload), strict=True):
-        if part.report is None:
-            senders.append((part, shares.kept if part.bands else 1.0))
+    for alone, shares in zip(reports, _shares_of(program, workload), strict=True):
+        if alone.report is None:
+            senders.append((alone, shares.kept if alone.bands else 1.0))
             continue
-        rate = _records(part, shares, workload.vehicles_per_second)
+        rate = _records(alone, shares, workload.vehicles_per_second)
         total += rate
-        bits += rate * part_record_bits(part)
+        bits += rate * report_record_bits(alone)
     rate, fields = _merged_samples(senders)
     total += rate
-    bits += rate * sample_of_parts_bits(1) + (fields - rate) * (sample_of_parts_bits(2) - sample_of_parts_bits(1))
+    bits += rate * sample_of_reports_bits(1) + (fields - rate) * (sample_of_reports_bits(2) - sample_of_reports_bits(1))
     return total, bits / total if total else 0.0
 
 
 def _merged_samples(senders: list[tuple[SamplingProgram, float]]) -> tuple[float, float]:
-    """Return how many samples, and how many fields of them, parts send per second that send samples.
+    """Return the samples, and the fields of samples, that reports send per second.
 
-    Where several parts look at one sample it goes out once, if any of them wants it.
+    A sample that several reports send is sent once.
     """
     if not senders:
         return 0.0, 0.0
-    together_us = math.lcm(*(part.period_us for part, _ in senders))
-    tick_us = math.gcd(*(part.period_us for part, _ in senders))
+    together_us = math.lcm(*(alone.period_us for alone, _ in senders))
+    tick_us = math.gcd(*(alone.period_us for alone, _ in senders))
     if together_us // tick_us > LONGEST_CYCLE:
-        rate = min(sum(share * 1e6 / part.period_us for part, share in senders), 1e6 / tick_us)
-        return rate, rate * max(len(part.fields) for part, _ in senders)
+        rate = min(sum(share * 1e6 / alone.period_us for alone, share in senders), 1e6 / tick_us)
+        return rate, rate * max(len(alone.fields) for alone, _ in senders)
     rate = fields = 0.0
-    for due, ticks in due_together(tuple(part.period_us // tick_us for part, _ in senders)).items():
+    for due, ticks in due_together(tuple(alone.period_us // tick_us for alone, _ in senders)).items():
         looking = [senders[place] for place in due]
         rate += ticks * min(1.0, sum(share for _, share in looking))
-        names = {name for part, _ in looking for name in part.fields}
-        fields += ticks * sum(min(1.0, sum(share for part, share in looking if name in part.fields)) for name in names)
+        names = {name for alone, _ in looking for name in alone.fields}
+        fields += ticks * sum(
+            min(1.0, sum(share for alone, share in looking if name in alone.fields)) for name in names
+        )
     seconds = together_us / 1e6
     return rate / seconds, fields / seconds
 
@@ -217,9 +219,9 @@ def _records(program: SamplingProgram, shares: Shares, vehicles_per_second: floa
 
 
 def _samples_until_sent(changed_share: float, allowed: float) -> float:
-    """Return after how many samples send-on-change sends one, if changes come independently of each other.
+    """Return the mean number of samples per sample sent on change, if changes are independent of each other.
 
-    The next is the first change, or the last sample within the silence that is allowed, whichever is first.
+    The next one sent is the first change, or the last sample within the longest silence, whichever is first.
     """
     most = max(1, math.floor(round(allowed, 9)))
     if changed_share <= 0:
@@ -232,17 +234,17 @@ def _samples_until_sent(changed_share: float, allowed: float) -> float:
 def is_regular(program: SamplingProgram) -> bool:
     """Return whether the mote knows when its next record is due."""
     return all(
-        part.interval_us is not None if part.report is not None else not part.bands for part in parts_of(program)
+        alone.interval_us is not None if alone.report is not None else not alone.bands for alone in reports_of(program)
     )
 
 
-def sends_all(part: SamplingProgram, shares: Shares) -> bool:
-    """Return whether a part that sends only what has changed sends every sample: it comes evenly, unforeseen."""
-    return isinstance(part.report, SendOnChange) and not part.bands and shares.changed >= 1
+def sends_all(alone: SamplingProgram, shares: Shares) -> bool:
+    """Return whether a report that sends changes only sends every sample: at even times that are not known before."""
+    return isinstance(alone.report, SendOnChange) and not alone.bands and shares.changed >= 1
 
 
 def mean_attempts(profile: DeviceProfile, loss: float) -> float:
-    """Return how often a packet is sent on average, if each attempt fails with probability `loss`."""
+    """Return the mean number of attempts per packet, if each fails with probability `loss`."""
     most = round(profile.radio.maximum_attempts)
     return float(sum(loss**attempt for attempt in range(most)))
 
@@ -255,44 +257,44 @@ def draw_mw(profile: DeviceProfile, program: SamplingProgram, workload: Workload
     profile
         Of the mote.
     program
-        What it runs.
+        The program.
     workload
-        What it meets; one vehicle a second and no loss if None.
+        Its workload; one vehicle a second and no loss if None.
 
     Raises
     ------
     OverloadError
-        If all that takes more time than there is.
+        If the activities take more time than there is.
     """
     workload = workload or Workload()
     rates = rates_of(program, workload)
     attempts = mean_attempts(profile, workload.loss)
     bits = rates.record_bits * rates.records_per_packet
     sync_rate = 1 / profile.clock.synchronise_every_seconds if profile.clock.synchronise_every_seconds else 0.0
-    parts = [
+    reports = [
         (rates.packets, reporting_cost(profile, bits, attempts)),
-        (rates.asks, packet_cost(profile, asking_bits(profile, rates), attempts)),
+        (rates.polls, packet_cost(profile, polling_bits(profile, rates), attempts)),
         (rates.listens, listen_cost(profile, program.listen.for_us)),
         (sync_rate, synchronisation_cost(profile)),
     ]
     if not program.sleeping:
-        parts.append((rates.samples, sample_cost(profile, len(program.fields), program.period_us)))
-    busy = sum(rate * cost.busy_us for rate, cost in parts) / 1e6
+        reports.append((rates.samples, sample_cost(profile, len(program.fields), program.period_us)))
+    busy = sum(rate * cost.busy_us for rate, cost in reports) / 1e6
     if busy > 1.0 + 1e-9:
         raise OverloadError(
-            f"{rates.packets + rates.asks:.4g} packets and {rates.samples:.4g} samples a second would keep "
+            f"{rates.packets + rates.polls:.4g} packets and {rates.samples:.4g} samples a second would keep "
             f"{profile.name} busy for {busy:.0%} of the time",
             hint="report more rarely, or put more records in a packet",
         )
-    active = sum((rate * cost.joules * 1e3 for rate, cost in parts), start=always_mw(profile))
+    active = sum((rate * cost.joules * 1e3 for rate, cost in reports), start=always_mw(profile))
     return active + resting_mw(profile, pause_us(program)) * max(0.0, 1.0 - busy)
 
 
-def asking_bits(profile: DeviceProfile, rates: Rates) -> float:
-    """Return the mean payload of packets that are sent to listen after them."""
-    return profile.radio.health_bits + rates.records_per_ask * rates.record_bits
+def polling_bits(profile: DeviceProfile, rates: Rates) -> float:
+    """Return the mean payload of polling packets."""
+    return profile.radio.health_bits + rates.records_per_poll * rates.record_bits
 
 
 def pause_us(program: SamplingProgram) -> float:
-    """Return how long the processor can rest between two things to do."""
+    """Return how long the processor can rest between two activities."""
     return program.listen.every_us if program.sleeping else program.period_us

@@ -1,4 +1,4 @@
-"""What a mote refuses to run: programs its hardware cannot follow, with the limit in the message."""
+"""Programs that a mote refuses because of its hardware, with the limit in the message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from protocols.errors import ProgramError
 from protocols.power.costs import packet_cost
 from protocols.power.payload import record_bits
 from protocols.power.profile import DeviceProfile
-from protocols.wire.programs import Panes, SamplingProgram, VehicleCount, parts_of
+from protocols.wire.programs import Panes, SamplingProgram, VehicleCount, reports_of
 
 
 def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
@@ -46,10 +46,10 @@ def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
 
 
 def _check_air(profile: DeviceProfile, program: SamplingProgram) -> None:
-    """Refuse a program whose packets, all sent, take longer than the time between them."""
-    rate = sum(map(_known_records_per_second, parts_of(program)))
+    """Refuse a program whose packets take longer than the time between them."""
+    rate = sum(map(_known_records_per_second, reports_of(program)))
     if rate == 0:
-        return  # how often it sends is up to the world
+        return  # its rate depends on the values
     apart_us = program.samples_per_packet / rate * 1e6
     bits = record_bits(program) * program.samples_per_packet
     busy_us = packet_cost(profile, bits).busy_us
@@ -61,11 +61,11 @@ def _check_air(profile: DeviceProfile, program: SamplingProgram) -> None:
         )
 
 
-def _known_records_per_second(part: SamplingProgram) -> float:
-    if part.report is None and not part.bands:
-        return 1e6 / part.period_us
-    if isinstance(part.report, Panes | VehicleCount):
-        return 1e6 / (part.interval_us or part.period_us)
+def _known_records_per_second(alone: SamplingProgram) -> float:
+    if alone.report is None and not alone.bands:
+        return 1e6 / alone.period_us
+    if isinstance(alone.report, Panes | VehicleCount):
+        return 1e6 / (alone.interval_us or alone.period_us)
     return 0.0
 
 

@@ -1,6 +1,6 @@
-"""How many bits a mote puts on the air for what it reports.
+"""The number of bits that a mote sends for its records.
 
-A real mote packs its values as its firmware knows them; the MessagePack frames of the simulator name every field and
+A real mote packs its values compactly; the MessagePack frames of the simulator name every field and
 are several times longer, so energy is counted from here.
 """
 
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from protocols.power.profile import DeviceProfile
 from protocols.wire.packets import Health, Partial, Record, Sample, VehicleEvent, VehicleTally
-from protocols.wire.programs import Measure, Panes, SamplingProgram, Several, VehicleCount, VehicleEvents, parts_of
+from protocols.wire.programs import Measure, Panes, SamplingProgram, Several, VehicleCount, VehicleEvents, reports_of
 
 VALUE_BITS = 16
 """One converted value (papers/fjords.md section 6: two bytes)."""
 STAMP_BITS = 16
-"""When a sample was taken, where the packet's first instant and the period do not say it."""
+"""The instant of a sample, if it does not follow from the packet's first instant and the period."""
 VEHICLE_BITS = 32
 """Two 16-bit times."""
 TALLY_BITS = 16
 SAMPLES_BITS = 16
-"""How many samples a pane has."""
+"""The number of samples in a pane."""
 PART_BITS = 8
-"""Which parts of a program a record is of, where it has several."""
+"""The reports that a record belongs to, if the program has several."""
 _MEASURE_BITS = {
     Measure.COUNT: 16,
     Measure.SUM: 32,
@@ -31,7 +31,7 @@ _MEASURE_BITS = {
 
 
 def record_bits(program: SamplingProgram) -> int:
-    """Return the bits of one record of a program's report; of the longest kind of record if it has several parts."""
+    """Return the bits of one record of a program's report; of the longest kind of record if it has several reports."""
     match program.report:
         case VehicleEvents():
             return VEHICLE_BITS
@@ -43,37 +43,37 @@ def record_bits(program: SamplingProgram) -> int:
             return len(program.fields) * VALUE_BITS
         case Several():
             return max(
-                sample_of_parts_bits(len(program.fields)), *(part_record_bits(each) for each in parts_of(program))
+                sample_of_reports_bits(len(program.fields)), *(report_record_bits(each) for each in reports_of(program))
             )
         case _:
             return len(program.fields) * VALUE_BITS + STAMP_BITS
 
 
-def part_record_bits(part: SamplingProgram) -> int:
-    """Return the bits of one record of a part."""
-    if part.report is None:
-        return sample_of_parts_bits(len(part.fields))
-    return record_bits(part) + PART_BITS
+def report_record_bits(alone: SamplingProgram) -> int:
+    """Return the bits of one record of a report."""
+    if alone.report is None:
+        return sample_of_reports_bits(len(alone.fields))
+    return record_bits(alone) + PART_BITS
 
 
-def sample_of_parts_bits(fields: int) -> int:
-    """Return the bits of a sample that parts of a program send: when it was taken is not known from its place."""
+def sample_of_reports_bits(fields: int) -> int:
+    """Return the bits of a sample that reports of a program send: its instant does not follow from its place."""
     return fields * VALUE_BITS + STAMP_BITS + PART_BITS
 
 
 def payload_bits(profile: DeviceProfile, program: SamplingProgram, records: tuple[Record, ...]) -> float:
     """Return the payload bits of a packet with these records."""
-    parts = parts_of(program)
-    several = len(parts) > 1
+    reports = reports_of(program)
+    several = len(reports) > 1
     bits = 0.0
     for each in records:
         match each:
             case Health():
                 bits += profile.radio.health_bits
             case Sample() if several:
-                bits += sample_of_parts_bits(len(each.values))
+                bits += sample_of_reports_bits(len(each.values))
             case Partial() | VehicleEvent() | VehicleTally() if several:
-                bits += part_record_bits(parts[each.part])
+                bits += report_record_bits(reports[each.report])
             case _:
                 bits += record_bits(program)
     return bits

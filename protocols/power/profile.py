@@ -24,13 +24,13 @@ class Processor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     supply_v
         Voltage at which the profile's powers hold.
     minimum_v
-        It stops below this voltage, and with it the mote.
+        Below this voltage it stops, and so does the mote.
     clock_hz
         Instruction clock.
     active_mw, idle_mw, sleep_mw
-        Running; waiting with its clock on; in the deepest mode from which a timer wakes it.
+        Running; waiting with its clock on; in the deepest mode that a timer can end.
     wake_up_us
-        Time at active power to get out of sleep.
+        Time at active power to wake up.
     sleeps_from_us
         Shortest pause between two samples in which it sleeps; in shorter ones it idles.
     cycles_per_sample, cycles_per_packet
@@ -85,17 +85,17 @@ class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start_up_us
         Time to get ready, before each packet and each listen window that does not follow a packet.
     bits_per_second
-        On the air; not used where there is `lora`.
+        On the air; not used if there is `lora`.
     overhead_bits
         Preamble, addresses and checksum of a packet.
     health_bits
-        What a mote says about itself in every asking packet and now and then in others.
+        The mote's health in every polling packet and in some of the others.
     acknowledgement_bits
         Link acknowledgement received after each packet; 0 if there is none.
     channel_sense_us
-        Time in receive before each packet to hear whether the channel is free.
+        Time in receive before each packet to sense whether the channel is free.
     maximum_attempts
-        How often a packet is sent until it is acknowledged.
+        The most attempts to send a packet until it is acknowledged.
     max_payload_bytes
         The largest payload of one packet.
     lora
@@ -129,18 +129,18 @@ class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Clock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sample clock's crystal and what keeps it right.
+    """The sample clock's crystal and its synchronisation.
 
     Parameters
     ----------
     drift_ppm
-        How much faster or slower than true it may run.
+        Its largest deviation from the true rate.
     synchronise_every_seconds
-        How often it listens for the time; 0 never.
+        The period at which it listens for the time; 0 for never.
     message_bits
-        Length of what it then receives.
+        Length of the message that it then receives.
     guard_us
-        How much longer it listens because it does not know when exactly that comes.
+        Additional time of listening, since the instant of the message is uncertain.
     """
 
     drift_ppm: NotNegative = 0.0
@@ -150,7 +150,7 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is always on."""
+    """The components that are always on."""
 
     mw: NotNegative = 0.0
 
@@ -165,7 +165,7 @@ class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     battery
         The battery it usually has; see :func:`firmware_sim.power.batteries.find_battery`.
     uncertainty
-        By how much draw and lifetime may be wrong, as a share: the error band to print with every figure.
+        The relative error of draw and lifetime: the error band to print with every figure.
     sources
         Where each constant comes from: pairs of its dotted name and its source.
     """

@@ -30,7 +30,7 @@ def find_profile(name: str) -> DeviceProfile:
     Raises
     ------
     SettingsError
-        If there is none, or it is wrong; says which there are, or what is wrong where.
+        If there is none, or it is wrong; lists the existing ones, or names the place.
     """
     if name.endswith(".toml"):
         return read_profile(read_text_file(Path(name), "the profile"), name)

@@ -1,4 +1,4 @@
-"""When the records of a program with several regular parts are due, and what follows for its packets and listening."""
+"""When records of a program with several regular reports are due, and so its packets and listen windows."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ import numpy as np
 import numpy.typing as npt
 
 from protocols.power.listening import Listening, when_regular
-from protocols.wire.programs import SamplingProgram, first_sample_at_or_after, parts_of
+from protocols.wire.programs import SamplingProgram, first_sample_at_or_after, reports_of
 
 Timing = tuple[tuple[int, int], ...]
-"""Of each part the interval that one record covers, 0 if it sends samples, and its period; ascending."""
+"""Of each report the interval that one record covers, 0 if it sends samples, and its period; ascending."""
 Instants = npt.NDArray[np.int64] | npt.NDArray[np.object_]
 
 LONGEST_CYCLE = 10_000
-"""Parts whose periods have more ticks in common are taken to look at different samples."""
+"""Reports whose common cycle is longer count as reading different samples."""
 MOST_INSTANTS = 4_096
-"""From the first on, so many are looked at to find out how often a mote listens."""
+"""The records, from the first on, that are simulated to estimate how often a mote listens."""
 _MOST_US = 2**62
 """Instants beyond this do not fit into an array of 64-bit numbers."""
 _MANY_PACKETS = 100.0
-"""With more packets than this between two windows, when exactly each is sent makes no difference."""
+"""With more packets than this between two windows, their exact instants make no difference."""
 
 
 def record_instants(program: SamplingProgram, from_us: int) -> Iterator[int]:
-    """Yield the instants, from one on, of the samples with which records of a regular program are complete."""
+    """Yield the instants, from one on, of the samples that complete records of a regular program."""
     return _instants(_timing(program), from_us)
 
 
-def listening_of_parts(program: SamplingProgram) -> Listening:
-    """Return how often a mote with several regular parts sends packets and listens, by going through a while of it.
+def listening_of_reports(program: SamplingProgram) -> Listening:
+    """Return how often a mote with several regular reports sends packets and listens, by simulating a period.
 
-    The work is bounded by the records looked at, however far apart they are.
+    The work is bounded by the number of records simulated, however far apart they are.
     """
     return _listening(_timing(program), program.samples_per_packet, program.listen.every_us)
 
 
 @lru_cache(maxsize=4096)
 def instants_per_second(periods_us: tuple[int, ...]) -> float:
-    """Return how many instants a second are multiples of at least one of several periods."""
+    """Return the instants a second that are multiples of at least one of several periods."""
     if not periods_us:
         return 0.0
     cycle_us, tick_us = math.lcm(*periods_us), math.gcd(*periods_us)
@@ -56,7 +56,7 @@ def instants_per_second(periods_us: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=4096)
 def due_together(periods: tuple[int, ...]) -> dict[tuple[int, ...], int]:
-    """Return in how many ticks of a cycle, of :data:`LONGEST_CYCLE` at most, which parts look at the sample."""
+    """Return, by set of reports, how many ticks of a cycle of at most :data:`LONGEST_CYCLE` exactly these read."""
     looking = np.zeros(math.lcm(*periods), dtype=np.int64)
     for place, period in enumerate(periods):
         looking[::period] |= 1 << place
@@ -69,14 +69,14 @@ def due_together(periods: tuple[int, ...]) -> dict[tuple[int, ...], int]:
 
 
 def _timing(program: SamplingProgram) -> Timing:
-    return tuple(sorted((part.interval_us or 0, part.period_us) for part in parts_of(program)))
+    return tuple(sorted((alone.interval_us or 0, alone.period_us) for alone in reports_of(program)))
 
 
 def _instants(timing: Timing, from_us: int) -> Iterator[int]:
     streams = [_ends(interval_us, period_us, from_us) for interval_us, period_us in timing if interval_us]
     sample_periods_us = [period_us for interval_us, period_us in timing if not interval_us]
     if sample_periods_us:
-        # What several parts would send of one sample is one record.
+        # A sample that several reports send is one record.
         streams.append(_distinct(heapq.merge(*(_multiples(each, from_us) for each in sample_periods_us))))
     return heapq.merge(*streams)
 
@@ -107,21 +107,21 @@ def _listening(timing: Timing, per_packet: int, every_us: int) -> Listening:
     rate = len(packets) * 1e6 / until_us
     if rate * every_us / 1e6 > _MANY_PACKETS:
         return when_regular(rate, every_us / 1e6)
-    asks = listens = place = 0
+    polls = listens = place = 0
     begins_us = 0
     while True:
         place = bisect_left(packets, begins_us + every_us, place)
         if place == len(packets):
             break
-        # Until a packet comes soon enough it asks, each time after `every_us`.
+        # Until a packet comes soon enough it polls, each time after `every_us`.
         alone = max(0, -(-(packets[place] - begins_us) // every_us) - 2)
-        asks += alone
+        polls += alone
         listens += alone + 1
         begins_us = packets[place]
     seconds = max(begins_us, 1) / 1e6
     if listens == 0:
         return when_regular(rate, every_us / 1e6)
-    return Listening(rate, asks / seconds, listens / seconds)
+    return Listening(rate, polls / seconds, listens / seconds)
 
 
 def _multiples(every_us: int, from_us: int) -> Iterator[int]:

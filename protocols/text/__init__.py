@@ -1,1 +1,1 @@
-"""Quantities and texts as people write and read them: durations, sizes in bytes, text that is safe to print."""
+"""Durations and sizes in bytes as text, and text that is safe to print."""

@@ -1,4 +1,4 @@
-"""Sizes as people write them: ``64KiB``, ``10 MB``. Inside Fjord they are whole bytes."""
+"""Sizes as text: ``64KiB``, ``10 MB``. Inside Fjord they are whole bytes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ByteSizeError(FjordError, ValueError):
 
 
 def parse_byte_size(text: str) -> int:
-    """Bytes of a size written by a person; KB is 1000 bytes, KiB 1024.
+    """Return the bytes of a written size; KB is 1000 bytes, KiB 1024.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def parse_byte_size(text: str) -> int:
 
 
 def format_byte_size(amount: float) -> str:
-    """Return a size as people read it.
+    """Return a size as text.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def format_byte_size(amount: float) -> str:
     '337.6 MiB'
     """
     for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1024:  # noqa: PLR2004 - what the unit says
+        if amount < 1024:  # noqa: PLR2004 - the units are binary
             return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
         amount /= 1024
     return f"{amount:,.1f} TiB"

@@ -1,4 +1,4 @@
-"""Durations as people write them: ``30s``, ``5 minutes``, ``1m30s``. Inside Fjord they are whole microseconds."""
+"""Durations as text: ``30s``, ``5 minutes``, ``1m30s``. Inside Fjord they are whole microseconds."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from protocols.errors import FjordError
 
 ACCEPTED_FORMS: Final = "a number with a unit (us, ms, s, m, h, d, or in words): 30s, 250ms, 5 minutes, 1m30s"
-"""What :func:`parse_duration_us` takes, in words fit for a help text."""
+"""The texts that :func:`parse_duration_us` accepts, for help texts."""
 
 LARGEST_DURATION_US: Final = 2**63 - 1
 """Durations are int64 microseconds everywhere."""
 
 LONGEST_PAUSE_US: Final = 3_600_000_000
-"""Between two batches, commits or micro-batches: what is not stored yet is kept, and sent again."""
+"""The longest pause between two batches, commits or micro-batches: rows not stored yet are kept meanwhile."""
 LONGEST_OPTION_US: Final = 366 * 86_400_000_000
-"""Longer is no option or setting, unless it says so: clocks and timers add to it, and none is waited for so long."""
+"""The longest duration of most options and settings: clocks and timers can add to it without overflow."""
 
 _US_PER_UNIT: Final = {
     "d": 86_400_000_000,
@@ -52,7 +52,7 @@ class DurationError(FjordError, ValueError):
 
 
 def parse_duration_us(text: str) -> int:
-    """Microseconds of a duration written by a person.
+    """Return the microseconds of a written duration.
 
     Units go from the largest to the smallest, each at most once; upper and lower case mean the same.
 

@@ -1,7 +1,7 @@
-"""Texts that come from elsewhere, as a terminal may show them.
+"""Making texts from outside safe for a terminal.
 
-A terminal takes some characters for orders: to move, to change its title, to write from right to left. A message that
-quotes a file, a packet or a query must not pass them on.
+Some characters control a terminal: they move the cursor, change the title or the direction of writing. A message that
+quotes a file, a packet or a query must not contain them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from protocols.errors import SettingsError
 _NOT_SHOWN: Final = {"Cc", "Zl", "Zp", "Cs"}
 """Categories of control characters, separators of lines and halves of characters."""
 _DIRECTIONS: Final = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
-"""Classes of characters that turn the direction of what follows."""
+"""Classes of characters that change the direction of the text behind them."""
 
 
 def printable(text: str, *, lines: bool = True) -> str:
-    r"""Return a text with the characters escaped that steer a terminal.
+    r"""Return a text in which characters that control a terminal are escaped.
 
     Parameters
     ----------
     text
         Any text.
     lines
-        Whether ends of lines stay.
+        Whether ends of lines are kept.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def printable(text: str, *, lines: bool = True) -> str:
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes.
+    """Return the columns of a terminal that a text takes.
 
     >>> columns_of("a"), columns_of("车"), columns_of("e\u0301")
     (1, 2, 1)
@@ -61,14 +61,14 @@ def _shown(letter: str) -> str:
 
 
 def read_text_file(path: Path, what: str, *, hint: str | None = None) -> str:
-    """Return the text of a file, without the byte order mark that some editors begin it with.
+    """Return the text of a file, without a byte order mark.
 
     Parameters
     ----------
     path
         The file.
     what
-        What it holds, for errors: ``the fleet``.
+        Its content, for errors: ``the fleet``.
     hint
         What to do if it cannot be read.
 

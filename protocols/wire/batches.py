@@ -23,26 +23,26 @@ MAX_BATCH_ROWS = 1_000_000
 START_COLUMN = "fjord_start_us"
 """Instant of the sample, in microseconds of application time."""
 MOTE_COLUMN = "fjord_mote"
-"""The mote it comes from."""
+"""The mote that it comes from."""
 
 DEFAULT_RATE_COLUMN = "fjord_default_rate"
 """True for a sample that the mote would have taken at its default period too.
 
-A faster rate that one query asks for must not change what the others see: a query without SAMPLE reads these only.
+A faster rate for one query must not change the rows of others: a query without SAMPLE reads these samples only.
 """
 
-FORM_COLUMN = "fjord_form"
-"""NULL for a sample. Aggregates of samples, and events in them, name the form in which queries asked for them."""
-EXCEPT_COLUMN = "fjord_except"
-"""Of a sample: the forms, with spaces between them, whose aggregates it is part of already; NULL for none."""
+FINGERPRINT_COLUMN = "fjord_form"
+"""NULL for a sample. Of aggregates and events: the push-down fingerprint of the demand that they answer."""
+COVERED_BY_COLUMN = "fjord_except"
+"""Of a sample: the fingerprints, separated by spaces, whose aggregates already contain it; NULL for none."""
 PANE_COLUMN = "fjord_pane_us"
 """Of an aggregate: how much time before its stamp it covers. Of an event: how long it lasted after its stamp."""
 SAMPLES_COLUMN = "fjord_samples"
 """Of an aggregate: how many samples, or events, it is made of."""
 EXPECTED_COLUMN = "fjord_expected"
-"""How many samples a mote was due to take in a pane; NULL for a row that tells something else."""
+"""How many samples a mote was due to take in a pane; NULL for any other row."""
 MISSING_COLUMN = "fjord_missing"
-"""How many of these neither the proxy nor, for all the proxy knows, the mote looked at."""
+"""How many of these neither the proxy nor, as far as the proxy knows, the mote has evaluated."""
 
 _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
     FieldType.INTEGER: np.dtype("<i8"),
@@ -78,8 +78,8 @@ class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     offsets
         For text: rows + 1 four-byte offsets into `data`; else empty.
     unit
-        Of the values, as announced by the motes that measured them; empty for none. A batch may wait for long, and they
-        may announce another meanwhile.
+        Of the values, as announced by the motes that measured them; empty for none. A batch may wait for long, and the
+        motes may announce another unit meanwhile.
     """
 
     name: ColumnName
@@ -117,23 +117,23 @@ class Batch(Frame, frozen=True):
     Parameters
     ----------
     proxy
-        Who sends it; must be the proxy of the topic.
+        The sender; must be the proxy of the topic.
     epoch
-        Drawn at random when a proxy begins without its spool, so that sequence numbers never mean two things.
+        Drawn at random when a proxy begins without its spool, so that sequence numbers are never ambiguous.
     stream
-        Of which stream the tuples are.
+        The stream of the tuples.
     sequence
         Counts the batches of this proxy, epoch and stream from 1, without gaps.
     watermark_us
         No tuple in a later batch of this proxy and stream is stamped before this instant.
     sampling
-        True if the proxy expects more tuples of this stream; if not, nobody need wait for its watermark.
+        True if the proxy expects more tuples of this stream; if not, no query has to wait for its watermark.
     rows
         Number of tuples; 0 if only the watermark moves.
     columns
         Those of :func:`wire_fields`: Fjord's own, then every field of the stream as the proxy's motes announce it,
-        fixed ones included; the names say which is which, not the order. If not all tuples are samples that count for
-        everybody, also those of :func:`aggregate_fields`; and if some tell how many samples are missing,
+        fixed ones included; columns are identified by name, not by order. If not all tuples are samples for all
+        queries, also those of :func:`aggregate_fields`; and if some count missing samples,
         :data:`COMPLETENESS_FIELDS`.
     """
 
@@ -152,14 +152,14 @@ class Batch(Frame, frozen=True):
 
 
 class Rejection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A batch the cluster will never take; the proxy counts it and goes on with the next."""
+    """A batch that the cluster will never accept; the proxy counts it and goes on with the next."""
 
     sequence: Counter
     reason: Annotated[str, Meta(max_length=512)]
 
 
 class Ack(Frame, frozen=True):
-    """Cluster to proxy: everything up to and including `through` is stored for good (or in `rejected`).
+    """Cluster to proxy: all batches up to and including `through` are stored for good (or in `rejected`).
 
     A proxy that receives an ack lower than what it has sent, twice in a row, sends again from there.
     """
@@ -172,10 +172,10 @@ class Ack(Frame, frozen=True):
 
 
 class Resumption(Frame, frozen=True):
-    """Proxy to cluster: no batch of a stream before `first` will come any more, for the proxy has none of them.
+    """Proxy to cluster: no batch of a stream before `first` will come any more, since the proxy has none of them.
 
-    All of them were acknowledged: the answer to acks that are lower than earlier ones, as the cluster has lost what it
-    had. Or all but the last were, and that one is damaged in the proxy's spool. The cluster goes on with `first`.
+    Either all of them were acknowledged, and the cluster has lost data: its acks are lower than earlier ones. Or only
+    the last was not, and is damaged in the proxy's spool. The cluster goes on with `first`.
     """
 
     proxy: Name
@@ -234,7 +234,7 @@ def make_column(name: str, kind: FieldType, values: Values, order: Order | None 
     values
         One per row. An array has no NULL.
     order
-        The places of the values in the order in which they are to stand; None leaves them as they are.
+        The places of the values in the wanted order; None leaves them as they are.
     """
     if isinstance(values, np.ndarray):
         return Column(name, kind, b"", _ordered(values, _NUMBERS[kind], order), unit=unit)
@@ -243,7 +243,7 @@ def make_column(name: str, kind: FieldType, values: Values, order: Order | None 
     if kind is not FieldType.TEXT:
         filled = values if known else [0 if value is None else value for value in values]
         return Column(name, kind, present, _ordered(filled, _NUMBERS[kind], order), unit=unit)
-    encoded = {value: b"" if value is None else str(value).encode() for value in set(values)}  # most texts stand often
+    encoded = {value: b"" if value is None else str(value).encode() for value in set(values)}  # most texts repeat
     pieces = [encoded[value] for value in values]
     if order is not None:
         pieces = [pieces[place] for place in order.tolist()]
@@ -316,10 +316,10 @@ def measure_column(measure: Measure, field: FieldName) -> str:
 
 @lru_cache(maxsize=1024)
 def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
-    """Return name and type of the columns that tell aggregates and events from samples, in order."""
+    """Return name and type of the columns that distinguish aggregates and events from samples, in order."""
     return (
-        Field(FORM_COLUMN, FieldType.TEXT),
-        Field(EXCEPT_COLUMN, FieldType.TEXT),
+        Field(FINGERPRINT_COLUMN, FieldType.TEXT),
+        Field(COVERED_BY_COLUMN, FieldType.TEXT),
         Field(PANE_COLUMN, FieldType.INTEGER),
         Field(SAMPLES_COLUMN, FieldType.INTEGER),
         *(
@@ -332,7 +332,7 @@ def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
 
 
 COMPLETENESS_FIELDS = (Field(EXPECTED_COLUMN, FieldType.INTEGER), Field(MISSING_COLUMN, FieldType.INTEGER))
-"""Name and type of the columns that tell how many samples were expected and are missing, in order."""
+"""Name and type of the columns with counts of expected and missing samples, in order."""
 
 
 def encode_batch(batch: Batch) -> bytes:
@@ -359,10 +359,10 @@ decode_resumption = FrameDecoder(Resumption, max_bytes=64 * 1024)
 
 __all__ = [
     "COMPLETENESS_FIELDS",
+    "COVERED_BY_COLUMN",
     "DEFAULT_RATE_COLUMN",
-    "EXCEPT_COLUMN",
     "EXPECTED_COLUMN",
-    "FORM_COLUMN",
+    "FINGERPRINT_COLUMN",
     "MISSING_COLUMN",
     "MOTE_COLUMN",
     "PANE_COLUMN",

@@ -1,4 +1,4 @@
-"""What proxies tell everybody, retained: who is alive, which streams and motes there are."""
+"""The catalog that proxies publish as retained messages: their presence, streams and motes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_CATALOG_BYTES = 64 * KIBIBYTE
 
 
 class Presence(StrEnum):
-    """Whether a part is there."""
+    """Whether a machine is connected."""
 
     ONLINE = "online"
     OFFLINE = "offline"
@@ -30,9 +30,9 @@ class Status(Frame, frozen=True):
     name
         Of the proxy or cluster.
     presence
-        Whether it is there.
+        Whether it is connected.
     epoch
-        Drawn anew when the part lost its memory; see :class:`protocols.wire.batches.Batch`.
+        Drawn anew when it has lost its state; see :class:`protocols.wire.batches.Batch`.
     since_us
         Real time at which this state began.
     """
@@ -44,23 +44,23 @@ class Status(Frame, frozen=True):
 
 
 class ProxyClock(Frame, frozen=True):
-    """What a proxy's clock shows as it says so: every few seconds, so that a cluster notices if that is wrong."""
+    """What a proxy's clock shows at the time of sending: every few seconds, so that a cluster notices a wrong clock."""
 
     proxy: Name
     clock_us: Microseconds
 
 
 class ProxySpool(Frame, frozen=True):
-    """How much waits in a proxy's spool for the cluster; every few seconds.
+    """The size of the backlog in a proxy's spool; every few seconds.
 
     Parameters
     ----------
     proxy
-        Whose.
+        Name of the proxy.
     batches, bytes
-        How much.
+        Size of the backlog.
     waits_us
-        For how long the batch has waited that has waited longest; None for none, or if nobody knows.
+        How long the oldest batch has waited; None for no batch or unknown.
     """
 
     proxy: Name
@@ -70,7 +70,7 @@ class ProxySpool(Frame, frozen=True):
 
 
 class StreamOffer(Frame, frozen=True):
-    """A proxy has motes that feed this stream."""
+    """A stream that a proxy offers: it has motes that feed it."""
 
     proxy: Name
     stream: StreamSchema
@@ -82,13 +82,13 @@ class MoteState(StrEnum):
     SLEEPING = "sleeping"
     SAMPLING = "sampling"
     CHANGING = "changing"
-    """It has not yet acknowledged the program it should run."""
+    """It has not acknowledged its new program yet."""
     SILENT = "silent"
-    """Not heard for longer than its schedule allows."""
+    """Its proxy has received nothing from it for longer than its schedule allows."""
 
 
 class ClockFault(StrEnum):
-    """How a mote's clock is wrong: further from the time of day at its proxy than that takes."""
+    """How a mote's clock is wrong: it differs from its proxy's clock by more than the proxy tolerates."""
 
     AHEAD = "ahead"
     BEHIND = "behind"
@@ -100,7 +100,7 @@ class MoteEntry(Frame, frozen=True):
     Parameters
     ----------
     mote, proxy
-        Which mote, and whose.
+        The mote and its proxy.
     kind
         Type of sensor.
     stream
@@ -116,9 +116,9 @@ class MoteEntry(Frame, frozen=True):
     program
         Number of the program it has acknowledged.
     packets_received, packets_lost, packets_rejected
-        Since the proxy knows it: heard, missing by sequence number, and refused (garbled, replayed, of a wrong shape).
+        Since the proxy knows it: received, missing by sequence number, and rejected (garbled, replayed, ill-formed).
     samples_received, samples_late
-        Samples taken over into batches, and samples stamped before what the proxy had already promised.
+        Samples forwarded in batches, and samples stamped before the proxy's low watermark.
     health
         The last health the mote reported, if any.
     heard_us
@@ -126,23 +126,23 @@ class MoteEntry(Frame, frozen=True):
     device, battery_joules, lifetime_us
         As announced.
     doing
-        The program it should run, in words, and why it is this one.
+        The program that it should run, in words, and the reason for it.
     milliwatts
-        What that draws on average, by the energy model; 0 if nobody knows.
+        The mean draw of that program, by the energy model; 0 for unknown.
     lifetime_days
-        How long a full battery lasts so; None for ever, or if nobody knows.
+        How long a full battery lasts at that draw; None for no limit or unknown.
     stretched
-        How many times as long its sample periods are as queries ask, to save the battery; 1 for not at all.
+        The factor by which sample periods are longer than demanded, to save the battery; 1 for unchanged.
     lifetime_kept
-        False if the battery will not last as long as queries or its owner want.
+        False if the battery will not last as long as lifetime hints require.
     clock_offset_us
-        By how much its clock is behind real time, as far as the proxy can tell; None if it cannot.
+        How far its clock is behind real time, as estimated by the proxy; None for unknown.
     wanted
-        The program it should run; None if the proxy does not know.
+        The program that it should run; None for unknown.
     clock_fault
-        How its clock is wrong, so that nobody waits for it and its samples are refused; None if it may be right.
+        How its clock is wrong: its samples are rejected and do not hold back the watermark; None if it may be right.
     samples_ahead, samples_behind
-        Samples refused as its clock was wrong.
+        Samples rejected because its clock was wrong.
     """
 
     mote: Name

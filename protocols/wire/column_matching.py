@@ -1,9 +1,8 @@
-"""Whether the columns a proxy offers of a stream are those that the cluster stores, and which is which.
+"""Matching the columns that a proxy offers of a stream with those that the cluster has declared.
 
-Columns match by name, and names have no case; their order says nothing. What is offered besides is left out. A column
-that is missing, of another type, sampled where it should be fixed (or the other way round), or in another unit is no
-match for the one declared: nothing is converted on the way, as sensors compare and add up values before anybody else
-could. A unit that only one side gives is no contradiction.
+Columns match by name without regard to case and order. Other offered columns are left out. A column that is missing, of
+another type, sampled instead of fixed (or the other way round), or in another unit does not match: nothing is converted
+on the way, since sensors compare and add up values themselves. A unit that only one side states is no mismatch.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from types import MappingProxyType
 from protocols.wire.streams import Field, FieldName, StreamSchema
 
 MOST_NAMED = 8
-"""A sentence names so many columns; of more it gives the number."""
+"""The most columns that a sentence names; of further ones it gives the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class ColumnMismatch:
     column
         As declared.
     declared, offered
-        What it is, in the words of FjordSQL; `offered` is None if there is none of this name.
+        Its type and unit in FjordSQL; `offered` is None if no column has this name.
     """
 
     column: FieldName
@@ -42,14 +41,14 @@ class ColumnMismatch:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMatch:
-    """How the columns offered are those declared.
+    """The result of matching offered columns with declared ones.
 
     Parameters
     ----------
     names
-        By declared name the name in the offer, for all columns that match.
+        The name in the offer by declared name, for all columns that match.
     mismatches
-        Declared columns that do not; without any the offer fits.
+        Declared columns that do not match; if there are none, the offer fits.
     ignored
         Columns that are offered and not declared.
     """
@@ -74,7 +73,7 @@ class ColumnMatch:
 
 @lru_cache(maxsize=4096)
 def match_columns(declared: StreamSchema, offered: StreamSchema) -> ColumnMatch:
-    """Return how the columns of `offered` are those of `declared`.
+    """Match the columns of `offered` with those of `declared`.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def match_columns(declared: StreamSchema, offered: StreamSchema) -> ColumnMatch:
 
 
 def words_of_column(field: Field) -> str:
-    """Return what a column is as CREATE STREAM says it: ``REAL UNIT 'mph'``."""
+    """Return a column's type and unit as in CREATE STREAM: ``REAL UNIT 'mph'``."""
     unit = f" UNIT {field.unit!r}" if field.unit else ""
     return f"{field.type.value.upper()}{unit}{' FIXED' if field.fixed else ''}"
 

@@ -1,4 +1,4 @@
-"""What a proxy says of demands that it cannot answer, retained: so that their authors hear of it."""
+"""A proxy's report of the demands that it cannot answer, retained: the cluster shows it to their authors."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class DemandRefusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class DemandReport(Frame, frozen=True):
-    """Which demands on a stream a proxy leaves out; the others it answers.
+    """The demands on a stream that a proxy leaves out; it answers all others.
 
     Parameters
     ----------
     proxy
-        Who says so.
+        The sender.
     stream
-        Of which stream.
+        The stream that is demanded.
     epoch
-        That of the demand it has taken.
+        The epoch of the demand that it answers.
     refused
-        What it leaves out.
+        The demands that it leaves out.
     more
-        How many further ones there are.
+        How many further ones it leaves out.
     """
 
     proxy: Name
@@ -51,11 +51,11 @@ decode_demand_report = FrameDecoder(DemandReport, max_bytes=MAX_REPORT_BYTES)
 
 
 def demand_report(proxy: str, stream: str, epoch: int, refused: Iterable[RefusedDemand]) -> DemandReport:
-    """Return the report of what a proxy leaves out; of several reasons for one query the first."""
+    """Return the report of the demands that a proxy leaves out; of several reasons for one query the first."""
     reasons: dict[str, str] = {}
     for each in refused:
         reasons.setdefault(each.query, each.reason)
-    told = tuple(
+    listed = tuple(
         DemandRefusal(query, reason[:LONGEST_REASON]) for query, reason in list(reasons.items())[:MOST_REFUSALS]
     )
-    return DemandReport(VERSION, proxy, stream, epoch, told, len(reasons) - len(told))
+    return DemandReport(VERSION, proxy, stream, epoch, listed, len(reasons) - len(listed))

@@ -1,6 +1,6 @@
-"""What the queries of a cluster, taken together, ask of a stream's sensors.
+"""The demands of a cluster's queries on the sensors of a stream.
 
-The whole demand on a stream is one retained message: a state, not an event, so that any side may be away or restart
+All demands on a stream are one retained message: a state, not an event, so that either side may disconnect or restart
 and still converge on it.
 """
 
@@ -31,15 +31,15 @@ from protocols.wire.streams import FieldName, StreamSchema
 MAX_DEMAND_BYTES = 4 * MEBIBYTE
 MOST_DEMANDS = 65_536
 MOST_BANDS = 256
-"""Of a demand; and as many conditions on sensors."""
+"""The most bands of a demand, and the most conditions on sensors."""
 LONGEST_TEXT = 1_024
-"""Characters of a bound of a fixed field."""
+"""The most characters of a bound of a fixed field."""
 
-FormName = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[a-z0-9]+\Z")]
+Fingerprint = Annotated[str, Meta(min_length=1, max_length=32, pattern=r"^[a-z0-9]+\Z")]
 
 
 class PropertyBand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Values of a fixed field: a query's sensors are those that have one of them. None is no bound, NULL in no band."""
+    """Values of a fixed field: a query reads the sensors with one of them. None is no bound; NULL is in no band."""
 
     field: FieldName
     low: int | float | Annotated[str, Meta(max_length=LONGEST_TEXT)] | None = None
@@ -61,85 +61,84 @@ class PropertyBand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class PaneDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A query only needs aggregates of its samples, pane by pane.
+    """The demand of a query that only needs aggregates of its samples, pane by pane.
 
     Parameters
     ----------
-    form
-        Names what is aggregated: samples of this period, in these bands. The tuples carry it.
+    fingerprint
+        Identifies the samples that are aggregated, by period and bands. The tuples carry it.
     pane_us
         Its windows are made of whole panes of this width.
     measures
-        What it needs to know of each of its fields.
+        The measures of each of its fields that it needs.
     """
 
-    form: FormName
+    fingerprint: Fingerprint
     pane_us: PeriodMicroseconds
     measures: Annotated[tuple[Measure, ...], Meta(max_length=5)] = ()
 
 
 class EventDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A query is about events that a detector sees in the samples, not about the samples.
+    """The demand of a query that reads the events that a detector finds in samples, not the samples.
 
     Parameters
     ----------
-    form
-        Names the detector and the sample period; the tuples carry it.
+    fingerprint
+        Identifies the detector and the sample period; the tuples carry it.
     threshold
         The detector.
     """
 
-    form: FormName
+    fingerprint: Fingerprint
     threshold: Threshold
 
 
 class CompletenessDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A query wants to know how many of the samples that its sensors were due to take it got to see.
+    """The demand of a query for counts of the samples that its sensors were due to take, and of the missing ones.
 
-    Nothing of it reaches the sensors: the proxy counts.
+    It does not reach the sensors: the proxy counts.
 
     Parameters
     ----------
-    form
-        Names what is counted; the tuples carry it. Equal demands of several queries have one form.
+    fingerprint
+        Identifies the samples that are counted; the tuples carry it. Equal demands have equal ones.
     pane_us
-        It counts pane by pane, in panes of this width.
+        Width of the panes that are counted.
     """
 
-    form: FormName
+    fingerprint: Fingerprint
     pane_us: PeriodMicroseconds
 
 
 class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What one query needs of a stream's sensors.
+    """What one query demands of a stream's sensors.
 
     Parameters
     ----------
     query
         Its name.
     fields
-        The fields it reads, sorted. Fixed fields may be among them; empty if it reads none but needs the samples'
-        instants.
+        The fields that it reads, sorted. Fixed fields may be among them; empty if it only needs the samples' instants.
     period_us
         Its sample period; None takes each sensor's default.
     bands
-        Where a sampled field has bands, the query has no use for samples whose value lies in none of them.
+        If a sampled field has bands, the query does not need samples with other values.
     sensors
-        Where a fixed field has bands, the query has no use for sensors whose value lies in none of them.
+        If a fixed field has bands, the query does not need sensors with other values.
     panes
-        If aggregates of the samples in the bands are enough.
+        Set if aggregates of the samples in the bands are enough.
     events
-        If it is about events; `panes` then counts them.
+        Set if it reads events; `panes` then counts them.
     tolerances
-        By how much the values it sees may differ from those that were measured (``WITHIN``).
+        How far the values that it gets may differ from those that were measured (``WITHIN``).
     output_us
-        It emits answers this far apart; 0 as soon as it can.
+        The time between its answers; 0 for answers without delay.
     slowest_us
-        The longest sample period its author accepts for a longer life of the sensors; 0 for none but its own.
+        The longest sample period that is acceptable to save batteries; 0 for no other than its own.
     lifetime_us
-        How long its author wants batteries to last; 0 for no such wish.
+        Its lifetime hint: how long batteries should last; 0 for none.
     completeness
-        If it wants to know how many samples are missing.
+        Set if it needs counts of missing samples.
     """
 
     query: Name
@@ -162,16 +161,16 @@ class StreamDemand(Frame, frozen=True):
     Parameters
     ----------
     cluster
-        Who asks.
+        Name of the cluster.
     stream
-        Of which stream; must be the stream of the topic.
+        The stream that is demanded; must be the stream of the topic.
     epoch
         The cluster's plan epoch; grows with every change.
     demands
-        One per query; empty when nobody asks, and then the motes sleep.
+        One per query; if no query demands the stream, there is none, and the motes sleep.
     declared
-        The stream as the cluster stores it. Demands name columns as it does; a proxy whose motes have other columns
-        (:func:`protocols.wire.column_matching.match_columns`) asks none of them. None if the cluster does not say.
+        The stream as the cluster stores it. Demands use its names of columns; motes with other columns are not asked
+        (:func:`protocols.wire.column_matching.match_columns`). None if it is not declared.
     only
         The one proxy that may feed the stream; None for any.
     """
@@ -196,7 +195,7 @@ class RefusedDemand:
 
 
 class _UnreadDemands(Frame, frozen=True):
-    """A :class:`StreamDemand` whose demands are still bytes: so each can be read, or refused, for itself."""
+    """A :class:`StreamDemand` whose demands are still bytes: so each can be read, or refused, by itself."""
 
     cluster: Name
     stream: Name
@@ -218,12 +217,12 @@ _NOT_READABLE = (msgspec.MsgspecError, ProtocolError, UnicodeError, RecursionErr
 
 
 def read_demands(payload: bytes) -> tuple[StreamDemand, tuple[RefusedDemand, ...]]:
-    """Return the demands on a stream that can be read, and those that cannot: each costs its own query only.
+    """Return the demands on a stream that can be read, and those that cannot, which affect their own queries only.
 
     Raises
     ------
     FrameError, UnsupportedVersionError
-        As :class:`protocols.wire.frames.FrameDecoder` does, for what is not about one query.
+        As :class:`protocols.wire.frames.FrameDecoder`, for faults outside the demands of single queries.
     """
     unread = _decode_unread(payload)
     demands: list[QueryDemand] = []
@@ -238,12 +237,12 @@ def read_demands(payload: bytes) -> tuple[StreamDemand, tuple[RefusedDemand, ...
 
 
 def encode_query_demand(demand: QueryDemand) -> bytes:
-    """Return a query's demand as it stands in a message, once it has been read back by what proxies read it with.
+    """Return a query's demand as bytes of a message, once the decoder of proxies has read them back.
 
     Raises
     ------
     FrameError
-        If they could not.
+        If proxies could not read it.
     """
     try:
         payload = _encoder.encode(demand)

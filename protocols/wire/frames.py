@@ -14,7 +14,7 @@ from msgspec import Meta
 from protocols.errors import FrameError, ProtocolError, UnsupportedVersionError
 
 VERSION = 1
-"""The protocol version this program speaks."""
+"""The protocol version of this program."""
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -25,7 +25,7 @@ Microseconds = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 DurationMicroseconds = Annotated[int, Meta(ge=0, le=2**62)]
 PositiveMicroseconds = Annotated[int, Meta(ge=1, le=2**62)]
 LONGEST_PERIOD_US = 366 * 86_400_000_000
-"""The longest sample period, and the widest pane, that may be asked of a sensor."""
+"""The longest sample period, and the widest pane, that a sensor may be asked for."""
 PeriodMicroseconds = Annotated[int, Meta(ge=1, le=LONGEST_PERIOD_US)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?\Z")]
@@ -64,9 +64,9 @@ class FrameDecoder(Generic[FrameT]):
     kind
         The frame's type.
     max_bytes
-        Larger payloads are refused before they are looked at.
+        Larger payloads are rejected before they are decoded.
     name
-        What errors call it; by default what its type is called.
+        Its name in errors; by default that of its type.
     """
 
     def __init__(self, kind: type[FrameT], *, max_bytes: int, name: str | None = None) -> None:

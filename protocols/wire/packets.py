@@ -1,4 +1,4 @@
-"""What motes and proxies say to each other over the radio: packets, announcements, control."""
+"""Messages between motes and proxies over the radio: packets, announcements, control."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from protocols.wire.frames import (
     PositiveMicroseconds,
     Value,
 )
-from protocols.wire.programs import MOST_PARTS, SamplingProgram
+from protocols.wire.programs import MOST_REPORTS, SamplingProgram
 from protocols.wire.streams import FieldName, StreamSchema
 from protocols.wire.topics import check_name
 
@@ -32,7 +32,7 @@ MAX_CONTROL_BYTES = 16 * KIBIBYTE
 MAX_PROGRAM_BYTES = 15 * KIBIBYTE
 """Of a program, so that it fits into a control frame with other instructions."""
 
-PartNumber = Annotated[int, Meta(ge=0, lt=MOST_PARTS)]
+ReportNumber = Annotated[int, Meta(ge=0, lt=MOST_REPORTS)]
 ProgramNumber = Annotated[int, Meta(ge=0, lt=2**32)]
 SampleValue = int | float | Annotated[str, Meta(max_length=1024)] | bool | None
 
@@ -45,23 +45,23 @@ class Sample(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     age_us
         The packet's ``clock_us`` minus the instant of the sample; smaller numbers are fewer bytes on the air.
     values
-        The sampled fields, in the order of the program the packet names: those of the parts that send it.
-    parts
-        Which parts of the program send it: one bit each, the first part the lowest.
+        The sampled fields, in the order of the program that the packet names: those of the reports that send it.
+    reports
+        The reports of the program that send it: one bit each, the first report has the lowest.
     """
 
     age_us: DurationMicroseconds
     values: Annotated[tuple[SampleValue, ...], Meta(max_length=256)]
-    parts: Annotated[int, Meta(ge=1, lt=2**MOST_PARTS)] = 1
+    reports: Annotated[int, Meta(ge=1, lt=2**MOST_REPORTS)] = 1
 
 
 class Health(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """What the mote spent since it booted, and what is left. All counters include this packet's announcement of it.
+    """What the mote has spent since it booted, and what is left. All counters include this packet itself.
 
     Parameters
     ----------
     battery
-        Share of the battery that is left, 0 to 1; None if the mote cannot tell.
+        Share of the battery that is left, 0 to 1; None if the mote does not know.
     samples, packets
         Samples taken and packets sent.
     transmit_us, listen_us
@@ -82,23 +82,23 @@ class Partial(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     ----------
     age_us
         The packet's ``clock_us`` minus the pane's stamp: its last instant, or that of the change of program that
-        ended it. A pane that is still open so holds back no promise.
+        ended it. So an open pane does not hold back the low watermark.
     pane_us
-        How long the pane is.
+        Width of the pane.
     measures
-        For each field of the program, in order, the measures the program asks for, in order; a minimum or maximum over
-        no value is NULL. Panes without a sample that counts are not sent.
+        For each field of the program, in order, the measures that the program names, in order; a minimum or maximum
+        over no value is NULL. Panes without samples in the bands are not sent.
     samples
-        How many samples count in the pane.
-    part
-        Which part of the program it is of.
+        How many samples of the pane are in the bands.
+    report
+        Number of the program's report that it belongs to.
     """
 
     age_us: DurationMicroseconds
     pane_us: PositiveMicroseconds
     measures: Annotated[tuple[tuple[int | float | None, ...], ...], Meta(max_length=256)]
     samples: Counter = 0
-    part: PartNumber = 0
+    report: ReportNumber = 0
 
 
 class VehicleEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
@@ -110,13 +110,13 @@ class VehicleEvent(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         The packet's ``clock_us`` minus the instant at which the vehicle's front arrived.
     passing_us
         Time from then until its rear left.
-    part
-        Which part of the program it is of.
+    report
+        Number of the program's report that it belongs to.
     """
 
     age_us: DurationMicroseconds
     passing_us: DurationMicroseconds
-    part: PartNumber = 0
+    report: ReportNumber = 0
 
 
 class VehicleTally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
@@ -128,17 +128,17 @@ class VehicleTally(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         The packet's ``clock_us`` minus the interval's stamp: its last instant, or that of the change of program that
         ended it.
     every_us
-        How long the interval is.
+        Width of the interval.
     vehicles
-        How many.
-    part
-        Which part of the program it is of.
+        How many vehicles.
+    report
+        Number of the program's report that it belongs to.
     """
 
     age_us: DurationMicroseconds
     every_us: PositiveMicroseconds
     vehicles: Counter
-    part: PartNumber = 0
+    report: ReportNumber = 0
 
 
 Record = Sample | Health | Partial | VehicleEvent | VehicleTally
@@ -148,14 +148,14 @@ Record = Sample | Health | Partial | VehicleEvent | VehicleTally
 class Packet(Frame, frozen=True, gc=False):
     """Mote to proxy.
 
-    It, and the samples in it, are made of plain values: the garbage collector need not look at them.
+    Packets and their samples consist of plain values: the garbage collector need not track them.
 
     Parameters
     ----------
     mote
-        Who sends it; must be the mote of the topic. :data:`decode_packet` checks that it is a name.
+        The sender; must be the mote of the topic. :data:`decode_packet` checks that it is a name.
     boot
-        How often the mote has booted.
+        How many times the mote has booted.
     sequence
         Counts the packets of this boot from 0; a gap is a loss.
     clock_us
@@ -167,7 +167,7 @@ class Packet(Frame, frozen=True, gc=False):
     program
         Number of the program the mote runs, which acknowledges it.
     records
-        What the program reports, in stamp order, and now and then the mote's health.
+        What the program reports, in stamp order, and from time to time the mote's health.
     """
 
     mote: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -186,30 +186,30 @@ class Packet(Frame, frozen=True, gc=False):
 
 
 class Announcement(Frame, frozen=True):
-    """Mote to proxy, after a reboot and when asked: what the mote is.
+    """Mote to proxy, after a reboot and on request: a description of the mote.
 
     Parameters
     ----------
     mote
-        Who sends it; must be the mote of the topic.
+        The sender; must be the mote of the topic.
     boot
-        How often the mote has booted.
+        How many times the mote has booted.
     kind
-        Type of sensor, as people call it (``loop``).
+        Type of sensor (``loop``).
     stream
         The stream it feeds, with all its fields.
     properties
         Values of the stream's fixed fields.
     default_period_us
-        Sample period for queries that do not ask for one.
+        Sample period for queries without ``SAMPLE``.
     minimum_period_us
         The fastest it can sample.
     device
-        Its device profile, for the energy model: the name of a preset; empty if it does not say.
+        Its device profile, for the energy model: the name of a preset; empty for unknown.
     battery_joules
-        Usable energy of a full battery; None for mains, or if it does not say.
+        Usable energy of a full battery; None for mains or unknown.
     lifetime_us
-        How long its owner wants a full battery to last, whatever queries ask; 0 for no such wish.
+        How long a full battery should last by its owner's lifetime hint, whatever queries demand; 0 for no hint.
     replays
         Whether it replays what was recorded, on a clock that is not meant to be the time of day.
     """
@@ -235,7 +235,7 @@ class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     program
         What to run; replaces the program before it.
     not_before_us
-        The first sample is not stamped before this instant, nor before what the mote has already promised.
+        The first sample is not stamped before this instant, nor before the mote's low watermark.
     """
 
     program: SamplingProgram
@@ -243,7 +243,7 @@ class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class SendAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """Say what you are: the proxy does not know this mote."""
+    """Send an announcement: the proxy does not know this mote."""
 
 
 class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):
@@ -252,8 +252,8 @@ class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     Parameters
     ----------
     by_us
-        Forward, or, if negative, back: the mote then waits with its next sample until its clock is there again, so that
-        no instant is sampled twice and no promise is broken.
+        Forward, or, if negative, back: the mote then takes its next sample once its clock has caught up, so that no
+        instant is sampled twice and the low watermark holds.
     """
 
     by_us: Microseconds
@@ -275,7 +275,7 @@ class Control(Frame, frozen=True):
 
 
 class PacketDecoder(FrameDecoder[Packet]):
-    """Decodes packets. It looks at a mote's name when it is new: matching takes as long as the rest of a packet."""
+    """Decodes packets. It checks only new names of motes: a check takes as long as the rest of a packet."""
 
     def __init__(self) -> None:
         super().__init__(Packet, max_bytes=MAX_PACKET_BYTES)

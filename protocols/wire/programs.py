@@ -1,7 +1,7 @@
-"""Sampling programs: what a mote is asked to do, as data.
+"""Sampling programs: the work of a mote, as data.
 
-A program says which fields to sample, how often, which values are of interest, in what form they are reported (every
-sample, only changes, partial aggregates, vehicles, a count), how many of them make a packet and when the radio listens.
+A program states which fields to sample, how often, which values are of interest, how they are reported (every sample,
+only changes, partial aggregates, vehicles, a count), how many of them make a packet and when the radio listens.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ListenSchedule(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
     Parameters
     ----------
     every_us
-        At least this long between the starts of two listen windows. A window follows a packet; a mote that has nothing
-        to send for this long sends an empty packet to ask.
+        At least this long between the starts of two listen windows. A window follows a packet; a mote with nothing to
+        send for this long polls: it sends an empty packet.
     for_us
         Length of one window. The paper needs a few tens of milliseconds a second (papers/fjords.md section 3).
     """
@@ -45,7 +45,7 @@ class ListenSchedule(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
 
 
 class Band(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Values of a field that somebody is interested in: from `low` to `high`, both included; None is unbounded.
+    """Values of a field that a query needs: from `low` to `high`, both included; None is unbounded.
 
     Raises
     ------
@@ -77,7 +77,7 @@ class SendOnChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     dead_bands
         At most one per sampled field; a field without one counts as changed when it is not equal.
     maximum_silence_us
-        A sample is sent at the latest this much sample time after the one before it.
+        A sample is sent at the latest this much sample time after the previous one.
     """
 
     dead_bands: Annotated[tuple[DeadBand, ...], Meta(max_length=256)]
@@ -85,7 +85,7 @@ class SendOnChange(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class Measure(StrEnum):
-    """What a partial aggregate may say about a field."""
+    """A measure of a field that a partial aggregate may have."""
 
     COUNT = "count"
     """How many values were not NULL."""
@@ -103,7 +103,7 @@ class Panes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     pane_us
         Panes begin at whole multiples of this much sample time, as samples do.
     measures
-        What is said of every sampled field; how many samples a pane has is always said.
+        The measures of every sampled field; the number of samples in a pane is always reported.
     """
 
     pane_us: PositiveMicroseconds
@@ -116,7 +116,7 @@ class Panes(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Threshold(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """When a vehicle is over the sensor: from the field rising to `above` until it falls to `below`.
+    """The time that a vehicle is over the sensor: from the field rising to `above` until it falls to `below`.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class VehicleEvents(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     threshold
         When a vehicle is over the sensor.
     at_most_per_second
-        More vehicles in one second of sample time are counted by the mote and not sent; the paper has five.
+        Further vehicles in one second of sample time are counted by the mote and not sent; the paper has five.
     """
 
     threshold: Threshold
@@ -155,45 +155,47 @@ class VehicleCount(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     every_us: PositiveMicroseconds = SECOND_US
 
 
-PartReport = SendOnChange | Panes | VehicleEvents | VehicleCount
-MOST_PARTS = 16
+PlainReportKind = SendOnChange | Panes | VehicleEvents | VehicleCount
+MOST_REPORTS = 16
 MOST_PER_PACKET = 1_024
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One of several things a mote makes of the same samples.
+class ProgramReport(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One of several reports that a mote makes of the same samples.
 
     Parameters
     ----------
     fields
-        The fields it reports, some of the program's, in their order.
+        The fields that it reports: some of the program's fields, in their order.
     every_us
-        It looks at the samples taken at whole multiples of this; itself a multiple of the program's period.
-    bands, report
+        It covers the samples taken at whole multiples of this, which is a multiple of the program's period.
+    bands
         As in :class:`SamplingProgram`.
+    kind
+        As `report` of :class:`SamplingProgram`.
     """
 
     fields: Annotated[tuple[FieldName, ...], Meta(min_length=1, max_length=256)]
     every_us: PositiveMicroseconds
     bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
-    report: PartReport | None = None
+    kind: PlainReportKind | None = None
 
 
 class Several(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=4):
-    """Report in several ways at once: rare values at a high rate, say, and minutes' means of the others.
+    """Make several reports at once: rare values at a high rate, for example, and the means per minute of the others.
 
-    A sample that more than one part would send goes out once, with the fields of all of them, and says which they are.
+    A sample that several reports would send is sent once, with the fields of all of them and their numbers.
     """
 
-    parts: Annotated[tuple[Part, ...], Meta(min_length=2, max_length=MOST_PARTS)]
+    reports: Annotated[tuple[ProgramReport, ...], Meta(min_length=2, max_length=MOST_REPORTS)]
 
 
-Report = SendOnChange | Panes | VehicleEvents | VehicleCount | Several
-"""What becomes of samples on the mote; without one, each is sent."""
+ReportKind = SendOnChange | Panes | VehicleEvents | VehicleCount | Several
+"""How a mote reports samples; without one, it sends each."""
 
 
 class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a mote does until it is told otherwise.
+    """What a mote does until it gets another program.
 
     Parameters
     ----------
@@ -202,23 +204,24 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     period_us
         Sample time between two samples; 0 sleeps. Samples are taken at whole multiples of the period since
         1970-01-01T00:00:00Z, so that motes of one rate sample at the same instants and a proxy knows when it has
-        heard them all.
+        received them all.
     samples_per_packet
         How many samples make a packet. More of them save radio start-ups and cost delay.
     listen
         When the radio listens.
     bands
-        Where a field has bands, only samples in one of them count for the report; each field with bands has to pass.
+        If a field has bands, only samples in one of them are reported; every field with bands has to match.
     report
-        What becomes of the samples that count; None sends each.
+        How the samples in the bands are reported; None sends each.
     patience_us
-        A record waits at most this long for a full packet, in sample time; 0 as long as it takes. Of use where nobody
-        knows when the next record comes.
+        A record waits at most this long for a full packet, in sample time; 0 sets no limit. Useful if the time of the
+        next record is not known.
 
     Raises
     ------
     ProgramError
-        If it samples no field, twice the same, names one it does not sample, or has panes shorter than its period.
+        If it samples no field, or a field twice, names a field that it does not sample, or has panes shorter than its
+        period.
     """
 
     fields: Annotated[tuple[FieldName, ...], Meta(max_length=256)] = ()
@@ -226,7 +229,7 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
     samples_per_packet: Annotated[int, Meta(ge=1, le=MOST_PER_PACKET)] = 1
     listen: ListenSchedule = ListenSchedule()
     bands: Annotated[tuple[Band, ...], Meta(max_length=256)] = ()
-    report: Report | None = None
+    report: ReportKind | None = None
     patience_us: DurationMicroseconds = 0
 
     def __post_init__(self) -> None:
@@ -240,7 +243,7 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
                     f"a program looks at {name!r} and does not sample it", hint=f"it samples {', '.join(self.fields)}"
                 )
         if isinstance(self.report, Several):
-            self._check_parts(self.report)
+            self._check_reports(self.report)
         interval_us = self.interval_us
         if interval_us is not None and interval_us < self.period_us:
             raise ProgramError(
@@ -252,16 +255,16 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
             if len(set(widths)) != len(widths):
                 raise ProgramError(f"a field has two dead bands: {', '.join(widths)}")
 
-    def _check_parts(self, several: Several) -> None:
+    def _check_reports(self, several: Several) -> None:
         if self.bands:
-            raise ProgramError("a program of several parts has bands of its own", hint="give them to its parts")
-        for part in several.parts:
-            if self.period_us == 0 or part.every_us % self.period_us:
+            raise ProgramError("a program of several reports has bands of its own", hint="give them to its reports")
+        for report in several.reports:
+            if self.period_us == 0 or report.every_us % self.period_us:
                 raise ProgramError(
-                    f"a part looks every {part.every_us} us at samples taken every {self.period_us} us",
+                    f"a report looks every {report.every_us} us at samples taken every {self.period_us} us",
                     hint="take a multiple",
                 )
-            _as_program(part, 1, self.listen)
+            _as_program(report, 1, self.listen)
 
     @property
     def interval_us(self) -> int | None:
@@ -274,15 +277,15 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
     @property
     def _named(self) -> tuple[str, ...]:
-        """Fields that bands and report look at."""
+        """The fields that bands and report read."""
         banded = tuple(band.field for band in self.bands)
         match self.report:
             case SendOnChange(dead_bands=dead_bands):
                 return banded + tuple(each.field for each in dead_bands)
             case VehicleEvents(threshold=threshold) | VehicleCount(threshold=threshold):
                 return (*banded, threshold.field)
-            case Several(parts=parts):
-                return tuple(name for part in parts for name in part.fields)
+            case Several(reports=reports):
+                return tuple(name for report in reports for name in report.fields)
             case _:
                 return banded
 
@@ -293,21 +296,21 @@ class SamplingProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unkno
 
 
 @lru_cache(maxsize=16_384)
-def parts_of(program: SamplingProgram) -> tuple[SamplingProgram, ...]:
-    """Return a program's parts, each as the program it would be alone; a program without parts is its own."""
+def reports_of(program: SamplingProgram) -> tuple[SamplingProgram, ...]:
+    """Return a program's reports, each as a program of its own; a program with a single report is returned as it is."""
     if not isinstance(program.report, Several):
         return (program,)
-    return tuple(_as_program(part, program.samples_per_packet, program.listen) for part in program.report.parts)
+    return tuple(_as_program(report, program.samples_per_packet, program.listen) for report in program.report.reports)
 
 
 @lru_cache(maxsize=16_384)
-def _as_program(part: Part, samples_per_packet: int, listen: ListenSchedule) -> SamplingProgram:
-    """Return a part as the program it would be alone; the same parts are in many programs that are weighed."""
-    return SamplingProgram(part.fields, part.every_us, samples_per_packet, listen, part.bands, part.report)
+def _as_program(report: ProgramReport, samples_per_packet: int, listen: ListenSchedule) -> SamplingProgram:
+    """Return a report as a program of its own; cached, since many candidate programs have the same reports."""
+    return SamplingProgram(report.fields, report.every_us, samples_per_packet, listen, report.bands, report.kind)
 
 
 SLEEP = SamplingProgram()
-"""What a mote does after a reboot, and whenever nobody asks for its samples."""
+"""The program of a mote after a reboot, and whenever no query demands its samples."""
 
 
 def program_number(program: SamplingProgram) -> int:

@@ -25,7 +25,7 @@ FieldName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z]
 
 
 class FieldType(StrEnum):
-    """What a field holds. The words are those of FjordSQL; each has one meaning on every machine."""
+    """Type of a field, named as in FjordSQL; each has one meaning on every machine."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -44,7 +44,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     name
         As written in queries; letters, digits and ``_``.
     type
-        What it holds.
+        Type of its values.
     unit
         Unit of measure as text (``mph``, ``degC``), empty for none.
     fixed

@@ -45,7 +45,7 @@ def check_name(name: str, what: str = "name") -> str:
     Raises
     ------
     TopicError
-        If the name has another form.
+        If the name is not of this kind.
     """
     if _NAME.fullmatch(name) is None:
         raise TopicError(
@@ -61,12 +61,12 @@ def packet(proxy: str, mote: str) -> str:
 
 
 def announcement(proxy: str, mote: str) -> str:
-    """Topic on which a mote says what it is."""
+    """Topic of the announcements of a mote."""
     return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/announcement"
 
 
 def control(proxy: str, mote: str) -> str:
-    """Topic on which a proxy speaks to a mote, in its listen windows only."""
+    """Topic of the control frames for a mote, sent in its listen windows only."""
     return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/control"
 
 
@@ -81,7 +81,7 @@ def acks(proxy: str) -> str:
 
 
 def resumptions(proxy: str) -> str:
-    """Topic on which a proxy says from where on it still has batches that the cluster acknowledged and lost."""
+    """Topic on which a proxy announces the first batch that it still has, if the cluster has lost acknowledged ones."""
     return f"{PREFIX}/proxies/{_part(proxy)}/resumptions"
 
 
@@ -91,12 +91,12 @@ def proxy_status(proxy: str) -> str:
 
 
 def proxy_clock(proxy: str) -> str:
-    """Topic on which a proxy says what its clock shows."""
+    """Topic of the times that a proxy's clock shows."""
     return f"{PREFIX}/proxies/{_part(proxy)}/clock"
 
 
 def proxy_spool(proxy: str) -> str:
-    """Topic on which a proxy says how much waits in its spool."""
+    """Topic of the size of a proxy's spool."""
     return f"{PREFIX}/proxies/{_part(proxy)}/spool"
 
 
@@ -111,7 +111,7 @@ def mote_entry(proxy: str, mote: str) -> str:
 
 
 def demand_report(proxy: str, stream: str) -> str:
-    """Topic on which a proxy says which demands on a stream it leaves out."""
+    """Topic of a proxy's report of the demands on a stream that it leaves out."""
     return f"{PREFIX}/proxies/{_part(proxy)}/demands/{_part(stream)}"
 
 
@@ -121,7 +121,7 @@ def cluster_status(cluster: str) -> str:
 
 
 def demand(stream: str) -> str:
-    """Topic of what all queries together demand of a stream."""
+    """Topic of the demands of all queries on a stream."""
     return f"{PREFIX}/demands/{_part(stream)}"
 
 
@@ -137,14 +137,14 @@ def query_errors(query: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ParsedTopic:
-    """A topic taken apart: its kind (the function that builds it) and the names in it, in order."""
+    """A parsed topic: its kind (the function that builds it) and the names in it, in order."""
 
     kind: str
     names: tuple[str, ...]
 
 
 def parse(topic: str) -> ParsedTopic:
-    """Take a topic apart.
+    """Parse a topic.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Seeing vehicles in what a sensor measures, sample by sample (papers/fjords.md section 6)."""
+"""Detecting vehicles in the samples of a sensor (papers/fjords.md section 6)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Passing:
 
 
 class VehicleDetector:
-    """Finds when a level crosses the threshold.
+    """Finds the instants at which a level crosses the threshold.
 
     The instant of a crossing is interpolated between two samples: at 180 Hz and 60 mph a car moves half a foot between
     them.
@@ -32,13 +32,13 @@ class VehicleDetector:
 
     @property
     def open_us(self) -> int | None:
-        """No vehicle to come is stamped before this."""
+        """No later vehicle is stamped before this instant."""
         if self.front_us is not None:
             return self.front_us
         return None if self._before is None else self._before[0]
 
     def take(self, instant_us: int, value: SampleValue) -> tuple[bool, Passing | None]:
-        """Return whether a vehicle arrived, and the vehicle that left, if one did. NULL is as the sample before it."""
+        """Return whether a vehicle arrived, and the vehicle that left, if any. NULL counts as the previous sample."""
         if not isinstance(value, int | float):
             return False, None
         level, arrived, passing = float(value), False, None

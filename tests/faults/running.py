@@ -18,8 +18,8 @@ from cluster.errors import ClusterError
 from cluster.service.http.client import ApiUnreachableError, RefusedError
 from firmware_sim.phenomena.traffic import Traffic
 from tests.faults import checks
+from tests.faults.broker_tap import Listener
 from tests.faults.checks import Window
-from tests.faults.listening import Listener
 from tests.faults.running_parts import FOLLOWED, MOTES, PERIOD_US, PROXY, QUERIES, RunningParts
 from tests.faults.samples import Answer
 from tests.faults.schedules import Kind, Part, Schedule, Setting

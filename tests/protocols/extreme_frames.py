@@ -1,4 +1,4 @@
-"""Frames that fit their format, and whose values are as large, small, long or odd as it allows."""
+"""Valid frames with values as large, small, long or odd as the format allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 NAMES = ("m1", "a", "Z9", "speed", "x" * 32)
-"""Whatever has a pattern takes these; of fields and streams, too."""
+"""Names that match all patterns, those of fields and streams, too."""
 REALS = (0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308, -1e300)
 TEXTS = ("", "a", "\0", "\N{GRINNING FACE}", "'; DROP", "nan", "\u202e", "x" * 1024)
 MOST_ITEMS = 3
@@ -86,6 +86,6 @@ def _structs(kind: inspect.StructType) -> st.SearchStrategy[Any]:
         except Exception as error:
             if isinstance(error, TypeError):
                 raise
-            return None  # what the format allows, and a check of its own does not
+            return None  # the format allows it, but another check does not
 
     return drawn.map(make).filter(lambda each: each is not None)

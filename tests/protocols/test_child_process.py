@@ -1,4 +1,4 @@
-"""The promise can only be seen with real processes: a parent that is killed, and a child that notices."""
+"""Tests with real processes: a parent that is killed, and a child that ends with it."""
 
 import os
 import signal

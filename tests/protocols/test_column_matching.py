@@ -1,4 +1,4 @@
-"""Declared against offered columns: order and case say nothing, what is besides is left out, nothing is converted."""
+"""Declared against offered columns: order and case do not matter, other columns are left out, nothing is converted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_names_have_no_case_and_keep_their_spelling_on_either_side():
     assert found.fits
 
 
-def test_what_is_offered_besides_is_left_out():
+def test_other_offered_columns_are_left_out():
     found = match_columns(stream(LANE), stream(SPEED, LANE, OCC))
     assert (found.fits, dict(found.names), found.ignored) == (True, {"lane": "lane"}, ("speed", "occ"))
 
@@ -59,7 +59,7 @@ def test_another_column_of_the_name_is_no_match(declared, offered, reason):
     assert dict(found.names) == {"occ": "occ"}
 
 
-def test_a_missing_column_is_named_and_what_it_may_be_called():
+def test_a_missing_column_is_named_with_candidates():
     found = match_columns(stream(LANE, OCC), stream(LANE, Field("occupancy", REAL)))
     assert found.reasons() == (
         "occ is declared as REAL and not offered",

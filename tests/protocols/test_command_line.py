@@ -166,7 +166,7 @@ def test_debug_shows_where_the_error_arose(fjord):
 
 
 @pytest.mark.parametrize("how", ["defect", "mixed", "own module"])
-def test_what_fjord_does_not_understand_is_not_hidden(fjord, how):
+def test_unknown_errors_are_not_hidden(fjord, how):
     result = fjord("fail", how)
     assert result.exit_code == 1
     assert isinstance(result.exception, ZeroDivisionError | BaseExceptionGroup | ModuleNotFoundError)
@@ -185,7 +185,7 @@ def test_a_group_with_a_default_command_still_has_its_help(fjord):
     assert "List motes" in result.stdout
 
 
-def test_without_entry_points_it_says_that_nothing_is_installed(fjord, monkeypatch):
+def test_without_entry_points_the_error_is_that_nothing_is_installed(fjord, monkeypatch):
     monkeypatch.setattr(command_line.importlib.metadata, "entry_points", EntryPoints().select)
     with pytest.raises(command_line.NoCommandsError, match="not installed"):
         command_line.LazyCommandGroup(name="fjord").list_commands(None)
@@ -205,7 +205,7 @@ def test_the_overview_imports_no_heavy_library():
 
 
 @pytest.mark.parametrize("duration", ["366d1us", "106751991d", "200000000d"])
-def test_durations_that_nobody_waits_for_are_refused(fjord, duration):
+def test_durations_beyond_all_use_are_refused(fjord, duration):
     result = fjord("count", "--duration", duration)
     assert result.exit_code == 2
     assert "--duration" in result.stderr

@@ -42,7 +42,7 @@ def test_events_and_library_logs_go_to_stderr_as_json_lines(capsys):
 
 
 @pytest.mark.parametrize(("variable", "shown"), [(None, ["w"]), ("INFO", ["i", "w"]), ("error", [])])
-def test_the_level_comes_from_the_environment_where_none_is_given(monkeypatch, capsys, variable, shown):
+def test_the_level_comes_from_the_environment_if_no_option_sets_it(monkeypatch, capsys, variable, shown):
     monkeypatch.delenv("FJORD_LOG_LEVEL", raising=False)
     if variable is not None:
         monkeypatch.setenv("FJORD_LOG_LEVEL", variable)

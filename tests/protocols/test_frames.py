@@ -1,4 +1,4 @@
-"""Frames: what is refused, and why. Hypothesis throws bytes at every decoder."""
+"""Frames that are refused, and why. Hypothesis draws bytes for every decoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that hangs keeps its sockets open and says nothing any more: it is noticed, said, and tried again."""
+"""A hung broker keeps its sockets open and sends nothing any more: the link notices, logs it, and reconnects."""
 
 from __future__ import annotations
 
@@ -86,18 +86,18 @@ async def linked(broker):
 
 async def until(reached):
     async with asyncio.timeout(LIMIT_SECONDS):
-        while not reached():  # noqa: ASYNC110 - nobody tells when it is
+        while not reached():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
 
 
-async def test_a_hung_broker_is_noticed_said_and_connected_to_again(broker):
+async def test_a_hung_broker_is_noticed_and_logged_and_the_link_reconnects(broker):
     async with linked(broker) as link:
         assert (link.trouble, link.hangs_total) == (None, 0)
         broker.hangs = True
         await until(lambda: not link.connected.is_set())
         assert link.hangs_total == 1
         assert f"was given up: it sent nothing for {SILENCE_SECONDS:g} s" in link.trouble
-        assert broker.pings == 1, "it was asked"
+        assert broker.pings == 1, "it got a ping"
         broker.hangs = False
         await until(link.connected.is_set)
         assert (link.trouble, link.hangs_total, link.connects_total) == (None, 1, 2)

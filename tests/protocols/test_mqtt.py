@@ -1,4 +1,4 @@
-"""The link to the broker, against real brokers: what Fjord relies on, whichever client library is behind it."""
+"""The link to the broker, against real brokers: the behaviour that Fjord relies on, with any client library."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ asyncio.run(main())
 
 
 class Peer:
-    """A link, what it has heard, and a way to wait for more."""
+    """A link, the messages it has received, and a way to wait for more."""
 
     def __init__(self, address, client_id, *filters, qos=1, slow_seconds=0.0, **options):
         subscriptions = [Subscription(each, qos) for each in filters]
         self.link = MqttLink(address, client_id=client_id, subscriptions=subscriptions, **options)
-        self.heard = []
+        self.received = []
         self.under_way = self.most_under_way = 0
         self._slow_seconds = slow_seconds
         self._changed = asyncio.Event()
@@ -53,19 +53,19 @@ class Peer:
         self.most_under_way = max(self.most_under_way, self.under_way)
         if self._slow_seconds:
             await asyncio.sleep(self._slow_seconds)
-        self.heard.append(message)
+        self.received.append(message)
         self.under_way -= 1
         self._changed.set()
 
     async def until(self, count):
         async with asyncio.timeout(TIME_LIMIT_SECONDS):
-            while len(self.heard) < count:
+            while len(self.received) < count:
                 self._changed.clear()
                 await self._changed.wait()
 
     @property
     def payloads(self):
-        return [message.payload for message in self.heard]
+        return [message.payload for message in self.received]
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +86,7 @@ def at(broker):
 
 async def away(link):
     async with asyncio.timeout(TIME_LIMIT_SECONDS):
-        while link.connected.is_set():  # noqa: ASYNC110 - nobody tells when an event is cleared
+        while link.connected.is_set():  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(0.01)
 
 
@@ -99,7 +99,7 @@ async def test_messages_come_in_order_with_their_topic_and_payload(engine, qos):
             for each in sent:
                 await saying.link.publish(each)
             await hearing.until(len(sent))
-    assert hearing.heard == sent
+    assert hearing.received == sent
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -122,7 +122,7 @@ async def test_a_message_of_eight_megabytes(broker):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_retained_messages_say_that_they_are(engine):
+async def test_retained_messages_are_marked(engine):
     async with running_broker(engine=engine) as broker:
         async with running(Peer(at(broker), "a", "#")) as peer:
             await peer.link.publish(Message("kept", b"old", retain=True))
@@ -132,10 +132,10 @@ async def test_retained_messages_say_that_they_are(engine):
             await later.link.publish(Message("kept", b"new", retain=True))
             async with asyncio.timeout(TIME_LIMIT_SECONDS):
                 while b"new" not in later.payloads:
-                    await later.until(len(later.heard) + 1)
-    assert [(each.payload, each.retain) for each in peer.heard] == [(b"old", False)]
-    # amqtt tells a subscriber twice what it has kept.
-    assert {(each.payload, each.retain) for each in later.heard} == {(b"old", True), (b"new", False)}
+                    await later.until(len(later.received) + 1)
+    assert [(each.payload, each.retain) for each in peer.received] == [(b"old", False)]
+    # amqtt sends a subscriber retained messages twice.
+    assert {(each.payload, each.retain) for each in later.received} == {(b"old", True), (b"new", False)}
 
 
 async def test_births_follow_subscriptions_and_come_before_on_connect(broker):
@@ -259,7 +259,7 @@ async def test_the_will_of_a_killed_client_is_published(engine):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-async def test_who_says_farewell_leaves_no_will(engine):
+async def test_a_clean_disconnect_publishes_no_will(engine):
     async with running_broker(engine=engine) as broker, running(Peer(at(broker), "a", "#")) as peer:
         async with running(Peer(at(broker), "b", will=Message("status", b"offline"))):
             pass
@@ -320,20 +320,20 @@ async def test_a_connection_that_brings_no_mqtt_is_given_up():
         await reader.read(1000)
         writer.close()
 
-    heard = []
+    received = []
 
     async def take(messages):
-        heard.extend(message.payload for message in messages)
+        received.extend(message.payload for message in messages)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
     async with server, connect(address, client_id="a", will=None, max_queued=3) as connection:
         with pytest.raises(LinkError, match="broke"):
             await asyncio.wait_for(connection.receive(take), TIME_LIMIT_SECONDS)
-    assert heard == [b"x"]
+    assert received == [b"x"]
 
 
-async def test_only_messages_that_nobody_acknowledges_are_dropped_when_too_many_wait():
+async def test_only_messages_without_acknowledgement_are_dropped_when_too_many_wait():
     unacknowledged, acknowledged = b"\x30\x04\x00\x01n%c", b"\x32\x06\x00\x01n\x00%c%c"
 
     async def serve(reader, writer):
@@ -344,20 +344,20 @@ async def test_only_messages_that_nobody_acknowledges_are_dropped_when_too_many_
         await reader.read(1000)
         writer.close()
 
-    heard = []
+    received = []
 
     async def take(messages):
-        heard.extend(message.payload[0] for message in messages)
+        received.extend(message.payload[0] for message in messages)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
     async with server, connect(address, client_id="a", will=None, max_queued=3) as connection:
         async with asyncio.timeout(TIME_LIMIT_SECONDS):
-            while len(connection._messages) < 8:  # noqa: ASYNC110 - nobody says that they have come
+            while len(connection._messages) < 8:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.001)
         with pytest.raises(LinkError, match="broke"):
             await asyncio.wait_for(connection.receive(take), TIME_LIMIT_SECONDS)
-    assert heard == [0, 1, 2, 5, 6, 7, 8, 9]
+    assert received == [0, 1, 2, 5, 6, 7, 8, 9]
 
 
 @needs_mosquitto
@@ -369,11 +369,11 @@ async def test_a_wrong_password_is_refused_again_and_again_and_never_logged(tmp_
     caplog.set_level(logging.DEBUG)
     async with broker_by_settings(BrokerSettings(password_file=passwords), "mosquitto") as (broker, _):
         wrong = Peer(BrokerAddress(broker.host, broker.port, "ann", "guessed-wrong"), "a")
-        said, trying = "", asyncio.create_task(wrong.link.run(wrong.take))
+        printed, trying = "", asyncio.create_task(wrong.link.run(wrong.take))
         async with asyncio.timeout(TIME_LIMIT_SECONDS):
-            while said.count("broker is away") < 2:
+            while printed.count("broker is away") < 2:
                 await asyncio.sleep(0.01)
-                said += capsys.readouterr().out
+                printed += capsys.readouterr().out
         trying.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await trying
@@ -381,10 +381,10 @@ async def test_a_wrong_password_is_refused_again_and_again_and_never_logged(tmp_
         async with running(Peer(BrokerAddress(broker.host, broker.port, "ann", "hunter2"), "b", "#")) as right:
             await right.link.publish(Message("any", b""))
             await right.until(1)
-    said += caplog.text + str(capsys.readouterr()) + repr(wrong.link.address)
-    assert "guessed-wrong" not in said
-    assert "hunter2" not in said
-    assert "bad user name or password" in said.lower() or "not authorised" in said.lower()
+    printed += caplog.text + str(capsys.readouterr()) + repr(wrong.link.address)
+    assert "guessed-wrong" not in printed
+    assert "hunter2" not in printed
+    assert "bad user name or password" in printed.lower() or "not authorised" in printed.lower()
 
 
 def test_pauses_double_up_to_a_bound_and_differ():

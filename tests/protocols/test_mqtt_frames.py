@@ -11,7 +11,7 @@ PINGRESP, SUBACK = b"\xd0\x00", b"\x90\x03\x00\x01\x01"
 
 
 def framed(message, number):
-    """Encode a message as section 3.3 of MQTT 3.1.1 says, in the plainest way."""
+    """Encode a message as in section 3.3 of MQTT 3.1.1, in the simplest way."""
     name = message.topic.encode()
     body = len(name).to_bytes(2, "big") + name + (number.to_bytes(2, "big") if message.qos else b"") + message.payload
     length, rest = [], len(body)

@@ -1,4 +1,4 @@
-"""Texts that come from elsewhere, shown on a terminal."""
+"""Texts from outside, shown on a terminal."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from protocols.text.plain_text import printable
         ("a\nb", "a\nb"),
     ],
 )
-def test_only_what_steers_a_terminal_is_escaped(text: str, shown: str) -> None:
+def test_only_characters_that_control_a_terminal_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 

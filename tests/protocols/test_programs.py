@@ -23,7 +23,7 @@ from protocols.wire.programs import (
     DeadBand,
     Measure,
     Panes,
-    Report,
+    ReportKind,
     SamplingProgram,
     SendOnChange,
     Threshold,
@@ -34,7 +34,7 @@ from protocols.wire.programs import (
 
 SECOND = 1_000_000
 OVER = Threshold("level", 0.6, 0.4)
-REPORTS: list[tuple[Report | None, list[object] | None]] = [
+REPORTS: list[tuple[ReportKind | None, list[object] | None]] = [
     (None, None),
     (SendOnChange((DeadBand("level", 0.5),), SECOND), [0, [["level", 0.5]], SECOND]),
     (Panes(2 * SECOND, (Measure.COUNT, Measure.MAX)), [1, 2 * SECOND, ["count", "max"]]),
@@ -44,7 +44,9 @@ REPORTS: list[tuple[Report | None, list[object] | None]] = [
 
 
 @pytest.mark.parametrize(("report", "on_the_wire"), REPORTS)
-def test_a_program_reads_back_and_is_plain_messagepack(report: Report | None, on_the_wire: list[object] | None) -> None:
+def test_a_program_reads_back_and_is_plain_messagepack(
+    report: ReportKind | None, on_the_wire: list[object] | None
+) -> None:
     program = SamplingProgram(("level",), SECOND, bands=(Band("level", None, 4.5),), report=report)
     frame = encode(Control(1, "m1", (RunProgram(program, 0),)))
     assert decode_control(frame).instructions == (RunProgram(program, 0),)
@@ -74,7 +76,7 @@ def test_records_of_reports_read_back_and_are_plain_messagepack() -> None:
     assert decode_packet(frame).samples == ()
 
 
-@pytest.mark.parametrize(("make", "told"), [
+@pytest.mark.parametrize(("make", "message"), [
     (lambda: Band("level", 2.0, 1.0), "no value of 'level' lies between 2.0 and 1.0"),
     (lambda: Threshold("level", 0.4, 0.6), "cannot leave at 0.6"),
     (lambda: SamplingProgram(("a",), SECOND, bands=(Band("b", 1.0),)), "looks at 'b' and does not sample it"),
@@ -86,8 +88,8 @@ def test_records_of_reports_read_back_and_are_plain_messagepack() -> None:
         "two dead bands",
     ),
 ])  # fmt: skip
-def test_senseless_programs_are_refused(make: object, told: str) -> None:
-    with pytest.raises(ProgramError, match=told):
+def test_senseless_programs_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ProgramError, match=message):
         make()  # type: ignore[operator]
 
 

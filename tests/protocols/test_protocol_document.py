@@ -1,4 +1,4 @@
-"""The worked examples of docs/reference/protocol.md are what the code writes and reads, byte for byte."""
+"""The worked examples of docs/reference/protocol.md match what the code writes and reads, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stream schemas and sampling programs refuse what no mote or query could use."""
+"""Stream schemas and sampling programs that no mote or query could use are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_value_of_another_type_is_refused(kind: FieldType, value: Value) -> None
         check_value(Field("x", kind), value)
 
 
-def test_programs_nobody_could_run_are_refused() -> None:
+def test_programs_that_no_mote_could_run_are_refused() -> None:
     with pytest.raises(ProgramError, match="no field"):
         SamplingProgram((), 1000)
     with pytest.raises(ProgramError, match="twice"):

@@ -1,4 +1,4 @@
-"""Files that people write: those that are not UTF-8 are refused with their line, whatever reads them."""
+"""Written files: those that are not UTF-8 are refused with the line, whatever reads them."""
 
 from __future__ import annotations
 

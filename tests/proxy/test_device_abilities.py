@@ -6,7 +6,7 @@ import pytest
 
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.profiles import find_profile
 from protocols.wire import streams

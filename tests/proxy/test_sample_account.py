@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.packets import Packet, Partial, Sample
-from protocols.wire.programs import Band, Measure, Panes, Part, SamplingProgram, SendOnChange, Several
+from protocols.wire.programs import Band, Measure, Panes, SamplingProgram, SendOnChange, Several
 from proxy.coverage import Coverage, coverage_of
 from proxy.sample_account import PaneCount, ReceivedPacket, SampleAccount
 from proxy.spans import multiples_in, united, within, without
@@ -206,9 +206,9 @@ def test_of_samples_sent_one_by_one_just_those_lost_are_missing(arrives: list[bo
 
 
 def test_need_is_covered_by_the_part_that_reports_it():
-    panes = Part(("speed",), 10, (), Panes(50, (Measure.COUNT, Measure.SUM)))
-    slow = Part(("speed",), 10, (Band("speed", None, 20.0),))
-    changes = Part(("speed",), 20, (), SendOnChange((), 100))
+    panes = ProgramReport(("speed",), 10, (), Panes(50, (Measure.COUNT, Measure.SUM)))
+    slow = ProgramReport(("speed",), 10, (Band("speed", None, 20.0),))
+    changes = ProgramReport(("speed",), 20, (), SendOnChange((), 100))
     program = SamplingProgram(("speed",), 10, report=Several((slow, changes, panes)))
     mean = Need(NeedKind.PANES, ("speed",), 10, pane_us=100, measures=(Measure.COUNT, Measure.SUM))
     assert coverage_of(program, mean) == Coverage(2, 10, 50)

@@ -23,14 +23,14 @@ from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
 from firmware_sim.virtual_time.gateway import Received
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FrameError
 from protocols.power.profiles import find_profile
 from protocols.wire.batches import Batch
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Control, Packet, decode_packet
-from protocols.wire.programs import ListenSchedule, SamplingProgram, parts_of
+from protocols.wire.programs import ListenSchedule, SamplingProgram, reports_of
 from protocols.wire.streams import StreamSchema
 from proxy.batching import BatchLimits
 from proxy.fleet import Fleet
@@ -247,7 +247,7 @@ def kinds(program: SamplingProgram) -> list[str]:
     """Return what each part of a program does, in a word."""
     return [
         type(part.report).__name__ if part.report is not None else "bands" if part.bands else "all"
-        for part in parts_of(program)
+        for part in reports_of(program)
     ]
 
 

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.plan.epoch import Plan
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.batches import (
     EXPECTED_COLUMN,
-    FORM_COLUMN,
+    FINGERPRINT_COLUMN,
     MISSING_COLUMN,
     MOTE_COLUMN,
     PANE_COLUMN,
@@ -80,7 +80,7 @@ def rows_of(batch: Batch) -> Iterable[dict[str, Any]]:
 def covered(row: dict[str, Any], period_us: int) -> Iterable[int]:
     """Return the instants of the samples a row tells of."""
     at = row[START_COLUMN]
-    if row.get(FORM_COLUMN) is None:
+    if row.get(FINGERPRINT_COLUMN) is None:
         return [at]
     begin_us = at - row[PANE_COLUMN] + 1
     return range(-(-begin_us // period_us) * period_us, at + 1, period_us)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION

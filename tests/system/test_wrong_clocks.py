@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.catalog import ClockFault
 from protocols.wire.programs import ListenSchedule
 from proxy.settings import ProxySettings, fleet_limits

@@ -21,7 +21,7 @@ from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, C
 from cluster.plan.expressions import conjunction_of
 from protocols.wire.batches import (
     EXPECTED_COLUMN,
-    FORM_COLUMN,
+    FINGERPRINT_COLUMN,
     MISSING_COLUMN,
     PANE_COLUMN,
     SAMPLES_COLUMN,
@@ -31,7 +31,7 @@ from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
 
 _NEVER = -1
-_FINGERPRINT = Column(FORM_COLUMN, FieldType.TEXT)
+_FINGERPRINT = Column(FINGERPRINT_COLUMN, FieldType.TEXT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class DeviceAggregates(Operator):
 def device_aggregate_columns(measures: Mapping[str, Sequence[Measure]]) -> tuple[str, ...]:
     """Return the columns of device aggregates for measures of fields."""
     return (
-        FORM_COLUMN,
+        FINGERPRINT_COLUMN,
         PANE_COLUMN,
         SAMPLES_COLUMN,
         EXPECTED_COLUMN,
@@ -149,7 +149,7 @@ def device_aggregate_columns(measures: Mapping[str, Sequence[Measure]]) -> tuple
 
 
 def _condition(each: AggregateRecipient) -> Scalar | None:
-    named = Binary("=", nodes.Column(FORM_COLUMN), Literal(FieldType.TEXT, each.fingerprint))
+    named = Binary("=", nodes.Column(FINGERPRINT_COLUMN), Literal(FieldType.TEXT, each.fingerprint))
     own = Scalar(named, FieldType.BOOLEAN)
     return conjunction_of((own,) if each.fixed is None else (own, each.fixed))
 

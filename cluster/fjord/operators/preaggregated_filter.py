@@ -9,7 +9,7 @@ import polars as pl
 from cluster.fjord.batch import Batch
 from cluster.fjord.operator import Operator
 from cluster.language.columns import QUERY_GROUP
-from protocols.wire.batches import EXCEPT_COLUMN
+from protocols.wire.batches import COVERED_BY_COLUMN
 
 
 class PreaggregatedFilter(Operator):
@@ -33,10 +33,10 @@ class PreaggregatedFilter(Operator):
         rows = batch.rows
         if self._only_aggregates:
             rows = rows.filter(~pl.col(QUERY_GROUP.name).is_in(self._only_aggregates))
-        if EXCEPT_COLUMN not in rows.columns:
+        if COVERED_BY_COLUMN not in rows.columns:
             return Batch(rows, batch.watermark_us)
-        if rows[EXCEPT_COLUMN].null_count() < rows.height:
+        if rows[COVERED_BY_COLUMN].null_count() < rows.height:
             own = pl.col(QUERY_GROUP.name).replace_strict(self._fingerprints, default=None, return_dtype=pl.String)
-            covered = pl.col(EXCEPT_COLUMN).str.split(" ").list.contains(own)
+            covered = pl.col(COVERED_BY_COLUMN).str.split(" ").list.contains(own)
             rows = rows.filter(~covered.fill_null(value=False))
-        return Batch(rows.drop(EXCEPT_COLUMN), batch.watermark_us)
+        return Batch(rows.drop(COVERED_BY_COLUMN), batch.watermark_us)

@@ -1,6 +1,6 @@
-"""Rules of lowering: each decides one thing about how a logical plan runs, and nothing else does.
+"""Rules of lowering: each makes one decision about how a logical plan runs.
 
-Which queries run as one (`templates`, `marks`, `shared_panes`), what runs next to the scan (`pipelines`), what behind
-the exchange (`behind_exchange`, `awaited_windows`, `operations`), where rows go (`partitioning`), and what is left to
-do for each query (`finishing`). :mod:`cluster.physical.lowering` applies them in one pass.
+Which queries share a fragment (`templates`, `marks`, `shared_panes`), what runs next to the scan (`pipelines`) and
+behind the exchange (`behind_exchange`, `awaited_windows`, `operations`), where rows go (`partitioning`), and the last
+operations for each query (`finishing`). :mod:`cluster.physical.lowering` applies them in one pass.
 """

@@ -1,7 +1,7 @@
-"""Which windows by count have something above that waits for them: their tuples have to be cut where they stay.
+"""Windows by count whose progress operators above wait for: their tuples are cut at the watermark.
 
-A stateless operator hands on what it gets. Every other one waits: it answers what its inputs' watermarks have passed,
-and keeps what they have not. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
+A stateless operator forwards its input. Every other one waits: it answers what its inputs' watermarks have passed, and
+keeps the rest. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster.language.algebra import (
 )
 
 MOST_LAG_US = 1_000_000
-"""How far such a window may stay behind its input, in application time, before tuples that stay are cut: 1 s."""
+"""How far such a window may stay behind its input, in application time, before it cuts its tuples: 1 s."""
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:

@@ -1,6 +1,6 @@
-"""What runs behind the exchanges of a plan: everything that keeps state, and what stands above it.
+"""The operators behind the exchanges of a plan: all stateful ones, and those above them.
 
-Numbered from the leaves up, so that state is found again after a restart.
+They are numbered from the leaves up, so that their state is found again after a restart.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from cluster.plan.pipelines import is_pipeline, slide_of
 from cluster.planning_budget import spend
 
 LONGEST_SPLIT_US = 100_000
-"""Rows that last longer are not cut into one per microsecond: 0.1 s is a hundred thousand rows already."""
+"""Rows that are valid for longer are not split into one per microsecond: 0.1 s is a hundred thousand rows already."""
 
 Exchanges = Mapping[tuple[Node, Aggregate | None], str]
-"""By what is left next to a scan: the id of the exchange above it."""
+"""By pipeline next to a scan: the id of the exchange above it."""
 
 
 def behind_exchange(
     identity: str, plan: Node, exchanges: Exchanges, *, lag_us: int = MOST_LAG_US
 ) -> tuple[OperatorNode, ...]:
-    """Return the nodes behind the exchanges of a plan; the last one has its answer.
+    """Return the nodes behind the exchanges of a plan; the last one yields the answer.
 
     Parameters
     ----------
     identity
-        Of the fragment: part of the name of all state.
+        Name of the fragment: part of the name of all state.
     plan
         The plan.
     exchanges
-        Where it is cut.
+        The exchanges at its pipeline breakers.
     lag_us
         How far windows by count may stay behind their inputs where other operators wait for them.
 
@@ -60,7 +60,7 @@ def behind_exchange(
         If something cannot be run; says why.
     """
     lowering = _Lowering(identity, plan, exchanges, lag_us)
-    lowering.add(plan, copies_matter=True)
+    lowering.add(plan, multiplicity_matters=True)
     return tuple(lowering.nodes)
 
 
@@ -75,34 +75,36 @@ class _Lowering:
         self._awaited = awaited_windows(plan)
         self._added: dict[tuple[Node, bool], str] = {}
 
-    def add(self, node: Node, *, copies_matter: bool) -> str:
-        """Add what runs for a node, or find that of an equal node: equal parts of a plan run once.
+    def add(self, node: Node, *, multiplicity_matters: bool) -> str:
+        """Add the operators of a node, or find those of an equal node: equal subplans run once.
 
         Parameters
         ----------
         node
             What to add.
-        copies_matter
-            False if what is above asks only whether there is a tuple, not how many copies of it there are.
+        multiplicity_matters
+            False if the operators above are duplicate-insensitive.
         """
-        # What begins on a queue of its own does not depend on what is above.
-        key = (node, copies_matter or isinstance(node, Aggregate) or is_pipeline(node))
+        # A pipeline breaker does not depend on what is above.
+        key = (node, multiplicity_matters or isinstance(node, Aggregate) or is_pipeline(node))
         if key not in self._added:
-            self._added[key] = self._add(node, copies_matter=copies_matter)
+            self._added[key] = self._add(node, multiplicity_matters=multiplicity_matters)
         return self._added[key]
 
-    def _add(self, node: Node, *, copies_matter: bool) -> str:
+    def _add(self, node: Node, *, multiplicity_matters: bool) -> str:
         spend()
         if is_pipeline(node):
             return self._place(Reorder(schema_of(node)), self._exchanges[node, None])
         if isinstance(node, Aggregate):
             return self._add_aggregate(node)
         inputs = [
-            self.add(child, copies_matter=matter)
-            for child, matter in zip(inputs_of(node), multiplicity_sensitive(node, above=copies_matter), strict=True)
+            self.add(child, multiplicity_matters=matter)
+            for child, matter in zip(
+                inputs_of(node), multiplicity_sensitive(node, above=multiplicity_matters), strict=True
+            )
         ]
         if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not is_instantaneous(node.input):
-            exact = copies_matter or not isinstance(node, TimeWindow)
+            exact = multiplicity_matters or not isinstance(node, TimeWindow)
             inputs = [self._split(node.input, inputs[0])] if exact else inputs
         if isinstance(node, Lookup):
             table = TableLookup(node.table, node.predicate, node.kind)
@@ -110,7 +112,7 @@ class _Lowering:
         return self._place(operation_of(node, self._lag_us if node in self._awaited else None), *inputs)
 
     def _split(self, node: Node, below: str) -> str:
-        """Cut rows that last into one per instant, as a window above counts them (papers/pipes_algebra.md 5.12)."""
+        """Split rows into one per instant, as a window above counts them (papers/pipes_algebra.md section 5.12)."""
         lasting_us = longest_validity_us(node)
         if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
             raise UnsupportedPlanError(
@@ -127,7 +129,7 @@ class _Lowering:
             below = self._exchanges[node.input, node]
             return self._place(MergeAggregate(keys, node.calls, slide_of(node.input)), below)
         (matter,) = multiplicity_sensitive(node, above=True)
-        below = self.add(node.input, copies_matter=matter)
+        below = self.add(node.input, multiplicity_matters=matter)
         partial = self._place(PartialAggregate(node.keys, node.calls), below)
         return self._place(MergeAggregate(keys, node.calls), partial)
 

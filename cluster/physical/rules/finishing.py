@@ -1,4 +1,4 @@
-"""What is left to do to the rows of one query, where its windows share panes with others."""
+"""The last operations on the rows of one query whose windows share panes with others."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from cluster.language.algebra import Filter, Node, Project, Source, inputs_of, w
 from cluster.language.columns import Schema
 from cluster.physical import operations
 from cluster.physical.operations import MARKS
-from cluster.physical.rules.marks import handed_on
+from cluster.physical.rules.marks import passed_on
 
 Finish = tuple[operations.Filter | operations.Project, ...]
 
 
 def finish_of(top: Node) -> Finish:
-    """Return what is left to do, first things first; the marks of the rows are handed on.
+    """Return the last operations, in their order; they keep the marks of the rows.
 
     Parameters
     ----------
     top
-        The rest of a query's plan: filters and projections above a source with what the windows answer.
+        The top of a query's plan: filters and projections above a source with the answers of windows.
     """
     node = carrying(top, MARKS)
     found: list[operations.Filter | operations.Project] = []
@@ -37,11 +37,11 @@ def finish_of(top: Node) -> Finish:
 
 
 def carrying(node: Node, columns: Schema) -> Node:
-    """Return a plan of filters, projections and a source that hands these columns on."""
+    """Return a plan of filters, projections and a source with these additional columns."""
     match node:
         case Source():
             return replace(node, columns=(*node.columns, *columns))
         case Project():
-            return replace(node, input=carrying(node.input, columns), outputs=(*node.outputs, *handed_on(columns)))
+            return replace(node, input=carrying(node.input, columns), outputs=(*node.outputs, *passed_on(columns)))
         case _:
             return with_inputs(node, tuple(carrying(each, columns) for each in inputs_of(node)))

@@ -1,4 +1,4 @@
-"""Queries with one template as one fragment: the template's pipelines, exchanges and operators, and who subscribes."""
+"""Queries with one template as one fragment: the template's pipelines, exchanges and operators, and its subscribers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from cluster.language.algebra import Aggregate, Node
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar
 from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
 from cluster.physical.operations import Sink
-from cluster.physical.rules.asked_of_sensors import asked_of_sensors
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.behind_exchange import behind_exchange
 from cluster.physical.rules.marks import marked
 from cluster.physical.rules.partitioning import exchange_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import group_of
+from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.rules.templates import shares_tuples, template_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pipelines import Host, host_of, pipelines_of
@@ -31,11 +31,11 @@ class FoldedQuery:
     Parameters
     ----------
     template
-        What they have in common.
+        The plan that they have in common.
     conditions
-        By source of the template: which tuples are its own; None for all.
+        By source of the template: the query's own condition; None for all tuples.
     choices
-        By filter of the template: its own condition.
+        By filter of the template: the query's own condition.
     """
 
     template: Node
@@ -44,7 +44,7 @@ class FoldedQuery:
 
     @classmethod
     def of(cls, node: Node) -> FoldedQuery:
-        """Take a query's plan apart."""
+        """Split a query's plan into template and conditions."""
         return cls(*template_of(node))
 
     @property
@@ -60,8 +60,8 @@ class FoldedQuery:
         """
         shared = shares_tuples(self.template)
         group = group_of((*self.conditions, *self.choices)) if shared else query.since_epoch
-        asked = asked_of_sensors(query)
-        return Subscriber(query.name, query.since_epoch, group, self.conditions, self.choices, asked=asked)
+        demands = sensor_demands(query)
+        return Subscriber(query.name, query.since_epoch, group, self.conditions, self.choices, demands=demands)
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
         """Return the fragment that answers some queries with this template."""
@@ -87,11 +87,11 @@ def nodes_of(identity: str, plan: Node, host: Host, *, lag_us: int = MOST_LAG_US
     Parameters
     ----------
     identity
-        Of the fragment.
+        Name of the fragment.
     plan
-        What it runs.
+        The plan.
     host
-        Where.
+        The host that runs it.
     lag_us
         How far windows by count may stay behind their inputs where other operators wait for them.
 
@@ -102,17 +102,17 @@ def nodes_of(identity: str, plan: Node, host: Host, *, lag_us: int = MOST_LAG_US
     """
     pipelines = pipelines_of(plan)
     if host is Host.STATELESS:
-        ((chain, _),) = pipelines
-        nodes = pipeline(f"{identity}/0", chain, None)
+        ((stateless, _),) = pipelines
+        nodes = pipeline(f"{identity}/0", stateless, None)
         return (*nodes, OperatorNode(f"{identity}/1 {Sink.state_name()}", Sink(), (nodes[-1].id,)))
-    exchanges = {cut: f"{identity}/{number}" for number, cut in enumerate(pipelines)}
-    upstream = tuple(node for cut, name in exchanges.items() for node in _pipeline(plan, name, *cut))
+    exchanges = {each: f"{identity}/{number}" for number, each in enumerate(pipelines)}
+    upstream = tuple(node for each, name in exchanges.items() for node in _pipeline(plan, name, *each))
     behind = behind_exchange(identity, plan, exchanges, lag_us=lag_us)
     sink = OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (behind[-1].id,))
     return (*upstream, *behind, sink)
 
 
-def _pipeline(plan: Node, name: str, chain: Node, aggregate: Aggregate | None) -> Iterator[OperatorNode]:
-    nodes = pipeline(name, chain, aggregate)
+def _pipeline(plan: Node, name: str, stateless: Node, aggregate: Aggregate | None) -> Iterator[OperatorNode]:
+    nodes = pipeline(name, stateless, aggregate)
     yield from nodes
-    yield OperatorNode(name, exchange_of(plan, chain, aggregate), (nodes[-1].id,))
+    yield OperatorNode(name, exchange_of(plan, stateless, aggregate), (nodes[-1].id,))

@@ -1,4 +1,4 @@
-"""Templates as plans that keep query groups apart: every operator hands on whose a row is."""
+"""Templates as plans that keep query groups apart: every operator passes on the marks of rows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from protocols.wire.streams import FieldType
 
 
 def marked(template: Node, marks: Schema) -> Node:
-    """Return a template as a plan that keeps members apart.
+    """Return a template as a plan that keeps query groups apart.
 
     Parameters
     ----------
     template
         The template.
     marks
-        What rows carry: QUERY_GROUP; and VISIBLE_FROM, if the template shares tuples.
+        The marks of rows: QUERY_GROUP; and VISIBLE_FROM, if the template shares tuples.
     """
     return _marked(template, marks, {})
 
@@ -53,18 +53,18 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
         case Source():
             return replace(template, columns=(*template.columns, *marks))
         case Project():
-            return replace(template, input=inputs[0], outputs=(*template.outputs, *handed_on(marks)))
+            return replace(template, input=inputs[0], outputs=(*template.outputs, *passed_on(marks)))
         case Aggregate() | PartitionedWindow():
             return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)
         case Join() | SemiJoin() | AntiJoin():
             renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
-            right = Project(inputs[1], (*handed_on(schema_of(template.right)), *renamed))
+            right = Project(inputs[1], (*passed_on(schema_of(template.right)), *renamed))
             same = Scalar(Binary("=", *_sides(QUERY_GROUP)), FieldType.BOOLEAN)
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
             pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
-            return _seen_by_both(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
+            return _visible_pairs(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
         case Zip():
             return _zipped_apart(template, inputs, marks)
         case _:
@@ -72,20 +72,20 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
 
 
 def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Node:
-    """Return pairs of one member; a lone tuple has the mark of its own side."""
+    """Return pairs of one query group; an unmatched tuple has the marks of its own side."""
     renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
-    right = Project(inputs[1], (*handed_on(schema_of(template.right)), *renamed))
+    right = Project(inputs[1], (*passed_on(schema_of(template.right)), *renamed))
     keys = (*template.keys, (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name))
     pairs = replace(template, left=inputs[0], right=right, keys=keys)
     outputs = (Output(mark.name, Scalar(Call("COALESCE", _sides(mark)), mark.type)) for mark in marks)
-    return Project(pairs, (*handed_on(schema_of(template)), *outputs))
+    return Project(pairs, (*passed_on(schema_of(template)), *outputs))
 
 
-def _seen_by_both(pairs: Node, columns: Schema, marks: Schema) -> Node:
-    """Return pairs with the marks of one tuple: a query sees a pair if it sees both."""
-    since = Scalar(Call("LEAST", _sides(VISIBLE_FROM)), VISIBLE_FROM.type)
-    outputs = (Output(mark.name, since if mark == VISIBLE_FROM else column_scalar(mark)) for mark in marks)
-    return Project(pairs, (*handed_on(columns), *outputs))
+def _visible_pairs(pairs: Node, columns: Schema, marks: Schema) -> Node:
+    """Return pairs with the marks of one tuple: a pair is visible to queries to which both tuples are."""
+    visible_from = Scalar(Call("LEAST", _sides(VISIBLE_FROM)), VISIBLE_FROM.type)
+    outputs = (Output(mark.name, visible_from if mark == VISIBLE_FROM else column_scalar(mark)) for mark in marks)
+    return Project(pairs, (*passed_on(columns), *outputs))
 
 
 def _sides(mark: Column) -> tuple[expressions.Column, expressions.Column]:
@@ -93,6 +93,6 @@ def _sides(mark: Column) -> tuple[expressions.Column, expressions.Column]:
     return expressions.Column(mark.name), expressions.Column(RIGHT + mark.name)
 
 
-def handed_on(columns: Schema) -> tuple[Output, ...]:
-    """Return the outputs of a projection that hand columns on as they are."""
+def passed_on(columns: Schema) -> tuple[Output, ...]:
+    """Return the outputs of a projection that pass columns on unchanged."""
     return tuple(Output(column.name, column_scalar(column), column.unit) for column in columns)

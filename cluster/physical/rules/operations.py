@@ -1,4 +1,4 @@
-"""Which operation a node of the algebra is, between operations for its inputs and its consumer."""
+"""The operation of a node of the algebra."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from cluster.physical.operations import Operation
 
 
 def operation_of(node: Node, lag_us: int | None = None) -> Operation:
-    """Return what runs for a node.
+    """Return the operation of a node.
 
     Parameters
     ----------

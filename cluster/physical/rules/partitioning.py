@@ -1,4 +1,4 @@
-"""Where rows go at an exchange: to the bucket of their keys, so that each has a share, or of their query group."""
+"""Hash partitioning: an exchange sends rows to the bucket of their keys, so that all share the work, or group."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from cluster.physical.operations import RIGHT, Exchange
 from cluster.plan.pipelines import partition_keys, partitioned_by
 
 
-def exchange_of(plan: Node, chain: Node, aggregate: Aggregate | None) -> Exchange:
-    """Return the exchange above what is left next to the scan.
+def exchange_of(plan: Node, stateless: Node, aggregate: Aggregate | None) -> Exchange:
+    """Return the exchange above the pipeline next to the scan.
 
     Parameters
     ----------
     plan
-        The whole plan of the fragment: what is at its top decides.
-    chain
-        The stateless part above the stream.
+        The whole plan of the fragment; its top operators decide.
+    stateless
+        The pipeline above the stream.
     aggregate
-        The aggregate above that, the first half of which runs next to the scan, too; None if there is none.
+        The aggregate above the pipeline, whose first half runs next to the scan, too; None if there is none.
     """
     keys = partition_keys(plan)
-    columns = schema_of(chain)
+    columns = schema_of(stateless)
     if keys:
         return Exchange("lookup" if isinstance(partitioned_by(plan), Lookup) else "keys", keys, columns)
     crossing = {column.name for column in columns} if aggregate is None else set(aggregate.keys)

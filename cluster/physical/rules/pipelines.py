@@ -1,4 +1,4 @@
-"""What runs next to a scan: a stateless pipeline, from the stream to an exchange or to the answers.
+"""Stateless pipelines next to a scan: from the stream to an exchange or to the answers.
 
 scan -> lookups -> sample -> columns -> grouped filter -> filters, projections, windows -> first half of an aggregate
 """
@@ -30,35 +30,35 @@ from cluster.plan.push_down import event_fingerprint
 
 
 def pipeline(
-    name: str, chain: Node, aggregate: Aggregate | None, *, pane_us: int | None = None, preaggregated: bool = False
+    name: str, stateless: Node, aggregate: Aggregate | None, *, pane_us: int | None = None, preaggregated: bool = False
 ) -> tuple[OperatorNode, ...]:
     """Return the nodes of a pipeline, the scan first.
 
     Parameters
     ----------
     name
-        Of the pipeline, and of the exchange above it: unique in an engine, for ever.
-    chain
-        What it does. If its source says of which query group a row is, a grouped filter stands above the scan.
+        Of the pipeline, and of the exchange above it: unique in an engine, and never used again.
+    stateless
+        Its logical plan. If its source has the query group as a column, a grouped filter is placed above the scan.
     aggregate
-        The aggregate above, the first half of which is part of it; or None.
+        The aggregate above, whose first half belongs to the pipeline; or None.
     pane_us
         Width of the panes in which the aggregate begins; None if it has none.
     preaggregated
         True if devices may have aggregated samples already.
     """
     found: list[OperatorNode] = []
-    for operation in _operations(chain, aggregate, pane_us, preaggregated=preaggregated):
+    for operation in _operations(stateless, aggregate, pane_us, preaggregated=preaggregated):
         below = (found[-1].id,) if found else ()
         found.append(OperatorNode(f"{name}/{len(found)} {type(operation).__name__}", operation, below))
     return tuple(found)
 
 
 def _operations(
-    chain: Node, aggregate: Aggregate | None, pane_us: int | None, *, preaggregated: bool
+    stateless: Node, aggregate: Aggregate | None, pane_us: int | None, *, preaggregated: bool
 ) -> Iterator[Operation]:
     above: list[Node] = []
-    node = chain
+    node = stateless
     while not isinstance(node, Source):
         if not isinstance(node, Filter | Project | TimeWindow):
             raise UnsupportedPlanError(f"{named_operator(node)} cannot be run where the stream is read")
@@ -69,9 +69,9 @@ def _operations(
     yield Scan(node.stream, (*stored_columns(node), *covered), events, node.detector, node.history)
     for lookup in node.lookups:
         yield Lookup(lookup, (node.stream,))
-    # The period of a detector is that of the samples it looks at; events come when they come.
+    # The period of a detector is that of its samples; events have none.
     yield Sample(node.sample_period_us if node.detector is None else None)
-    # The scan is shared: others may have made it read more columns than these.
+    # The scan is shared: it may read more columns than these for others.
     yield Columns((*(column for column in node.columns if column not in (QUERY_GROUP, VISIBLE_FROM)), *covered))
     if QUERY_GROUP in node.columns:
         readable = tuple(column for column in node.columns if column not in MADE)

@@ -11,16 +11,16 @@ from cluster.language.columns import Scalar, identity_of
 from protocols.wire.streams import FieldType
 
 
-class Form(msgspec.Struct, frozen=True):
-    """The push-down fingerprint of what is reported, beside conditions; written as it always has been."""
+class Fingerprint(msgspec.Struct, frozen=True):
+    """A push-down fingerprint among conditions; its encoding must not change, since groups are digests of it."""
 
     sql: str
     type: FieldType = FieldType.TEXT
 
 
 @lru_cache(maxsize=65_536)
-def group_of(predicates: tuple[Scalar | Form | None, ...]) -> int:
-    """Return the number of conditions on sources: a digest of them, so that it is the same for ever; 0 for none."""
+def group_of(predicates: tuple[Scalar | Fingerprint | None, ...]) -> int:
+    """Return a query group: a digest of the conditions on sources, which never changes; 0 for no condition."""
     if not any(predicates):
         return 0
     digest = hashlib.blake2b(identity_of(predicates), digest_size=8).digest()

@@ -9,8 +9,8 @@ slide and size of a window, all tuples of a pane enter and leave the window toge
 with advance), so a window over panes holds exactly the tuples of a window over the stream: a coarser slide is answered
 from a finer one's panes.
 
-Queries with equal conditions share their tuples: such a *group* is known by a digest of its condition. A query that
-comes later must not see what came before it; so partial rows carry the newest query's epoch at their arrival
+Queries with equal conditions share their tuples and are a *query group*, named by a digest of the condition. A query
+must not see tuples from before its beginning; so partial rows carry the newest query's epoch at their arrival
 (``VISIBLE_FROM``), and an answer is for the queries that began after ``SUPERSEDED_UNTIL``, up to ``VISIBLE_FROM``.
 """
 
@@ -35,10 +35,10 @@ from cluster.physical.operations import (
     ScanAggregates,
     Sink,
 )
-from cluster.physical.rules.asked_of_sensors import asked_of_sensors
 from cluster.physical.rules.finishing import finish_of
 from cluster.physical.rules.pipelines import pipeline
-from cluster.physical.rules.query_groups import Form, group_of
+from cluster.physical.rules.query_groups import Fingerprint, group_of
+from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.plan.completeness import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.expressions import columns_of
@@ -60,30 +60,35 @@ class WindowedQuery:
         return self.pane_query.family
 
     def subscriber(self, query: PlannedQuery) -> Subscriber:
-        """Return the query as a subscriber; its group is a digest of all that says which samples are its own."""
-        asked = self.pane_query
-        pushed, counted = pushed_of(asked), count_fingerprint(asked)
-        # Samples that sensors have aggregated already count for some and not for others, whatever their condition.
-        marks: list[Scalar | Form | None] = [asked.predicate, None if pushed is None else Form(pushed.fingerprint)]
+        """Return the query as a subscriber; its group is a digest of everything that chooses its samples."""
+        windowed = self.pane_query
+        pushed, counted = pushed_of(windowed), count_fingerprint(windowed)
+        # Samples that sensors have aggregated count for some queries only, even if the conditions are equal.
+        marks: list[Scalar | Fingerprint | None] = [
+            windowed.predicate,
+            None if pushed is None else Fingerprint(pushed.fingerprint),
+        ]
         devices = missing = None
         if pushed is not None:
             fixed = pushed.predicate.fixed
-            devices = Reported(pushed.fingerprint, fixed, asked.own_pane_us, pushed.measures, pushed.counts_events)
+            devices = Reported(pushed.fingerprint, fixed, windowed.own_pane_us, pushed.measures, pushed.counts_events)
         if counted is not None:
-            # What is reported of missing samples is for those only who ask for it, in panes of their width.
-            marks.append(Form(counted))
-            missing = Reported(counted, split_predicate(asked.source, asked.predicate).fixed, asked.own_pane_us)
+            # Counts of missing samples are for queries that demand them, in panes of their width.
+            marks.append(Fingerprint(counted))
+            missing = Reported(
+                counted, split_predicate(windowed.source, windowed.predicate).fixed, windowed.own_pane_us
+            )
         return Subscriber(
             query.name,
             query.since_epoch,
             group_of(tuple(marks)),
-            (asked.predicate,),
-            window=PaneWindow(asked.size_us, asked.slide_us),
-            calls=asked.calls,
+            (windowed.predicate,),
+            window=PaneWindow(windowed.size_us, windowed.slide_us),
+            calls=windowed.calls,
             devices=devices,
             missing=missing,
-            finish=finish_of(asked.top),
-            asked=asked_of_sensors(query),
+            finish=finish_of(windowed.top),
+            demands=sensor_demands(query),
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
@@ -111,13 +116,13 @@ class _Panes:
     name
         Of the fragment.
     source, keys
-        What they have in common.
+        What all of them have in common.
     calls
         All their aggregates, by name.
     pane_us
         The width of their panes.
     measures
-        What devices report to them; None if nothing.
+        What devices report to them; None for nothing.
     missing
         True if proxies report missing samples to any of them.
     """
@@ -132,12 +137,12 @@ class _Panes:
 
     @property
     def named_keys(self) -> tuple[Output, ...]:
-        """What they group by, with the names the partial rows have for it."""
+        """The group keys, named as in the partial rows."""
         return tuple(Output(key_name(key), key) for key in self.keys)
 
     @property
-    def chain(self) -> Project:
-        """What runs next to the scan: the stream's tuples with keys and what the aggregates read."""
+    def pipeline_plan(self) -> Project:
+        """The pipeline next to the scan: the stream's tuples with the keys and the columns that the aggregates read."""
         read = {name for call in self.calls for scalar in call.reads for name in columns_of(scalar)}
         columns = [*self.source.columns, *([STAMP] if STAMP.name in read else []), QUERY_GROUP, VISIBLE_FROM]
         kept = [column for column in columns if column.name in read or column in (QUERY_GROUP, VISIBLE_FROM)]
@@ -146,14 +151,16 @@ class _Panes:
 
     @property
     def aggregate(self) -> Aggregate:
-        """The first half of which makes the panes."""
+        """The aggregate whose first half makes the panes."""
         return Aggregate(
-            self.chain, (*(key.name for key in self.named_keys), QUERY_GROUP.name, VISIBLE_FROM.name), self.calls
+            self.pipeline_plan,
+            (*(key.name for key in self.named_keys), QUERY_GROUP.name, VISIBLE_FROM.name),
+            self.calls,
         )
 
 
 def _measures(subscribers: Sequence[Subscriber]) -> Measures | None:
-    """Return what devices report to all of them together; None if nothing."""
+    """Return what devices report to all subscribers together; None for nothing."""
     reported = [each.devices for each in subscribers if each.devices is not None]
     if not reported:
         return None
@@ -168,25 +175,27 @@ def _measures(subscribers: Sequence[Subscriber]) -> Measures | None:
 def _nodes(panes: _Panes) -> tuple[OperatorNode, ...]:
     name, aggregate = f"{panes.name}/0", panes.aggregate
     upstream = pipeline(
-        name, panes.chain, aggregate, pane_us=panes.pane_us, preaggregated=panes.measures is not None
+        name, panes.pipeline_plan, aggregate, pane_us=panes.pane_us, preaggregated=panes.measures is not None
     )  # fmt: skip
     reported = tuple(_reported(panes, name))
     keys = tuple(key.name for key in panes.named_keys)
     crossing = (upstream[-1].id, *(node.id for node in reported if isinstance(node.operation, DeviceAggregates)))
     spread = (
-        Exchange("keys", keys, schema_of(panes.chain))
+        Exchange("keys", keys, schema_of(panes.pipeline_plan))
         if keys
-        else Exchange("group", (QUERY_GROUP.name,), schema_of(panes.chain))
+        else Exchange("group", (QUERY_GROUP.name,), schema_of(panes.pipeline_plan))
     )
     merged = OperatorNode(
-        f"{name} {PaneAggregate.state_name()}", PaneAggregate(schema_of(panes.chain)[: len(keys)], panes.calls), (name,)
+        f"{name} {PaneAggregate.state_name()}",
+        PaneAggregate(schema_of(panes.pipeline_plan)[: len(keys)], panes.calls),
+        (name,),
     )
     sink = OperatorNode(f"{panes.name} {Sink.state_name()}", Sink(), (merged.id,))
     return (*upstream, *reported, OperatorNode(name, spread, crossing), merged, sink)
 
 
 def _reported(panes: _Panes, name: str) -> Iterator[OperatorNode]:
-    """Yield what takes up the aggregates that devices made, and the missing samples that proxies have counted."""
+    """Yield the operators that read device partial aggregates, and the counts of missing samples."""
     names = fixed_columns(panes.source)
     fixed = tuple(column for column in panes.source.columns if column.name in names)
     keys = tuple(key for key in panes.named_keys if columns_of(key.scalar) <= {column.name for column in fixed})

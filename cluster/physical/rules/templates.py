@@ -7,16 +7,16 @@
 A *template* is a plan without the conditions next to its streams. Queries with one template are one fragment. A tuple
 becomes one row per query group whose condition holds, with the group's number in an extra column, and every operator
 above keeps groups apart (:mod:`cluster.physical.rules.marks`): it is one more column of a projection, of a key, of
-equality, one more equation of a join. A filter further up (HAVING, a condition on both sides of a join) keeps each
-group's rows by the group's own condition. All operators work instant by instant on whole tuples
-(papers/pipes_algebra.md section 3), so each query's rows are exactly those it would have alone; and a query that comes
+equality, one more equation of a join. A filter further up (HAVING, a condition on both sides of a join) applies to
+each group the group's own condition. All operators work instant by instant on whole tuples
+(papers/pipes_algebra.md section 3), so each query's rows are exactly those it would have alone; and a query that begins
 later has no rows from before.
 
-Zipper joins pair tuples one to one: with whom depends on all that came before, so queries that began at different times
+Zipper joins pair tuples one to one: the partner depends on all tuples before, so queries that began at different times
 never share tuples there.
 
 Where a plan only filters, projects, joins and unites, queries with equal conditions share their tuples and the state of
-their joins: rows say from when on they are seen. Windowed aggregates fold further
+their joins: marks in the rows say from which epoch on they are visible. Windowed aggregates fold further
 (:mod:`cluster.physical.rules.shared_panes`).
 """
 
@@ -47,22 +47,21 @@ from cluster.plan.pipelines import runs_upstream
 from protocols.wire.streams import FieldType
 
 ANYTHING = Scalar(TRUE, FieldType.BOOLEAN)
-"""What a template's filter says in the place of its queries' conditions."""
+"""The predicate of a template's filter instead of its queries' conditions."""
 
 
 @lru_cache(maxsize=4096)
 def shares_tuples(template: Node) -> bool:
-    """Return whether a plan only filters, projects, joins and unites: then what came when decides who sees a row."""
+    """Return whether a plan only filters, projects, joins and unites: then tuples can be shared, with VISIBLE_FROM."""
     kinds = Source | Filter | Project | TimeWindow | Join | Union | Lookup
     return all(isinstance(each, kinds) for each in nodes_of(template))
 
 
 @lru_cache(maxsize=65_536)
 def template_of(node: Node) -> tuple[Node, tuple[Scalar | None, ...], tuple[Scalar, ...]]:
-    """Return a plan's template, by source the conditions it was freed of, and the conditions of filters further up.
+    """Return a plan's template, the conditions removed from its sources, and the conditions of filters further up.
 
-    What runs upstream more than once, conditions and all, is one source of the template: equal parts of a plan stay
-    equal.
+    Equal pipelines with equal conditions are one source of the template: equal subplans stay equal.
     """
     places: dict[Node, int] = {}
     choices: dict[tuple[Node, Scalar], int] = {}
@@ -94,10 +93,10 @@ def _without_filters(node: Node) -> Node:
     return node
 
 
-def _condition_of(cut: Node) -> Scalar | None:
-    """Return the condition right above the source of what one cut leaves upstream."""
+def _condition_of(stateless: Node) -> Scalar | None:
+    """Return the condition directly above the source of a pipeline."""
     conditions: list[Scalar] = []
-    while not isinstance(cut, Source):
-        conditions = [*conjuncts_of(cut.predicate), *conditions] if isinstance(cut, Filter) else []
-        (cut,) = inputs_of(cut)
+    while not isinstance(stateless, Source):
+        conditions = [*conjuncts_of(stateless.predicate), *conditions] if isinstance(stateless, Filter) else []
+        (stateless,) = inputs_of(stateless)
     return conjunction_of(conditions)

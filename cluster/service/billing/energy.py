@@ -26,7 +26,7 @@ from cluster.service.billing.energy_report import (
 )
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits, is_known, traits_of
 from protocols.acquisition.words import words_of
 from protocols.power.costs import (

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from protocols.acquisition.observed import UNKNOWN_KEPT
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.text.durations import format_duration
 
 MOST_EXAMPLES = 3

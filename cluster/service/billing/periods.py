@@ -80,7 +80,7 @@ class BillingPeriods:
         """Return what the queries that run demand, by stream."""
         found: dict[str, list[QueryDemand]] = {}
         for query in self._registry.physical.oldest_first:
-            for stream, demands in query.asked.streams:
+            for stream, demands in query.demands.streams:
                 found.setdefault(stream, []).extend(demands)
         return found
 

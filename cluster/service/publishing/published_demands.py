@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cluster.errors import PlanError
 from cluster.physical.nodes import Subscriber
-from cluster.physical.rules.asked_of_sensors import ANY_NAME
+from cluster.physical.rules.sensor_demands import ANY_NAME
 from cluster.plan.widening import with_fewer_bands
 from protocols.event_log import get_logger
 from protocols.text.byte_sizes import format_byte_size
@@ -172,9 +172,9 @@ class PublishedDemands:
         TooManyDemandsError
             If there is no room for it.
         """
-        if query.asked.refused:
-            raise DemandError(query.asked.refused, hint="no sensor can be asked for this; write a simpler query")
-        for stream, demands in query.asked.streams:
+        if query.demands.refused:
+            raise DemandError(query.demands.refused, hint="no sensor can be asked for this; write a simpler query")
+        for stream, demands in query.demands.streams:
             if stream in known:
                 encoded = [_EncodedDemand(replace(each, query=ANY_NAME)) for each in demands]
                 self._room_left(stream, known[stream], queries)[0].add(stream, encoded)
@@ -190,8 +190,8 @@ class PublishedDemands:
         room = _Room(self._max_bytes - len(encode_demands(known, ())) - _HEADER_BYTES)
         left_out: dict[str, str] = {}
         for query in queries:
-            if query.asked.refused:
-                left_out[query.query] = query.asked.refused
+            if query.demands.refused:
+                left_out[query.query] = query.demands.refused
             else:
                 try:
                     room.add(stream, self._encoded(query).get(stream, ()))
@@ -203,6 +203,6 @@ class PublishedDemands:
         """Return the encoded demands of a query, by stream."""
         found = self._known.get(query.identity)
         if found is None:
-            found = {stream: tuple(map(_EncodedDemand, demands)) for stream, demands in query.asked.streams}
+            found = {stream: tuple(map(_EncodedDemand, demands)) for stream, demands in query.demands.streams}
             self._known[query.identity] = found
         return found

@@ -1,4 +1,4 @@
-"""A plan file in which something has changed since it was written is another plan, and none that may run."""
+"""A plan file that was changed after it was written is refused."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def written(tmp_path: Path) -> PlanFiles:
         (3, b"60000000", b"30000000"),
     ],
 )
-def test_a_changed_value_is_no_plan(written: PlanFiles, epoch: int, was: bytes, becomes: bytes) -> None:
+def test_a_changed_value_is_refused(written: PlanFiles, epoch: int, was: bytes, becomes: bytes) -> None:
     path = written.path(epoch)
     before = path.read_bytes()
     assert was in before
@@ -56,7 +56,7 @@ def test_a_changed_value_is_no_plan(written: PlanFiles, epoch: int, was: bytes, 
     assert str(path) in caught.value.message
 
 
-def test_space_between_changes_nothing(written: PlanFiles) -> None:
+def test_white_space_does_not_matter(written: PlanFiles) -> None:
     path = written.path(2)
     path.write_bytes(msgspec.json.format(path.read_bytes(), indent=-1))
     assert PlanFiles(written.folder).read(3) == written.read(3)

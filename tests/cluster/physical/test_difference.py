@@ -1,4 +1,4 @@
-"""What changes from one plan to another, in operators and in words."""
+"""Differences between two plans, as operators and in words."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_narrower_panes_and_more_aggregates_are_other_operators_with_the_same_st
     assert set(change.come) == set(change.go)
     assert {each.split()[-1] for each in change.come} == {"Panes", "PartialAggregate", "PaneAggregate"}
     assert f"{name}/0 PaneAggregate" in change.come
-    assert f"{name}/0" in change.stay, "what crosses the exchange finds its way"
+    assert f"{name}/0" in change.stay, "the exchange keeps its id"
 
 
 def test_fragments_come_and_go_with_their_queries() -> None:
@@ -56,6 +56,6 @@ def test_fragments_come_and_go_with_their_queries() -> None:
     assert [each.host for each in back.come] == [each.host for each in found.go]
 
 
-def test_nothing_changes_where_nothing_has() -> None:
+def test_equal_plans_do_not_differ() -> None:
     plan = lower(Plan(2, (ONE, TWO)))
     assert diff(plan, plan).words == "from epoch 2 to 2:\n  stays   2 other fragments"

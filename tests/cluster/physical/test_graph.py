@@ -29,7 +29,7 @@ PLAN = lower(
 )
 
 
-def test_the_text_says_what_runs_once_for_whom() -> None:
+def test_the_text_shows_shared_operators_once_with_their_queries() -> None:
     lines = plan_text(PLAN).splitlines()
     assert lines[:3] == ["epoch 9: 10 queries in 3 fragments", "", "7 queries: q1, q2, q3, q4, q5 and 2 more"]
     assert lines[4:8] == [

@@ -1,4 +1,4 @@
-"""How relations would be looked up, and why: what people read before they start a query."""
+"""How relations would be looked up, and why: a section of EXPLAIN."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def described(sql: str, memory_bytes: int) -> list[str]:
     return [line.strip() for line in lines]
 
 
-def test_a_small_relation_is_whole_in_memory() -> None:
+def test_a_small_relation_is_kept_in_memory_as_a_whole() -> None:
     assert described(BY_SENSOR, 200_000) == [
         "look up in places on sensor = places.sensor",
         "places: 3,000 rows, 97.7 KiB",
@@ -52,11 +52,11 @@ def test_without_an_equality_only_a_small_one_can_be_looked_up() -> None:
     assert "cannot run" in described(sql, 50_000)[-1]
 
 
-def test_without_relations_there_is_nothing_to_say() -> None:
+def test_without_relations_there_are_no_lines() -> None:
     assert described("SELECT speed FROM traffic", 1) == []
 
 
-def test_of_relations_that_were_not_read_yet_nothing_is_known() -> None:
+def test_sizes_of_relations_that_were_not_read_yet_are_unknown() -> None:
     lines = lookup_choices(plan_node(BY_SENSOR), {}, memory_bytes=1, buckets=4).splitlines()
     assert "    places: not read yet" in lines
     assert not any("finds any" in line for line in lines)

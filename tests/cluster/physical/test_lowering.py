@@ -1,4 +1,4 @@
-"""Lowering: made of what ran before it is what it would be anew, and costs what has changed."""
+"""Lowering: reusing the previous plan gives the same plan as starting anew, at the cost of the change."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_step_by_step_is_all_at_once(steps: list[tuple[int, int] | None], dice: 
         assert running == lower(Plan(epoch, queries))
 
 
-def test_fragments_in_which_nothing_changes_are_taken_over() -> None:
+def test_unchanged_fragments_are_reused() -> None:
     queries = tuple(PlannedQuery(f"q{n}", n, NODES[n % 5][n % 3]) for n in range(1, 11))
     before = lower(Plan(10, queries))
     after = lower(Plan(11, (*queries, PlannedQuery("q11", 11, NODES[0][0]))), before)

@@ -1,4 +1,4 @@
-"""EXPLAIN says where each part of a query runs, and why."""
+"""EXPLAIN shows where the parts of a query run, and why."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from tests.cluster.physical import test_text
 from tests.cluster.physical.test_text import GOLDEN, LINE
 
 WHOLE_EVERY = 5
-"""Here; so that short histories have both kinds of files."""
+"""In these tests, so that short histories have both kinds of files."""
 TEXTS = [
     *(text.strip() for path in GOLDEN for text in path.read_text().partition(LINE)[0].split(";") if text.strip()),
     *(f"SELECT sensor, speed FROM traffic WHERE speed < {number}" for number in range(3)),
@@ -47,7 +47,7 @@ planned = cache(test_text.planned)
 
 
 def history(steps: list[int | None], dice: random.Random) -> list[Plan]:
-    """Plans of which each has another query, or one less."""
+    """Yield plans each of which has one query more or less."""
     plans = [Plan(1)]
     for step in steps:
         before, epoch = plans[-1], plans[-1].epoch + 1
@@ -62,7 +62,7 @@ def history(steps: list[int | None], dice: random.Random) -> list[Plan]:
 
 
 def change_between(before: Plan, after: Plan) -> PlanChange:
-    """Return what makes one plan of another, as that version wrote it."""
+    """Return the change from one plan to another, as that version wrote it."""
     old, new = ({query.identity for query in plan.queries} for plan in (before, after))
     return PlanChange(
         after.epoch,
@@ -73,7 +73,7 @@ def change_between(before: Plan, after: Plan) -> PlanChange:
 
 
 def write_as_before(files: PlanFiles, plans: list[Plan]) -> None:
-    """Write files as the version did that had what queries mean in them."""
+    """Write files as the version with logical plans did."""
     files.folder.mkdir(exist_ok=True)
     for before, plan in zip([None, *plans], plans, strict=False):
         whole = before is None or plan.epoch % WHOLE_EVERY == 0
@@ -87,7 +87,7 @@ def write_as_before(files: PlanFiles, plans: list[Plan]) -> None:
     st.integers(0, 8),
     st.randoms(use_true_random=False),
 )
-def test_every_epoch_is_what_was_lowered(
+def test_every_epoch_is_read_as_it_was_lowered(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int | None], old: int, dice: random.Random
 ) -> None:
     files, plans = PlanFiles(tmp_path_factory.mktemp("plans")), history(steps, dice)
@@ -116,7 +116,7 @@ def test_workers_lower_nothing(tmp_path: Path) -> None:
         assert [len(PlanFiles(tmp_path).read(plan.epoch).subscribers) for plan in plans] == [0, 1, 2, 1, 2, 3, 4, 3]
 
 
-def test_what_does_not_change_is_the_same_object(tmp_path: Path) -> None:
+def test_unchanged_fragments_are_the_same_objects(tmp_path: Path) -> None:
     plans = history([0, 5, 9, 11, 0], random.Random(7))
     files = PlanFiles(tmp_path)
     with patch.object(plan_files, "WHOLE_EVERY", 3):
@@ -195,14 +195,14 @@ DAMAGE = [
     ('"id": "panes-13fc8146e861eb8e/0/7 ', '"id": "panes-13fc8146e861eb8e/0/9 ', "does not come after its input"),
     ("/0/6 Panes", "/0/7 PartialAggregate", "kind Panes keeps state under the name"),
     ('"type": "Sink"', '"type": "Filter"', "predicate"),
-    ('"subscribers"', '"nobody"', "subscribers"),
+    ('"subscribers"', '"unknown"', "subscribers"),
     ('"conditions"', '"nothing"', "conditions"),
     ('"epoch": 1', '"epoch": 3', "is that of epoch 3"),
 ]
 
 
 @pytest.mark.parametrize(("found", "wrong", "named"), DAMAGE)
-def test_what_nothing_knows_is_named(tmp_path: Path, found: str, wrong: str, named: str) -> None:
+def test_unknown_content_is_named(tmp_path: Path, found: str, wrong: str, named: str) -> None:
     files = PlanFiles(tmp_path)
     files.write(lower(Plan(1, (planned(SUMS, 1),))))
     text = files.path(1).read_text()

@@ -1,4 +1,4 @@
-"""Golden texts: what runs where of ten plans. One file each: queries, a line of dashes, and the plan as people read it.
+"""Golden texts: what runs where of ten plans. One file each: queries, a line of dashes, and the plan as text.
 
 After a change that is meant, write them anew with ``python -m tests.cluster.physical.test_text`` and read what differs.
 """
@@ -50,13 +50,13 @@ def plan_of(queries: str) -> PhysicalPlan:
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_a_plan_says_what_runs_where(path: Path) -> None:
+def test_the_text_of_a_plan_shows_what_runs_where(path: Path) -> None:
     queries, _, expected = path.read_text().partition(f"{LINE}\n")
     assert plan_text(plan_of(queries)) == expected.rstrip("\n")
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
-def test_a_plan_is_what_was_written_of_it(path: Path) -> None:
+def test_a_plan_is_read_as_it_was_written(path: Path) -> None:
     plan = plan_of(path.read_text().partition(LINE)[0])
     written = msgspec.json.encode(plan, enc_hook=as_nodes)
     assert msgspec.json.decode(written, type=PhysicalPlan, dec_hook=from_nodes) == plan
@@ -68,7 +68,7 @@ def test_ids_are_of_one_node_each(path: Path) -> None:
         assert len({node.id for node in fragment.nodes}) == len(fragment.nodes)
         before: set[str] = set()
         for node in fragment.nodes:
-            assert before.issuperset(node.inputs), "inputs come before what reads them"
+            assert before.issuperset(node.inputs), "inputs come before their readers"
             before.add(node.id)
         assert {*fragment.next_to_scan, *fragment.behind, fragment.sink} == set(fragment.nodes)
 

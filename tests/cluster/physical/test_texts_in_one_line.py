@@ -1,4 +1,4 @@
-"""An operator is one line wherever a plan is printed or drawn, whatever stands in the texts of a query."""
+"""An operator is one line wherever a plan is printed or drawn, whatever texts the query contains."""
 
 from __future__ import annotations
 

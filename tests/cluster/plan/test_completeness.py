@@ -85,7 +85,7 @@ def test_queries_that_get_the_same_samples_share_a_fingerprint() -> None:
     def form(sql: str) -> str:
         counted = demand(sql).completeness
         assert counted is not None
-        return counted.form
+        return counted.fingerprint
 
     assert form(SEEN) == form(SEEN.replace("AVG(speed)", "MAX(lane) + COUNT(*)"))
     assert form(SEEN) == form(SEEN.replace("GROUP BY", "WHERE sensor = 'a' GROUP BY")), "motes are chosen apart"

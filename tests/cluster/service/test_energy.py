@@ -10,7 +10,7 @@ from cluster.service.billing.energy_ledger import Ledger
 from firmware_sim.power.meter import Meter
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
-from protocols.acquisition.parts import ProgramStyle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.costs import energy, most_mw
 from protocols.power.profiles import find_profile, preset_names

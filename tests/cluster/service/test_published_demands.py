@@ -72,7 +72,7 @@ async def test_what_no_proxy_could_read_is_refused_when_it_is_added(
         return {"traffic": (QueryDemand(query, ("speed",), 2**50),)} if node != plan(SMALL) else {}
 
     with monkeypatch.context() as patch:
-        patch.setattr("cluster.physical.rules.asked_of_sensors.demands_of", demand)
+        patch.setattr("cluster.physical.rules.sensor_demands.demands_of", demand)
         with pytest.raises(DemandError, match=r"no proxy could read the demand.*31622400000000") as caught:
             await service.queries.add(SMALL, "bad")
     assert caught.value.hint

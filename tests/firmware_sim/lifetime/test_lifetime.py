@@ -20,7 +20,7 @@ from protocols.acquisition.merging import workload_for
 from protocols.errors import SettingsError
 from protocols.power.estimate import draw_mw
 from protocols.power.limits import check_program
-from protocols.wire.programs import parts_of
+from protocols.wire.programs import reports_of
 
 HIGHWAY = Path(__file__).parents[3] / "examples" / "highway"
 SECOND = 1_000_000
@@ -47,7 +47,7 @@ def test_one_program_answers_all_and_costs_less_than_every_sample(fleet, queries
     mote = fleet.motes[0]
     program = FleetFolding(fleet, queries).merged(mote).program
     assert program.period_us == SECOND // 2, "standstill asks for two samples a second"
-    assert any(part.bands and part.period_us == SECOND // 2 for part in parts_of(program)), "of low speeds only"
+    assert any(part.bands and part.period_us == SECOND // 2 for part in reports_of(program)), "of low speeds only"
     raw = FleetFolding(fleet, queries, pushed_down=False).merged(mote).program
     assert (raw.fields, raw.period_us, raw.samples_per_packet) == (("speed", "flow"), SECOND // 2, 7)
     pushed_mw, raw_mw = (

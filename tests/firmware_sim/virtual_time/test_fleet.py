@@ -26,7 +26,7 @@ from protocols.wire.programs import (
     DeadBand,
     ListenSchedule,
     Panes,
-    Part,
+    ProgramReport,
     SamplingProgram,
     SendOnChange,
     Several,
@@ -113,7 +113,7 @@ def test_sample_by_sample_costs_what_the_closed_form_says_for_irregular_records(
 
 
 @pytest.mark.parametrize("size", [1, 7])
-@pytest.mark.parametrize("others", [(), (Part(("level",), 40 * SECOND, report=Panes(HOUR)),)])
+@pytest.mark.parametrize("others", [(), (ProgramReport(("level",), 40 * SECOND, kind=Panes(HOUR)),)])
 def test_sample_by_sample_costs_what_the_closed_form_says_for_changes(size, others):
     """No rule foresees these packets, and yet they come evenly: of those of seven a window follows every second one."""
     listen, silence_us = ListenSchedule(300 * SECOND, 50_000), 280 * SECOND
@@ -122,8 +122,8 @@ def test_sample_by_sample_costs_what_the_closed_form_says_for_changes(size, othe
         ("x",), 40 * SECOND, size, listen, report=report, patience_us=0 if size == 1 else silence_us
     )
     if others:
-        parts = (Part(("x",), 40 * SECOND, report=report), *others)
-        program = msgspec.structs.replace(program, fields=("level", "x"), report=Several(parts))
+        reports = (ProgramReport(("x",), 40 * SECOND, kind=report), *others)
+        program = msgspec.structs.replace(program, fields=("level", "x"), report=Several(reports))
     fleet = run(program, hours=0.2)
     (mote,) = fleet.motes
     began = float(mote.meter.joules.sum())

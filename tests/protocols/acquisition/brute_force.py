@@ -1,6 +1,6 @@
 """The cheapest program by trying everything: shares no code with the search but the energy model and the programs.
 
-For every way to divide the needs among parts, every kind of part, every pane width and every packet size.
+For every way to divide the needs among reports, every kind of report, every pane width and every packet size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protocols.wire.programs import (
     ListenSchedule,
     Measure,
     Panes,
-    Part,
+    ProgramReport,
     SamplingProgram,
     SendOnChange,
     Several,
@@ -43,7 +43,7 @@ def least_milliwatts(
     """Return the draw of the cheapest program that answers all needs; infinite if there is none."""
     best = math.inf
     patience_us = min(need.patience_us for need in needs)
-    shares = cache(lambda part: _shares(part, observed))
+    shares = cache(lambda report: _shares(report, observed))
     idle, kinds_of, tried = cache(_idle), cache(lambda group: list(kinds(group, order))), set()
     for colours in itertools.product(range(len(needs)), repeat=len(needs)):
         if any(colour > max(colours[:place], default=-1) + 1 for place, colour in enumerate(colours)):
@@ -51,25 +51,32 @@ def least_milliwatts(
         groups = [
             tuple(need for need, of in zip(needs, colours, strict=True) if of == colour) for colour in set(colours)
         ]
-        for parts in itertools.product(*map(kinds_of, groups)):
-            if frozenset(parts) in tried:
+        for reports in itertools.product(*map(kinds_of, groups)):
+            if frozenset(reports) in tried:
                 continue
-            tried.add(frozenset(parts))
-            senders = [part for part in parts if part.report is None or isinstance(part.report, SendOnChange)]
-            if len(senders) > 1 and any(part.report is not None for part in senders):
+            tried.add(frozenset(reports))
+            senders = [report for report in reports if report.kind is None or isinstance(report.kind, SendOnChange)]
+            if len(senders) > 1 and any(report.kind is not None for report in senders):
                 continue
-            if any(idle(part, other) for part in parts for other in parts):
+            if any(idle(report, other) for report in reports for other in reports):
                 continue
             for packet in range(1, most_per_packet + 1):
                 found = cost(
-                    parts, [shares(part) for part in parts], order, packet, patience_us, profile, listen, observed
+                    reports,
+                    [shares(report) for report in reports],
+                    order,
+                    packet,
+                    patience_us,
+                    profile,
+                    listen,
+                    observed,
                 )
                 best = min(best, found)
     return best
 
 
 def cost(
-    parts: Sequence[Part],
+    reports: Sequence[ProgramReport],
     shares: Sequence[Shares],
     order: Sequence[str],
     packet: int,
@@ -78,19 +85,19 @@ def cost(
     listen: ListenSchedule,
     observed: Observed,
 ) -> float:
-    """Return the draw of one program; infinite if it is none, or tells somebody too late."""
+    """Return the draw of one program; infinite if it is invalid, or records arrive too late."""
     try:
-        if len(parts) == 1:
-            (part,) = parts
-            program = SamplingProgram(part.fields, part.every_us, packet, listen, part.bands, part.report)
+        if len(reports) == 1:
+            (report,) = reports
+            program = SamplingProgram(report.fields, report.every_us, packet, listen, report.bands, report.kind)
             workload = Workload(
                 observed.vehicles_per_second, shares[0].kept, shares[0].changed, observed.loss, shares[0].following
             )
         else:
-            tick_us = math.gcd(*(part.every_us for part in parts))
-            fields = tuple(name for name in order if any(name in part.fields for part in parts))
-            program = SamplingProgram(fields, tick_us, packet, listen, report=Several(tuple(parts)))
-            workload = Workload(observed.vehicles_per_second, loss=observed.loss, parts=tuple(shares))
+            tick_us = math.gcd(*(report.every_us for report in reports))
+            fields = tuple(name for name in order if any(name in report.fields for report in reports))
+            program = SamplingProgram(fields, tick_us, packet, listen, report=Several(tuple(reports)))
+            workload = Workload(observed.vehicles_per_second, loss=observed.loss, reports=tuple(shares))
         if is_regular(program):
             if packet > 1 and packet / rates_of(program, workload).records * 1e6 > patience_us * (1 + 1e-9):
                 return math.inf
@@ -104,8 +111,8 @@ def cost(
         return math.inf
 
 
-def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
-    """Yield every part that answers a group of needs."""
+def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[ProgramReport]:
+    """Yield every report that answers a group of needs."""
     wanted = {name for need in group for name in need.fields}
     fields = tuple(name for name in order if name in wanted) or tuple(order[:1])
     every_us = math.gcd(*(need.period_us for need in group))
@@ -117,15 +124,15 @@ def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
         for name in sorted(banded)
         for low, high in _joined(interval for need in group for interval in dict(need.bands)[name])
     ]
-    yield Part(fields, every_us, tuple(bands))
+    yield ProgramReport(fields, every_us, tuple(bands))
     if bands:
-        yield Part(fields, every_us)
+        yield ProgramReport(fields, every_us)
     patience_us = min(need.patience_us for need in group)
     if not bands and not any(need.threshold for need in group):
         widths = [min(dict(need.tolerances).get(name, 0.0) for need in group if name in need.fields) for name in fields]
         if patience_us >= 2 * every_us:
             dead = tuple(DeadBand(name, width) for name, width in zip(fields, widths, strict=True))
-            yield Part(fields, every_us, (), SendOnChange(dead, patience_us))
+            yield ProgramReport(fields, every_us, (), SendOnChange(dead, patience_us))
     first = group[0]
     same = all(
         (need.period_us, need.bands, need.threshold) == (first.period_us, first.bands, first.threshold)
@@ -135,31 +142,31 @@ def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[Part]:
         looked_at = tuple(name for name in order if name in fields or name in dict(first.bands))
         measures = tuple(each for each in Measure if any(each in need.measures for need in group))
         for pane_us in _panes(group):
-            yield Part(looked_at, every_us, tuple(_all(first)), Panes(pane_us, measures))
+            yield ProgramReport(looked_at, every_us, tuple(_all(first)), Panes(pane_us, measures))
     if same and first.threshold is not None:
-        yield Part(first.fields, every_us, (), VehicleEvents(first.threshold, 1_000))
+        yield ProgramReport(first.fields, every_us, (), VehicleEvents(first.threshold, 1_000))
         if all(need.kind is NeedKind.TALLIES for need in group):
             for pane_us in _panes(group):
-                yield Part(first.fields, every_us, (), VehicleCount(first.threshold, pane_us))
+                yield ProgramReport(first.fields, every_us, (), VehicleCount(first.threshold, pane_us))
 
 
-def _shares(part: Part, observed: Observed) -> Shares:
+def _shares(report: ProgramReport, observed: Observed) -> Shares:
     return Shares(
-        observed.kept_share(_by_field(part.bands)),
-        observed.changed_share((each.field, each.width) for each in part.report.dead_bands)
-        if isinstance(part.report, SendOnChange)
+        observed.kept_share(_by_field(report.bands)),
+        observed.changed_share((each.field, each.width) for each in report.kind.dead_bands)
+        if isinstance(report.kind, SendOnChange)
         else 1.0,
-        observed.following_share(_by_field(part.bands), part.every_us),
+        observed.following_share(_by_field(report.bands), report.every_us),
     )
 
 
-def _idle(part: Part, other: Part) -> bool:
-    """Return whether a part sends only samples that another one sends anyway: no program has such a part."""
-    if part == other or part.report is not None or other.report is not None or part.every_us % other.every_us:
+def _idle(report: ProgramReport, other: ProgramReport) -> bool:
+    """Return whether a report sends only samples that another one sends anyway: no program has such a report."""
+    if report == other or report.kind is not None or other.kind is not None or report.every_us % other.every_us:
         return False
-    if not set(part.fields) <= set(other.fields):
+    if not set(report.fields) <= set(other.fields):
         return False
-    inner, outer = dict(_by_field(part.bands)), dict(_by_field(other.bands))
+    inner, outer = dict(_by_field(report.bands)), dict(_by_field(other.bands))
     return all(
         name in inner and all(any(low <= a and b <= high for low, high in outer[name]) for a, b in inner[name])
         for name in outer

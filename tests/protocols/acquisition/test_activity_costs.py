@@ -44,10 +44,10 @@ def test_linear_bounds_lie_below_the_cost_of_every_packet(name, lora, overhead_b
         return float(cost.joules.sum()) * 1e3 - rest_mw * cost.busy_us / 1e6
 
     drawn = above(reporting_cost(profile, bits, 1.05))
-    said = max(line.packet + line.bit * bits for line in found.packets)
-    assert said <= drawn * (1 + 1e-9)
-    assert lora or said == pytest.approx(drawn)
-    assert found.ask == pytest.approx(above(packet_cost(profile, health_bits, 1.05)))
+    bound = max(line.packet + line.bit * bits for line in found.packets)
+    assert bound <= drawn * (1 + 1e-9)
+    assert lora or bound == pytest.approx(drawn)
+    assert found.poll == pytest.approx(above(packet_cost(profile, health_bits, 1.05)))
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -1,4 +1,4 @@
-"""Whatever demands ask, merging them takes bounded work, and one that cannot be merged costs its owner only."""
+"""Merging takes bounded work, whatever the demands; one that cannot be merged affects its own query only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from protocols.acquisition.exhaustive import Exhaustive
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import MOST_INTERVALS, DemandClass, Need, NeedKind, fewer, fold_demands, united
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import ProgramStyle, parts_as_parts
 from protocols.acquisition.pricing import Pricing, Sensor
+from protocols.acquisition.program_reports import ProgramStyle, reports_in
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from protocols.wire.packets import MAX_CONTROL_BYTES, Control, RunProgram, decode_control
-from protocols.wire.programs import Band, ListenSchedule, Measure, Panes, Part, Threshold, parts_of
+from protocols.wire.programs import Band, ListenSchedule, Measure, Panes, ProgramReport, Threshold, reports_of
 from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
 
 SECOND = 1_000_000
@@ -54,7 +54,7 @@ def averages(name: str, every_us: int, pane_us: int, bands: tuple[Band, ...] = (
 
 @pytest.fixture
 def worked(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Count what is done, apart from what is counted by those who do it."""
+    """Count the work independently of the counts of the code itself."""
     counts = {"programs priced": 0, "divisions": 0, "needs compared": 0}
 
     def counting(what: str, of: Any, name: str) -> None:
@@ -106,7 +106,7 @@ def demands(draw: st.DrawFn) -> QueryDemand:
     st.sampled_from([0, 10**15]),
 )
 def test_any_periods_lead_to_a_program_in_bounded_work(
-    asked: list[QueryDemand], default_us: int, minimum_us: int, lifetime_us: int
+    demands: list[QueryDemand], default_us: int, minimum_us: int, lifetime_us: int
 ) -> None:
     spent: list[Effort] = []
     steps = 10_000
@@ -118,32 +118,32 @@ def test_any_periods_lead_to_a_program_in_bounded_work(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merging, "SharedEffort", Watched)
-        merged = merge(asked, default_period_us=default_us, minimum_period_us=minimum_us, lifetime_us=lifetime_us)
+        merged = merge(demands, default_period_us=default_us, minimum_period_us=minimum_us, lifetime_us=lifetime_us)
     assert merged.left_out == ()
     # What is left when the last step has been taken: a few programs for each of the periods still tried.
     assert all(each.left > -steps for each in spent)
     decode_control(encode(Control(VERSION, "m1", (RunProgram(merged.program, 0),))))
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("demands", [
     [QueryDemand(f"q{n}", SPEED, SECOND, (Band(NAMES[0], high=float(n)),)) for n in range(600)],
     [QueryDemand(f"q{n}", SPEED, (1_000 + n) * SECOND) for n in range(600)],
     [QueryDemand(f"q{n}", (), SECOND, events=EventDemand(f"e{n}", Threshold(NAMES[0], n, 0))) for n in range(600)],
     [averages(f"{n}", SECOND, 60 * SECOND, (Band(NAMES[0], high=float(n)),)) for n in range(600)],
 ], ids=["bands", "periods", "detectors", "panes"])  # fmt: skip
-def test_many_different_demands_take_work_in_proportion(asked: list[QueryDemand], worked: dict[str, int]) -> None:
-    assert merge(asked).left_out == ()
-    assert worked["needs compared"] <= 3 * dominance.MOST_COMPARED * len(asked)
+def test_many_different_demands_take_work_in_proportion(demands: list[QueryDemand], worked: dict[str, int]) -> None:
+    assert merge(demands).left_out == ()
+    assert worked["needs compared"] <= 3 * dominance.MOST_COMPARED * len(demands)
     assert worked["programs priced"] <= MOST_STEPS // PRICING_STEPS + 100
     assert worked["divisions"] <= MOST_STEPS
 
 
 def test_a_battery_that_must_last_does_not_have_every_longer_period_searched(worked: dict[str, int]) -> None:
-    asked = [
+    demands = [
         QueryDemand(f"q{n}", tuple(sorted(NAMES[n % 2 :])), SECOND * n, slowest_us=SECOND * n * 2_000)
         for n in range(1, 7)
     ]
-    merged = merge(asked, battery_joules=1.0, lifetime_us=10**15)
+    merged = merge(demands, battery_joules=1.0, lifetime_us=10**15)
     assert merged.stretched > 1
     assert worked["programs priced"] * PRICING_STEPS + worked["divisions"] <= 2 * MOST_STEPS
 
@@ -158,27 +158,29 @@ def test_sensors_share_the_work_and_each_has_some() -> None:
 
 
 @pytest.mark.parametrize("panes", [False, True])
-def test_values_in_hundreds_of_intervals_make_programs_that_motes_can_be_told(panes: bool) -> None:
+def test_values_in_hundreds_of_intervals_make_programs_that_motes_can_run(panes: bool) -> None:
     bands = tuple(Band(NAMES[0], float(2 * n), float(2 * n)) for n in range(256))
-    asked = averages("a", SECOND, 60 * SECOND, bands) if panes else QueryDemand("a", SPEED, SECOND, bands)
-    merged = merge([asked, QueryDemand("b", (NAMES[1],), HOUR)])
-    (part,) = [each for each in parts_as_parts(merged.program) if NAMES[0] in each.fields]
-    assert part.report is None
-    assert len(part.bands) <= MOST_INTERVALS
-    assert part.bands == () or (part.bands[0].low, part.bands[-1].high) == (0.0, 510.0)
+    demands = averages("a", SECOND, 60 * SECOND, bands) if panes else QueryDemand("a", SPEED, SECOND, bands)
+    merged = merge([demands, QueryDemand("b", (NAMES[1],), HOUR)])
+    (report,) = [each for each in reports_in(merged.program) if NAMES[0] in each.fields]
+    assert report.kind is None
+    assert len(report.bands) <= MOST_INTERVALS
+    assert report.bands == () or (report.bands[0].low, report.bands[-1].high) == (0.0, 510.0)
 
 
-def test_programs_fit_into_the_frame_that_takes_them_to_motes() -> None:
+def test_programs_fit_into_a_control_frame() -> None:
     long = FieldName("s" * 64)
     schema = StreamSchema("traffic", (Field(long, FieldType.REAL), *SCHEMA.fields))
-    asked = [
+    demands = [
         QueryDemand(
             f"q{n}", (long,), n * 60 * SECOND, tuple(Band(long, 2.0 * k + n / 100, 2.0 * k + 1) for k in range(64)),
             panes=PaneDemand(f"f{n}", n * 3_600 * SECOND, (Measure.COUNT,)), output_us=n * 3_600 * SECOND,
         ) for n in (7, 11, 13, 17)
     ]  # fmt: skip
     about = SensorTraits(SECOND, SECOND, find_profile("telosb"))
-    merged = Merger(fold_demands(asked, schema), ProgramStyle(1, ListenSchedule(300 * SECOND, 50_000))).merge(about, {})
+    merged = Merger(fold_demands(demands, schema), ProgramStyle(1, ListenSchedule(300 * SECOND, 50_000))).merge(
+        about, {}
+    )
     assert merged.left_out == ()
     frame = encode(Control(VERSION, "m1", (RunProgram(merged.program, 0),)))
     assert len(frame) <= MAX_CONTROL_BYTES
@@ -187,27 +189,29 @@ def test_programs_fit_into_the_frame_that_takes_them_to_motes() -> None:
 
 def test_a_program_that_is_too_long_is_none_to_choose() -> None:
     long = FieldName("s" * 64)
-    parts = [
-        Part((long,), SECOND, tuple(Band(long, 2.0 * k + n / 100, 2.0 * k + 1) for k in range(64)), Panes(n * SECOND))
+    reports = [
+        ProgramReport(
+            (long,), SECOND, tuple(Band(long, 2.0 * k + n / 100, 2.0 * k + 1) for k in range(64)), Panes(n * SECOND)
+        )
         for n in range(1, 5)
     ]
     needs = [Need(NeedKind.SAMPLES, (long,), SECOND, patience_us=SECOND)]
     sensor = Sensor((long,), SECOND, find_profile("telosb"))
     pricing = Pricing(sensor, ProgramStyle(1, ListenSchedule(300 * SECOND, 50_000)), Observed())
-    assert math.isfinite(pricing.candidate(parts[:1], needs).milliwatts)
-    assert pricing.candidate(parts, needs).milliwatts == math.inf
+    assert math.isfinite(pricing.candidate(reports[:1], needs).milliwatts)
+    assert pricing.candidate(reports, needs).milliwatts == math.inf
 
 
 def test_panes_of_few_intervals_are_still_made_by_the_mote() -> None:
     bands = tuple(Band(NAMES[0], float(2 * n), float(2 * n)) for n in range(20))
     merged = merge([averages("a", SECOND, HOUR, bands)])
-    (part,) = parts_of(merged.program)
-    assert isinstance(part.report, Panes)
-    assert part.bands == bands
+    (report,) = reports_of(merged.program)
+    assert isinstance(report.report, Panes)
+    assert report.bands == bands
 
 
 def test_a_demand_that_cannot_be_merged_costs_its_owner_only() -> None:
-    # Such a period passes no decoder; whoever merges goes on all the same.
+    # No decoder accepts such a period; merging continues all the same.
     merged = merge([QueryDemand("wild", SPEED, 2**70), averages("b", SECOND, HOUR)])
     assert [each.query for each in merged.left_out] == ["wild"]
     assert merged.program == merge([averages("b", SECOND, HOUR)]).program

@@ -1,4 +1,4 @@
-"""Demands in, program out: who asks for what, and what the sensor then does."""
+"""Demands in, program out: merging the demands of queries, and the sensor's program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from protocols.acquisition.covering import answers
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import Abilities, ProgramStyle
+from protocols.acquisition.program_reports import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
@@ -24,7 +24,7 @@ from protocols.wire.programs import (
     SamplingProgram,
     Several,
     Threshold,
-    parts_of,
+    reports_of,
 )
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -62,8 +62,8 @@ def merge(demands, *, observed=None, most=7, segment=3, **traits):
     return Merger(folded, ProgramStyle(most, LISTEN), observed).merge(about, {"segment": segment}), folded.refused
 
 
-def told(form="f", pane=60, measures=AVERAGE):
-    return PaneDemand(form, pane * SECOND, measures)
+def pane_demand(fingerprint="f", pane=60, measures=AVERAGE):
+    return PaneDemand(fingerprint, pane * SECOND, measures)
 
 
 @pytest.mark.parametrize(("demands", "fields", "period"), [
@@ -91,11 +91,11 @@ def test_a_program_has_the_fields_and_the_common_period_of_its_demands(demands, 
     (q("a", "speed colour"), "no field 'colour'"),
     (q("a", "speed", bands=(Band("segment", 1.0),)), "'segment' of stream 'traffic' is not sampled as a number"),
     (q("a", "speed", bands=(Band("note", 1.0),)), "'note'"),
-    (q("a", "speed", sensors=(PropertyBand("speed", 1.0),)), "says nothing about a sensor"),
-    (q("a", "note", panes=told()), "text and cannot be added up"),
+    (q("a", "speed", sensors=(PropertyBand("speed", 1.0),)), "cannot choose sensors"),
+    (q("a", "note", panes=pane_demand()), "text and cannot be added up"),
     (q("a", events=EventDemand("e", Threshold("level", 1, 0))), "no field 'level'"),
 ])  # fmt: skip
-def test_what_sensors_cannot_answer_is_refused_and_costs_nobody_else_anything(demand, words):
+def test_demands_that_sensors_cannot_answer_are_refused_without_affecting_others(demand, words):
     merged, refused = merge([demand, q("b", "flow", 7)])
     assert [each.query for each in refused] == ["a"]
     assert words in refused[0].reason
@@ -103,29 +103,32 @@ def test_what_sensors_cannot_answer_is_refused_and_costs_nobody_else_anything(de
 
 
 def test_sensors_that_no_query_is_about_sleep():
-    asked = [
+    demanded = [
         q("a", "speed", 5, sensors=(PropertyBand("segment", 3, 4),)),
         q("b", "flow", sensors=(PropertyBand("segment", 9),)),
     ]
-    assert merge(asked, segment=3)[0].program.fields == ("speed",)
-    assert merge(asked, segment=9)[0].program.fields == ("flow",)
-    assert merge(asked, segment=1)[0].program == SamplingProgram(listen=LISTEN)
+    assert merge(demanded, segment=3)[0].program.fields == ("speed",)
+    assert merge(demanded, segment=9)[0].program.fields == ("flow",)
+    assert merge(demanded, segment=1)[0].program == SamplingProgram(listen=LISTEN)
 
 
 def kinds(merged: MergedProgram) -> list[str]:
     return [
-        type(part.report).__name__ if part.report else "bands" if part.bands else "all"
-        for part in parts_of(merged.program)
+        type(alone.report).__name__ if alone.report else "bands" if alone.bands else "all"
+        for alone in reports_of(merged.program)
     ]
 
 
 def test_rare_values_at_a_high_rate_and_means_at_a_low_one_go_apart():
     """Together they would be every sample at the high rate."""
-    asked = [q("standstill", "speed", 2, bands=(SLOW,)), q("mean", "speed", 30, panes=told(), output_us=MINUTE)]
+    demanded = [
+        q("standstill", "speed", 2, bands=(SLOW,)),
+        q("mean", "speed", 30, panes=pane_demand(), output_us=MINUTE),
+    ]
     observed = Observed()
     for value in range(100):
         observed.see("speed", float(value), float(value - 1))
-    merged, _ = merge(asked, observed=observed)
+    merged, _ = merge(demanded, observed=observed)
     assert isinstance(merged.program.report, Several)
     assert merged.program.period_us == 2 * SECOND
     assert "bands" in kinds(merged)
@@ -134,17 +137,20 @@ def test_rare_values_at_a_high_rate_and_means_at_a_low_one_go_apart():
 
 def test_means_alone_become_panes():
     merged, _ = merge(
-        [q("a", "speed", 2, panes=told("f", 60)), q("b", "speed", 2, panes=told("f", 900, (Measure.MAX,)))]
+        [
+            q("a", "speed", 2, panes=pane_demand("f", 60)),
+            q("b", "speed", 2, panes=pane_demand("f", 900, (Measure.MAX,))),
+        ]
     )
     assert merged.program.report == Panes(MINUTE, (Measure.COUNT, Measure.SUM, Measure.MAX))
 
 
-def test_whoever_needs_every_sample_gets_the_others_theirs_for_nothing():
-    merged, _ = merge([q("a", "speed", 2), q("b", "speed", 4, panes=told()), q("c", "speed", 2, bands=(SLOW,))])
+def test_a_need_of_every_sample_answers_all_others():
+    merged, _ = merge([q("a", "speed", 2), q("b", "speed", 4, panes=pane_demand()), q("c", "speed", 2, bands=(SLOW,))])
     assert kinds(merged) in (["all"], ["SendOnChange"])
 
 
-def test_what_does_not_change_is_not_sent_where_that_is_cheaper():
+def test_unchanged_samples_are_left_out_if_that_is_cheaper():
     observed = Observed()
     for value in range(1000):
         observed.see("speed", float(value // 50), float((value - 1) // 50))
@@ -154,33 +160,34 @@ def test_what_does_not_change_is_not_sent_where_that_is_cheaper():
     assert tolerant.milliwatts < merged.milliwatts
     assert tolerant.program.report.dead_bands == (DeadBand("speed", 1.5),)
     both, _ = merge([q("a", "speed", 2, tolerances=(DeadBand("speed", 1.5),)), q("b", "speed", 2)], observed=observed)
-    assert both.program.report.dead_bands == (DeadBand("speed", 0.0),), "who allows no error gets none"
+    assert both.program.report.dead_bands == (DeadBand("speed", 0.0),), "a query without tolerance gets exact values"
 
 
 def test_a_device_without_abilities_sends_every_sample():
     plain = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
-    asked = [q("standstill", "speed", 2, bands=(SLOW,)), q("mean", "speed", 30, panes=told())]
-    assert kinds(merge(asked, abilities=plain)[0]) == ["all"]
+    demanded = [q("standstill", "speed", 2, bands=(SLOW,)), q("mean", "speed", 30, panes=pane_demand())]
+    assert kinds(merge(demanded, abilities=plain)[0]) == ["all"]
 
 
 def test_a_battery_that_has_to_last_slows_sampling_but_not_below_what_queries_state():
-    asked = [q("a", "speed", 2, slowest_us=MINUTE), q("b", "flow", 10)]
-    free, _ = merge(asked, battery_joules=20_000.0)
+    demanded = [q("a", "speed", 2, slowest_us=MINUTE), q("b", "flow", 10)]
+    free, _ = merge(demanded, battery_joules=20_000.0)
     life = free and SensorTraits(1, 1, find_profile("telosb"), 20_000.0).days(free.milliwatts)
     wish = round(life * 1.2 * 86_400 * SECOND)
-    kept, _ = merge([msgspec.structs.replace(asked[0], lifetime_us=wish), asked[1]], battery_joules=20_000.0)
+    kept, _ = merge([msgspec.structs.replace(demanded[0], lifetime_us=wish), demanded[1]], battery_joules=20_000.0)
     assert kept.stretched > 1
     assert kept.lifetime_kept
     assert kept.milliwatts < free.milliwatts
     assert (
-        any(part.period_us == 10 * SECOND for part in parts_of(kept.program)) or kept.program.period_us <= 10 * SECOND
+        any(report.period_us == 10 * SECOND for report in reports_of(kept.program))
+        or kept.program.period_us <= 10 * SECOND
     )
     impossible, _ = merge(
-        [msgspec.structs.replace(asked[0], lifetime_us=wish * 100), asked[1]], battery_joules=20_000.0
+        [msgspec.structs.replace(demanded[0], lifetime_us=wish * 100), demanded[1]], battery_joules=20_000.0
     )
     assert not impossible.lifetime_kept
     assert "will not last" in impossible.reason
-    owner, _ = merge(asked, battery_joules=20_000.0, lifetime_us=wish)
+    owner, _ = merge(demanded, battery_joules=20_000.0, lifetime_us=wish)
     assert owner.program == kept.program
 
 
@@ -203,23 +210,23 @@ demands = st.lists(
 )
 
 
-def own_form(demand: QueryDemand) -> QueryDemand:
-    """A form says which samples are aggregated."""
+def own_fingerprint(demand: QueryDemand) -> QueryDemand:
+    """Give a demand the fingerprint of the samples that it aggregates."""
     if demand.panes is None:
         return demand
     number = hash((demand.period_us, demand.bands)) & 0xFFFF
-    return msgspec.structs.replace(demand, panes=msgspec.structs.replace(demand.panes, form=f"f{number:x}"))
+    return msgspec.structs.replace(demand, panes=msgspec.structs.replace(demand.panes, fingerprint=f"f{number:x}"))
 
 
 @settings(max_examples=60, deadline=None)
 @given(demands, st.sampled_from([1, 7]), st.randoms())
-def test_every_need_is_answered_whatever_the_order(asked, most, random):
-    asked = [own_form(each) for each in asked]
-    merged, refused = merge(asked, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
+def test_every_need_is_answered_whatever_the_order(demanded, most, random):
+    demanded = [own_fingerprint(each) for each in demanded]
+    merged, refused = merge(demanded, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
     assert not refused
-    assert merged.program.sleeping == (not asked)
+    assert merged.program.sleeping == (not demanded)
     for need, _ in merged.needs:
-        assert any(answers(part, need) for part in parts_of(merged.program)), need
-    random.shuffle(asked)
-    again, _ = merge(asked, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
+        assert any(answers(report, need) for report in reports_of(merged.program)), need
+    random.shuffle(demanded)
+    again, _ = merge(demanded, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
     assert again.milliwatts == pytest.approx(merged.milliwatts)

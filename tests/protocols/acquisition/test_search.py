@@ -14,8 +14,8 @@ from protocols.acquisition.dominance import undominated
 from protocols.acquisition.least_cost import LeastCost
 from protocols.acquisition.needs import Need, NeedKind, united
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.parts import ProgramStyle
 from protocols.acquisition.pricing import Pricing, Sensor, goes_together, without_idle
+from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.search import Search
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.programs import ListenSchedule, Measure, Threshold
@@ -57,7 +57,7 @@ intervals = st.sampled_from(
 
 
 def world(kept: float, still: float) -> Observed:
-    """Values of which a share is low, and another does not change."""
+    """Return values of which one share is low, and another one does not change."""
     observed = Observed(vehicles_per_second=0.3, loss=0.05)
     for number in range(200):
         for name in ORDER:
@@ -92,13 +92,13 @@ ALWAYS_CHANGED = [
         900 * SECOND, (Measure.COUNT, Measure.MIN), patience_us=900 * SECOND,
     ),
 ]  # fmt: skip
-"""Best answered by sending changes only where everything changes: such packets come evenly, though nobody knows."""
+"""Best answered by sending changes only although every sample changes: such packets are even, but not predictable."""
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow], phases=EXAMPLES)
 @example(ALWAYS_CHANGED, "nrf52840-154", 0.3, 0.0, 7)
 @given(
-    # The same need twice is one: brute force would tell it twice where that fills packets sooner.
+    # The same need twice is one: brute force would report it twice if that fills packets sooner.
     st.lists(needs(), min_size=1, max_size=6, unique=True),
     st.sampled_from(preset_names()),
     st.sampled_from([0.01, 0.3]),
@@ -141,7 +141,7 @@ MANY_ALONE = [
     replace(_SEEN, kind=NeedKind.TALLIES, period_us=30 * SECOND, pane_us=120 * SECOND, patience_us=120 * SECOND),
     replace(_SEEN, period_us=SECOND // 2, threshold=_OFTEN, patience_us=SECOND // 2),
 ]  # fmt: skip
-"""Each best answered by a part of its own: steps downhill from all samples together do not lead there."""
+"""Each best answered by a report of its own: steps downhill from all samples together do not lead there."""
 
 SAMPLES_OF_TWO = Need(NeedKind.SAMPLES, ("flow", "level"), 30 * SECOND, patience_us=30 * SECOND)
 RARE_PANES = Need(
@@ -197,7 +197,7 @@ def test_many_needs_that_are_best_answered_one_by_one() -> None:
 
 _COUNTS = (Measure.COUNT, Measure.SUM)
 CHEAPER_THAN_SAID = [
-    # Changes beside samples of the same instants: no program has both, since nobody could tell what was left out.
+    # Changes beside samples of the same instants: no program has both, since the samples left out would not be known.
     (
         [
             Need(NeedKind.SAMPLES, ORDER, 2 * SECOND, patience_us=14 * SECOND),
@@ -219,7 +219,7 @@ CHEAPER_THAN_SAID = [
         ],
         "esp32-wifi", 0.01, 0.0, 1, 60.0,
     ),
-    # The packets of one part take the place of packets that ask, which are longer.
+    # The packets of one report replace polls, which are longer.
     (
         [
             Need(
@@ -244,7 +244,7 @@ CHEAPER_THAN_SAID = [
         ],
         "micaz", 0.01, 0.0, 1, 7.3,
     ),
-    # Low values are sent with all others, and need not say when they were taken.
+    # Low values are sent with all others, and need no instants of their own.
     (
         [
             Need(NeedKind.SAMPLES, ("speed",), SECOND, patience_us=SECOND),
@@ -264,24 +264,24 @@ CHEAPER_THAN_SAID = [
         "mica2", 0.01, 0.0, 7, 600.0,
     ),
 ]  # fmt: skip
-"""Sets of needs with programs that once cost less than was said at least, and why."""
+"""Sets of needs with programs that once cost less than their lower bound, and why."""
 
 
 def check_bounds(wanted: list[Need], device: str, kept: float, still: float, most: int, listen_s: float) -> None:
-    """Look at every program that answers each need by a part of its own, and at every choice of its parts."""
+    """Look at every program that answers each need by a report of its own, and at every choice of its reports."""
     style = ProgramStyle(most, ListenSchedule(int(listen_s * SECOND), 50_000))
     pricing = Pricing(Sensor(ORDER, 1, find_profile(device)), style, world(kept, still))
     least = LeastCost(pricing)
     patience_us = min(need.patience_us for need in wanted)
     for chosen in product(*(kinds([need], ORDER) for need in wanted)):
-        parts = without_idle(set(chosen))
-        if not goes_together(parts):
+        reports = without_idle(set(chosen))
+        if not goes_together(reports):
             continue
-        found = pricing.candidate(parts, wanted).milliwatts
-        assert least.milliwatts([least.part(part) for part in parts], patience_us) <= found * (1 + 1e-9)
+        found = pricing.candidate(reports, wanted).milliwatts
+        assert least.milliwatts([least.report(report) for report in reports], patience_us) <= found * (1 + 1e-9)
         for number in range(1, len(chosen) + 1):
             for some in combinations(chosen, number):
-                assert least.with_more([least.part(part) for part in dict.fromkeys(some)]) <= found * (1 + 1e-9)
+                assert least.with_more([least.report(report) for report in dict.fromkeys(some)]) <= found * (1 + 1e-9)
 
 
 @settings(max_examples=100, deadline=None, phases=[Phase.generate])
@@ -305,7 +305,7 @@ def test_no_program_costs_less_than_its_lower_bound(
     ids=[
         "never both",
         "sleep that does not pay",
-        "packets for asks",
+        "packets for polls",
         "late panes",
         "no stamps",
         "no stamps in packets",
@@ -318,7 +318,7 @@ def test_cost_bounds_hold_for_programs_that_once_broke_them(
 
 
 def test_records_of_a_need_without_patience_do_not_wait_for_others() -> None:
-    """Nobody knows when the next low value comes: with several to a packet the first would wait for it."""
+    """The next low value is not predictable: with several records per packet the first would wait for it."""
     search = Search(
         Sensor(ORDER, 1, find_profile("lora-sf7")), ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000)), Observed()
     )
@@ -327,7 +327,7 @@ def test_records_of_a_need_without_patience_do_not_wait_for_others() -> None:
 
 
 def test_a_search_keeps_results_apart_by_patience() -> None:
-    """One search prices the same parts for several sets of needs; how long records may wait differs between them."""
+    """One search prices the same reports for several sets of needs; how long records may wait differs between them."""
     search = Search(
         Sensor(ORDER, 1, find_profile("telosb")), ProgramStyle(7, ListenSchedule(60 * SECOND, 50_000)), Observed()
     )

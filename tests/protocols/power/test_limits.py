@@ -14,7 +14,7 @@ from protocols.wire.programs import Panes, SamplingProgram, VehicleEvents
 SECOND = 1_000_000
 
 
-@pytest.mark.parametrize(("preset", "program", "told"), [
+@pytest.mark.parametrize(("preset", "program", "message"), [
     ("atmel8515", SamplingProgram(("a",), 50), r"2e\+04 Hz of 1 field.*converter of atmel8515 can do: 1.667e\+04 Hz"),
     ("atmel8515", SamplingProgram(("a", "b"), 119), r"of 2 fields.*8333 Hz"),
     ("atmel8515", SamplingProgram(("a",), 200), "5000 Hz is above what the processor of atmel8515 can do: 3571 Hz"),
@@ -23,8 +23,8 @@ SECOND = 1_000_000
     ("lora-sf12", SamplingProgram(("a",), SECOND), "packet every 1000 ms.*lora-sf12 can do: each takes 11[56]. ms"),
     ("lora-sf12", SamplingProgram(("a",), SECOND, report=Panes(SECOND)), "packet every 1000 ms"),
 ])  # fmt: skip
-def test_programs_beyond_a_device_are_refused_with_the_limit(preset, program, told):
-    with pytest.raises(ProgramError, match=told):
+def test_programs_beyond_a_device_are_refused_with_the_limit(preset, program, message):
+    with pytest.raises(ProgramError, match=message):
         check_program(find_profile(preset), program)
 
 

@@ -1,4 +1,4 @@
-"""Every constant has its source; mistakes in files are told with line and field."""
+"""Every constant has its source; errors in files name line and field."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ max_payload_bytes = { value = 20, source = "sheet" }
 """
 
 
-def test_the_presets_that_were_promised():
+def test_the_presets_exist():
     assert set(preset_names()) == WANTED
 
 
@@ -49,24 +49,24 @@ def test_every_number_of_a_preset_has_a_source(name):
     assert profile.name == name
     assert all(len(source) >= 10 for source in sources.values())
     defaults = {}
-    for part in ("processor", "adc", "sensor", "radio", "clock", "board"):
-        for field in msgspec.structs.fields(type(getattr(profile, part))):
-            value = getattr(getattr(profile, part), field.name)
-            if isinstance(value, float) and f"{part}.{field.name}" not in sources:
-                defaults[f"{part}.{field.name}"] = (value, field.default)
+    for report in ("processor", "adc", "sensor", "radio", "clock", "board"):
+        for field in msgspec.structs.fields(type(getattr(profile, report))):
+            value = getattr(getattr(profile, report), field.name)
+            if isinstance(value, float) and f"{report}.{field.name}" not in sources:
+                defaults[f"{report}.{field.name}"] = (value, field.default)
     assert all(value == default for value, default in defaults.values()), "only defaults need no source"
     find_battery(profile.battery)
 
 
-@pytest.mark.parametrize(("change", "told"), [
+@pytest.mark.parametrize(("change", "message"), [
     (("active_mw = { value = 1.0", "activ_mw = { value = 1.0"), r"line 9 of f, field processor.activ_mw: unknown"),
     (("value = 10,", 'value = "ten",'), r"line 15 of f, field adc.latch_us: expected `float`"),
     (("value = 30.0", "value = -30.0"), r"line 17 of f, field radio.transmit_mw"),
     (('{ value = 0.01, source = "sheet" }', "0.01"), "processor.sleep_mw in f has no source"),
     (("[adc]", "[adc"), "not TOML.*line 13"),
 ])  # fmt: skip
-def test_mistakes_in_a_profile(change, told):
-    with pytest.raises(SettingsError, match=told):
+def test_mistakes_in_a_profile(change, message):
+    with pytest.raises(SettingsError, match=message):
         read_profile(SMALL.replace(*change), "f")
 
 
@@ -107,7 +107,7 @@ measures = ["count", "max"]
 """
 
 
-def test_a_program_file_says_all_a_program_can():
+def test_a_program_file_can_express_every_program():
     assert read_program(PROGRAM, "p") == SamplingProgram(
         ("temperature", "door"), 10_000_000, 4, ListenSchedule(30_000_000, 50_000),
         (Band("temperature", None, 4.5),), Panes(60_000_000, (Measure.COUNT, Measure.MAX)),
@@ -116,7 +116,7 @@ def test_a_program_file_says_all_a_program_can():
     assert read_program(change, "p").report == SendOnChange((), 3_600_000_000)
 
 
-@pytest.mark.parametrize(("change", "error", "told"), [
+@pytest.mark.parametrize(("change", "error", "message"), [
     (('period = "10s"', 'period = "10"'), SettingsError, "line 3 of p, field period.*no unit"),
     (('pane = "1 minute"', 'pane = "1 parsec"'), SettingsError, "line 13 of p, field report.pane"),
     (('kind = "panes"', 'kind = "pains"'), SettingsError, "line 12 of p, field report.kind"),
@@ -124,6 +124,6 @@ def test_a_program_file_says_all_a_program_can():
     (('pane = "1 minute"', 'pane = "1s"'), ProgramError, "1000000 us is shorter than the 10000000 us"),
     (('field = "temperature"', 'field = "humidity"'), ProgramError, "does not sample it"),
 ])  # fmt: skip
-def test_mistakes_in_a_program(change, error, told):
-    with pytest.raises(error, match=told):
+def test_mistakes_in_a_program(change, error, message):
+    with pytest.raises(error, match=message):
         read_program(PROGRAM.replace(*change), "p")

@@ -1,4 +1,4 @@
-"""When the records of several parts are due, and how often the mote listens: against the rule, played out slowly."""
+"""When the records of several reports are due, and how often the mote listens: against the rule, played out slowly."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from protocols.power.record_instants import (
     MOST_INSTANTS,
     due_together,
     instants_per_second,
-    listening_of_parts,
+    listening_of_reports,
     record_instants,
 )
-from protocols.wire.programs import ListenSchedule, Panes, Part, SamplingProgram, Several
+from protocols.wire.programs import ListenSchedule, Panes, ProgramReport, SamplingProgram, Several
 from protocols.wire.streams import FieldName
 
 SECOND = 1_000_000
@@ -30,36 +30,36 @@ HUGE = 13_343_000 * DAY
 
 
 def program_of(timing: list[tuple[int, int]], per_packet: int, every_us: int) -> SamplingProgram:
-    """Return a program of regular parts: each has the interval that a record covers, 0 for samples, and a period."""
-    parts = tuple(
-        Part((FieldName("speed"),), period_us, report=Panes(interval_us) if interval_us else None)
+    """Return a program of regular reports: each has the interval that a record covers, 0 for samples, and a period."""
+    reports = tuple(
+        ProgramReport((FieldName("speed"),), period_us, kind=Panes(interval_us) if interval_us else None)
         for interval_us, period_us in timing
     )
-    tick_us = math.gcd(*(part.every_us for part in parts))
+    tick_us = math.gcd(*(report.every_us for report in reports))
     listen = ListenSchedule(every_us, min(every_us, 100_000))
-    return SamplingProgram((FieldName("speed"),), tick_us, per_packet, listen, report=Several(parts))
+    return SamplingProgram((FieldName("speed"),), tick_us, per_packet, listen, report=Several(reports))
 
 
 def played(program: SamplingProgram, most_windows: int) -> Listening | None:
-    """Return what the rule comes to, window by window; None if that takes too many."""
+    """Return the rates of the rule, simulated window by window; None if that takes too many."""
     instants = list(islice(record_instants(program, 0), MOST_INSTANTS))
     packets = instants[program.samples_per_packet - 1 :: program.samples_per_packet]
     rate, every_us = len(packets) * SECOND / packets[-1], program.listen.every_us
     if rate * every_us / SECOND > 100:
         return when_regular(rate, every_us / SECOND)
-    begins_us = asks = place = 0
+    begins_us = polls = place = 0
     for listens in range(most_windows):
         ask_us = begins_us + every_us
         while place < len(packets) and packets[place] < ask_us:
             place += 1
         if place == len(packets):
             seconds = max(begins_us, 1) / SECOND
-            found = Listening(rate, asks / seconds, listens / seconds)
+            found = Listening(rate, polls / seconds, listens / seconds)
             return found if listens else when_regular(rate, every_us / SECOND)
         if packets[place] <= ask_us + every_us:
             begins_us = packets[place]
         else:
-            asks, begins_us = asks + 1, ask_us
+            polls, begins_us = polls + 1, ask_us
     return None
 
 
@@ -84,14 +84,14 @@ def test_windows_are_counted_as_the_rule_has_them(
     program = program_of(timing, per_packet, every_us)
     expected = played(program, 200_000)
     if expected is not None:
-        assert listening_of_parts(program) == expected
+        assert listening_of_reports(program) == expected
 
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(periods, st.integers(1, 2**60)), min_size=2, max_size=5), every)
 def test_listening_is_bounded_for_any_periods(every_period: list[int], every_us: int) -> None:
-    found = listening_of_parts(program_of([(0, each) for each in every_period], 1, every_us))
-    assert 0 <= found.asks <= found.listens <= SECOND / every_us + 1e-9
+    found = listening_of_reports(program_of([(0, each) for each in every_period], 1, every_us))
+    assert 0 <= found.polls <= found.listens <= SECOND / every_us + 1e-9
     assert found.packets > 0
 
 
@@ -114,11 +114,11 @@ def test_windows_between_rare_records_are_not_gone_through_one_by_one(
     # From one instant with records on it listens every two seconds, and the last time but one they are soon enough.
     windows = apart_us // (2 * SECOND) - 1
     assert found.listens == pytest.approx(windows / (apart_us / SECOND))
-    assert found.asks == pytest.approx((windows - 1) / (apart_us / SECOND))
+    assert found.polls == pytest.approx((windows - 1) / (apart_us / SECOND))
 
 
 def test_periods_beyond_what_64_bits_hold_of_instants() -> None:
-    found = listening_of_parts(program_of([(0, HUGE), (0, HUGE - DAY)], 1, 2 * SECOND))
+    found = listening_of_reports(program_of([(0, HUGE), (0, HUGE - DAY)], 1, 2 * SECOND))
     assert found.packets == pytest.approx(2 * SECOND / HUGE, rel=0.01)
     assert found.listens == pytest.approx(0.5)
 

@@ -50,9 +50,9 @@ from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
-    EXCEPT_COLUMN,
+    COVERED_BY_COLUMN,
     EXPECTED_COLUMN,
-    FORM_COLUMN,
+    FINGERPRINT_COLUMN,
     MISSING_COLUMN,
     PANE_COLUMN,
     SAMPLES_COLUMN,
@@ -120,7 +120,7 @@ class OneSampleAggregates(Operator):
         number = pl.col("n")
         rows = batch.rows.select(
             START, (pl.col(START) + 1).alias(END), "k",
-            pl.lit("f").alias(FORM_COLUMN), pl.lit(1, pl.Int64).alias(PANE_COLUMN),
+            pl.lit("f").alias(FINGERPRINT_COLUMN), pl.lit(1, pl.Int64).alias(PANE_COLUMN),
             *(pl.lit(1, pl.Int64).alias(name) for name in (SAMPLES_COLUMN, EXPECTED_COLUMN)),
             pl.lit(0, pl.Int64).alias(MISSING_COLUMN),
             pl.lit(1, pl.Int64).alias(measure_column(Measure.COUNT, "n")),
@@ -134,7 +134,7 @@ class Excepted(Operator):
 
     def transition(self, port: int, batch: Batch) -> Batch:
         covered = pl.when(pl.col("k") == "a").then(pl.lit("f g")).otherwise(pl.lit(None, pl.String))
-        return Batch(batch.rows.with_columns(covered.alias(EXCEPT_COLUMN)), batch.watermark_us)
+        return Batch(batch.rows.with_columns(covered.alias(COVERED_BY_COLUMN)), batch.watermark_us)
 
 
 def grouped(*, newest: bool = False) -> GroupedFilter:

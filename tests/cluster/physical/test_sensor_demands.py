@@ -1,4 +1,4 @@
-"""What queries ask of sensors is part of the plan: derived once for each, and read from it by whoever asks."""
+"""The demands of queries on sensors are part of the plan: derived once for each query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cluster.language.algebra import Node
 from cluster.physical.lowering import lower, with_query
 from cluster.physical.nodes import NOTHING
 from cluster.physical.plan_files import PlanFiles
-from cluster.physical.rules import asked_of_sensors as rule
+from cluster.physical.rules import sensor_demands as rule
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.planning_budget import Budget, PlanningLimitError, limited
@@ -24,11 +24,11 @@ SLOW = "SELECT speed FROM traffic WHERE speed < 7 SAMPLE EVERY 1 MINUTE"
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_it_is_what_its_meaning_demands(text: str) -> None:
+def test_the_plan_has_the_demands_of_the_query(text: str) -> None:
     query = planned(text, 1)
-    asked = lower(Plan(1, (query,))).subscribers["q1@1"].asked
-    assert dict(asked.streams) == demands_of("q1", query.node)
-    assert asked.refused == ""
+    demanded = lower(Plan(1, (query,))).subscribers["q1@1"].demands
+    assert dict(demanded.streams) == demands_of("q1", query.node)
+    assert demanded.refused == ""
 
 
 def test_it_is_derived_once_for_each_query(tmp_path: Path) -> None:
@@ -57,23 +57,23 @@ def put_below(node: Node, source: Node) -> Node:
     return replace(node, input=put_below(node.input, source)) if hasattr(node, "input") else source
 
 
-def test_what_no_proxy_could_read_costs_its_own_query_only(tmp_path: Path) -> None:
+def test_a_demand_that_no_proxy_could_read_affects_its_own_query_only(tmp_path: Path) -> None:
     queries = (PlannedQuery("bad", 1, without_bound(2**50)), planned(SLOW, 2))
     plan = lower(Plan(2, queries))
     files = PlanFiles(tmp_path)
     files.write(plan)
     bad, good = PlanFiles(tmp_path).read(2).oldest_first
-    assert "no proxy could read the demand" in bad.asked.refused
-    assert bad.asked.of("traffic") == ()
-    (demand,) = good.asked.of("traffic")
+    assert "no proxy could read the demand" in bad.demands.refused
+    assert bad.demands.of("traffic") == ()
+    (demand,) = good.demands.of("traffic")
     assert demand.query == "q2"
     assert encode_query_demand(demand)
 
 
-def test_a_statement_that_takes_too_long_is_not_taken_for_one_that_sensors_cannot_be_asked_for() -> None:
+def test_a_statement_that_takes_too_long_is_not_reported_as_a_refused_demand() -> None:
     query = planned(SLOW, 1)
     spent = Budget(10.0)
     spent.cancel()
     with pytest.raises(PlanningLimitError), limited(spent):
-        rule.asked_of_sensors(query)
-    assert rule.asked_of_sensors(query).refused == ""
+        rule.sensor_demands(query)
+    assert rule.sensor_demands(query).refused == ""

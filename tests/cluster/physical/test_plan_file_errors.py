@@ -1,4 +1,4 @@
-"""What is said of a plan file that cannot be used: which file it is, and what to do."""
+"""Errors about a plan file that cannot be used: they name the file, and what to do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cut_short(path: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [Path.unlink, of_another_format, of_another_epoch, cut_short])
-def test_a_complaint_names_the_file_and_says_what_to_do(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
+def test_an_error_names_the_file_and_what_to_do(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     files = PlanFiles(tmp_path)
     for epoch in (1, 2, 3):
         files.write(PhysicalPlan(epoch))
@@ -49,9 +49,7 @@ def test_an_epoch_with_another_plan_is_named_with_its_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("epoch", [63, 64])
-def test_a_plan_that_spark_would_wait_for_is_missed_though_those_behind_it_are_whole(
-    tmp_path: Path, epoch: int
-) -> None:
+def test_a_missing_plan_is_an_error_though_later_ones_are_whole(tmp_path: Path, epoch: int) -> None:
     files = PlanFiles(tmp_path)
     for each in range(60, 66):
         files.write(PhysicalPlan(each))
@@ -62,7 +60,7 @@ def test_a_plan_that_spark_would_wait_for_is_missed_though_those_behind_it_are_w
         PlanFiles(tmp_path).check(61, 65)
 
 
-def test_half_a_file_is_said_to_be_cut_short(tmp_path: Path) -> None:
+def test_half_a_file_is_reported_as_cut_short(tmp_path: Path) -> None:
     files = PlanFiles(tmp_path)
     for epoch in (1, 2):
         files.write(PhysicalPlan(epoch))
