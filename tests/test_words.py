@@ -23,6 +23,7 @@ DONE = (
     "cluster/ingest",
     "cluster/language",
     "cluster/local",
+    "cluster/physical",
     "cluster/plan",
     "cluster/relations",
     "cluster/spark",
@@ -32,6 +33,7 @@ DONE = (
     "examples",
     "firmware_sim",
     "proxy",
+    "protocols",
     "tests/cluster/expressions",
     "tests/cluster/fjord",
     "tests/cluster/ingest",
@@ -39,6 +41,7 @@ DONE = (
     "tests/cluster/local",
     "tests/cluster/oracle",
     "tests/cluster/papers",
+    "tests/cluster/physical",
     "tests/cluster/plan",
     "tests/cluster/relations",
     "tests/cluster/spark",
@@ -46,8 +49,13 @@ DONE = (
     "tests/firmware_sim",
     "tests/power_cuts",
     "tests/proxy",
+    "tests/faults",
+    "tests/mutants",
+    "tests/protocols",
 )
 """Folders and documents in which no banned word is left."""
+ON_DISK = frozenset({'"MemberFilter"', '"ToldAggregates"', '"ToldCounts"', '"WithoutTold"'})
+"""Names of state in data folders, as they stand in the code: they never change."""
 SUFFIXES = frozenset({".py", ".md", ".toml", ".sql"})
 
 
@@ -71,6 +79,7 @@ def test_no_banned_word_is_left(place: str) -> None:
         for pattern, instead in banned()
         for file, text in texts.items()
         for match in pattern.finditer(text)
+        if text[match.start() - 1 : match.end() + 1] not in ON_DISK
     ]
     assert found == []
 

@@ -1,7 +1,7 @@
-"""Let things go wrong by schedule, with real parts, and check what was promised: ``make test-faults``.
+"""Run schedules of faults over real processes, and check Fjord's guarantees: ``make test-faults``.
 
-A seed is one schedule. Parts live through several schedules; after one that fails, new ones are started for the next,
-and the logs of the old ones are kept.
+A seed is one schedule. The same processes run several schedules; after one that fails, new ones are started for the
+next, and the logs of the old ones are kept.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ if TYPE_CHECKING:
 DEFAULT_SCHEDULES = 50
 DEFAULT_SEED = 1
 LARGEST_GROUP = 10
-"""Schedules that the same parts live through at most."""
+"""The most schedules for the same processes."""
 
 
 @click.command()
-@click.option("--schedules", "count", default=DEFAULT_SCHEDULES, show_default=True, help="How many.")
-@click.option("--seed", default=DEFAULT_SEED, show_default=True, help="Of the first; those of the others follow.")
+@click.option("--schedules", "count", default=DEFAULT_SCHEDULES, show_default=True, help="Number of schedules.")
+@click.option(
+    "--seed", default=DEFAULT_SEED, show_default=True, help="Seed of the first schedule; the others count up."
+)
 @click.option("--only", type=int, multiple=True, help="Only the schedule of this seed; may be given several times.")
 @click.option("--json", "path", type=click.Path(path_type=Path), default=None, help="Write outcomes to this file, too.")
 @click.option("--show", is_flag=True, help="Show the schedules only.")
@@ -50,9 +52,7 @@ def main(count: int, seed: int, only: tuple[int, ...], path: Path | None, *, sho
     console = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 160)
     seeds = only or range(seed, seed + count)
     schedules = [drawn(each) for each in seeds]
-    console.print(
-        f"seeds {', '.join(map(str, only)) or f'{seed} to {seed + count - 1}'}: to see one again, --only SEED"
-    )
+    console.print(f"seeds {', '.join(map(str, only)) or f'{seed} to {seed + count - 1}'}: to repeat one, --only SEED")
     if show:
         for each in schedules:
             console.print(f"{each.seed} {each.setting}: {each}", markup=False)

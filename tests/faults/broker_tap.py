@@ -1,4 +1,4 @@
-"""What is said over the broker, heard by one more of its clients: batches, which are acknowledged, and results."""
+"""A client that records the messages of the broker: batches, their acknowledgements, and results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 30.0
 
 
 class Lane(NamedTuple):
-    """Batches of a lane are numbered without gaps."""
+    """A lane: its batches are numbered without gaps."""
 
     proxy: str
     epoch: str
@@ -29,37 +29,37 @@ class Lane(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What has been heard of a lane."""
+class Received:
+    """The messages that were received of a lane."""
 
     through: int
     """Batches up to this one are acknowledged."""
     samples: dict[int, tuple[Sample, ...]]
-    """By number of the batch; there may be batches that were not heard."""
+    """By number of the batch; some batches may not have been received."""
 
 
-class Listener:
-    """Listens in a thread of its own, as a context; it hears nothing while there is no broker.
+class BrokerTap:
+    """Records in a thread of its own, as a context; it receives nothing while there is no broker.
 
     Parameters
     ----------
     broker
-        Where.
+        Its address.
     proxy
-        Whose batches.
+        The proxy whose batches are recorded.
     queries
-        Whose results.
+        The queries whose results are recorded.
     """
 
     def __init__(self, broker: BrokerAddress, proxy: str, queries: Iterable[str]) -> None:
         self.contradictions: list[str] = []
-        """Batches sent again that are not what they were."""
+        """Batches that were sent again with other content."""
         self._samples: dict[Lane, dict[int, tuple[Sample, ...]]] = {}
         self._through: dict[Lane, int] = {}
         self._published: dict[str, set[int]] = {query: set() for query in queries}
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, args=(broker, proxy), name="listener", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(broker, proxy), name="broker-tap", daemon=True)
         self._running: asyncio.Task[None] | None = None
 
     def __enter__(self) -> Self:
@@ -71,31 +71,31 @@ class Listener:
             self._loop.call_soon_threadsafe(self._running.cancel)
         self._thread.join(SECONDS)
 
-    def heard(self) -> dict[Lane, Heard]:
-        """Return what has been heard until now."""
+    def received(self) -> dict[Lane, Received]:
+        """Return what has been received until now, by lane."""
         with self._lock:
-            return {lane: Heard(self._through.get(lane, 0), dict(each)) for lane, each in self._samples.items()}
+            return {lane: Received(self._through.get(lane, 0), dict(each)) for lane, each in self._samples.items()}
 
     def published(self, query: str) -> set[int]:
-        """Return the numbers of a query's results that have been heard until now."""
+        """Return the numbers of a query's results that have been received until now."""
         with self._lock:
             return set(self._published[query])
 
     def _run(self, broker: BrokerAddress, proxy: str) -> None:
         link = MqttLink(
             broker,
-            client_id="listener",
+            client_id="broker-tap",
             subscriptions=[Subscription(topic) for topic in self._topics(proxy)],
             silence_seconds=5.0,
         )
 
-        async def listen() -> None:
+        async def receive() -> None:
             self._running = asyncio.create_task(link.run(self._take))
             with contextlib.suppress(asyncio.CancelledError):
                 await self._running
 
         with contextlib.closing(self._loop):
-            self._loop.run_until_complete(listen())
+            self._loop.run_until_complete(receive())
 
     def _topics(self, proxy: str) -> Iterable[str]:
         yield topics.batches(proxy)
@@ -127,9 +127,9 @@ def _samples(batch: Batch) -> Iterable[Sample]:
     columns = {column.name: column.values(batch.rows) for column in batch.columns}
     if not columns:
         return
-    forms = columns.get("fjord_form", [None] * batch.rows)
-    for form, start, mote, speed, flow in zip(
-        forms, columns["fjord_start_us"], columns["fjord_mote"], columns["speed"], columns["flow"], strict=True
+    fingerprints = columns.get("fjord_form", [None] * batch.rows)
+    for fingerprint, start, mote, speed, flow in zip(
+        fingerprints, columns["fjord_start_us"], columns["fjord_mote"], columns["speed"], columns["flow"], strict=True
     ):
-        if form is None:
+        if fingerprint is None:
             yield Sample(str(mote), int(str(start)), float(str(speed)), float(str(flow)))

@@ -1,6 +1,6 @@
-"""What must hold after whatever went wrong: each check takes what was found, and returns what is wrong with it.
+"""Checks of Fjord's guarantees after faults: each takes what was found, and returns the violations.
 
-Pure. `Window` is the stretch of application time that is looked at; everything in it is final.
+Pure. `Window` is the interval of application time that is checked; everything in it is final.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from tests.faults.samples import Answer, Sample, Told
+    from tests.faults.samples import Answer, MissingSamples, Sample
 
 SHOWN = 3
 
@@ -29,7 +29,7 @@ class Window(NamedTuple):
 
 
 def shown(what: str, found: Iterable[object]) -> list[str]:
-    """Return what is wrong as a sentence, with the first examples; nothing if nothing was found."""
+    """Return violations as a sentence with the first examples; empty if there are none."""
     examples = list(found)
     if not examples:
         return []
@@ -44,7 +44,7 @@ def doubled(stored: Iterable[Sample]) -> list[str]:
 
 
 def falsified(stored: Iterable[Sample], sensed: Callable[[str, int], tuple[float, float]]) -> list[str]:
-    """Every sample stored is what its mote has sensed."""
+    """Every stored sample is one that its mote has sensed."""
     wrong = [each for each in stored if (each.speed, each.flow) != sensed(each.mote, each.start_us)]
     return shown("samples stored that no mote has taken", wrong)
 
@@ -66,7 +66,7 @@ def missing_acknowledged(
 
 def uncounted(
     stored: Iterable[Sample],
-    told: Iterable[Told],
+    counts: Iterable[MissingSamples],
     *,
     period_us: int,
     pane_us: int,
@@ -74,28 +74,28 @@ def uncounted(
     exact: bool,
     motes: Iterable[str],
 ) -> list[str]:
-    """What is not stored is counted as missing.
+    """Samples that are not stored are counted as missing.
 
     Parameters
     ----------
     stored
         Samples.
-    told
-        What proxies say of panes.
+    counts
+        Counts of missing samples that proxies have reported.
     period_us
         Of samples.
     pane_us
         Width of panes.
     window
-        Panes that end in it are looked at.
+        Panes that end in it are checked.
     exact
-        Whether each pane must be told of, and to the sample. Else, as after the restart of a proxy or of motes, more
-        may count as missing than is, and of a pane may be told only in part, or not at all.
+        Whether each pane must have an exact count. Otherwise, as after the restart of a proxy or of motes, counts may
+        be too high, and those of some panes partial or absent.
     motes
-        All there are.
+        All motes.
     """
     there = Counter((sample.mote, sample.start_us // pane_us * pane_us + pane_us) for sample in stored)
-    found = {(each.mote, each.end_us): each for each in told if each.end_us in window}
+    found = {(each.mote, each.end_us): each for each in counts if each.end_us in window}
     wrong: list[str] = []
     for (mote, end_us), each in found.items():
         have = there[mote, end_us]
@@ -106,7 +106,7 @@ def uncounted(
     if exact:
         ends = range(-(-window.begin_us // pane_us) * pane_us, window.end_us, pane_us)
         wrong += [f"nothing of {mote} up to {end}" for mote in motes for end in ends if (mote, end) not in found]
-    return shown("panes of which wrong counts are told", wrong)
+    return shown("panes with wrong counts", wrong)
 
 
 def gaps(numbers: Sequence[int], first: int = 1) -> list[str]:
@@ -121,7 +121,7 @@ def disordered(starts_us: Sequence[int]) -> list[str]:
 
 
 def wrong_answers(found: Iterable[Answer], expected: Iterable[Answer]) -> list[str]:
-    """Answers are those that are expected, as often as they are."""
+    """Answers are the expected ones, with their multiplicity."""
     have, want = Counter(found), Counter(expected)
     return [
         *shown("answers missing", (want - have).elements()),
@@ -130,7 +130,7 @@ def wrong_answers(found: Iterable[Answer], expected: Iterable[Answer]) -> list[s
 
 
 def undelivered(stored: Sequence[Mapping[str, Any]], received: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A subscriber has every result that is stored, once, in order, as it is stored."""
+    """A subscriber has every stored result once, in order, and unchanged."""
     wrong = gaps([row["sequence"] for row in received])
     last = received[-1]["sequence"] if received else 0
     if stored and stored[-1]["sequence"] > last:
@@ -139,32 +139,32 @@ def undelivered(stored: Sequence[Mapping[str, Any]], received: Sequence[Mapping[
     other = [
         row["sequence"]
         for row in received
-        if row["sequence"] in by_number and _told(row) != _told(by_number[row["sequence"]])
+        if row["sequence"] in by_number and _compared(row) != _compared(by_number[row["sequence"]])
     ]
     return [*wrong, *shown("rows that are stored otherwise than received", other)]
 
 
-def unpublished(numbers: Iterable[int], heard: Container[int]) -> list[str]:
+def unpublished(numbers: Iterable[int], published: Container[int]) -> list[str]:
     """Every result was published at least once."""
-    return shown("results never published", [number for number in numbers if number not in heard])
+    return shown("results never published", [number for number in numbers if number not in published])
 
 
-def _told(row: Mapping[str, Any]) -> tuple[object, ...]:
+def _compared(row: Mapping[str, Any]) -> tuple[object, ...]:
     return row["start"], row.get("end"), row.get("row"), row.get("error")
 
 
 def uncounted_loss(counted: Mapping[str, float], allowed: Iterable[str]) -> list[str]:
-    """Nothing is counted as lost, but what a setting allows to be."""
+    """Nothing is counted as lost except what a setting allows."""
     return [f"{name} is {value:g}" for name, value in counted.items() if value and name not in set(allowed)]
 
 
 class Outage(NamedTuple):
-    """How long results stayed away.
+    """The length of an outage of results.
 
     Parameters
     ----------
     longest
-        Seconds between two arrivals, at most.
+        The longest time between two arrivals, in seconds.
     recovery
         Seconds from the end of the last fault to the first row that was sampled after it; None if there is none.
     """
@@ -183,7 +183,7 @@ def outage(arrivals: Sequence[tuple[float, float]], began: float, ended: float, 
     began, ended
         When the first fault began, and the last one ended.
     until
-        When nobody looked any more.
+        When the measurement ended.
     """
     instants = [at for at, _ in arrivals]
     first = max(0, bisect.bisect_left(instants, began) - 1)

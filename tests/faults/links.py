@@ -1,4 +1,4 @@
-"""A link that can fail: forwards TCP connections to a server, and cuts, holds or delays them when asked to."""
+"""A link that can fail: forwards TCP connections to a server, and cuts, holds or delays them on command."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 64 * 1024
 ROUNDS = 3
-"""Of the loop, until what was closed or reset is: a transport ends in the round after."""
+"""Rounds of the loop until a connection is closed or reset: a transport ends in the following round."""
 CHUNKS_HELD = 64
-"""What waits in one direction of one connection at most; more has to wait at the sender."""
+"""The most pieces that wait in one direction of one connection; more have to wait at the sender."""
 LONGEST_SECONDS = 30.0
 
 
 class Link:
-    """Forwards what comes to a port of its own; runs in a thread of its own, as a context.
+    """Forwards connections to a port of its own; runs in a thread of its own, as a context.
 
     Parameters
     ----------
     target_port
-        Where to, on this machine.
+        The target, on this machine.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -42,9 +42,9 @@ class Link:
         self._writers: set[asyncio.StreamWriter] = set()
         self._connected_tasks: set[asyncio.Task[None]] = set()
         self.connections = 0
-        """Made since it began."""
+        """Connections made since it began."""
         self.held = 0
-        """Pieces that have come and are not let through yet."""
+        """Pieces that have arrived and are not forwarded yet."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -63,15 +63,15 @@ class Link:
         self._do(self._cut())
 
     def hold(self) -> None:
-        """Let nothing through; connections stand, new ones are made, and what comes waits."""
+        """Forward nothing; connections stay open, new ones are accepted, and data wait."""
         self._do(self._set(is_open=False))
 
     def delay(self, seconds: float) -> None:
-        """Let everything through so much later."""
+        """Forward everything with a delay."""
         self._do(self._set(delay=seconds))
 
     def mend(self) -> None:
-        """Let everything through at once."""
+        """Forward everything at once."""
         self._do(self._set())
 
     def _do(self, work: Coroutine[None, None, None]) -> None:
@@ -105,7 +105,7 @@ class Link:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        self._writers.add(writer)  # from now on, as a task may be cancelled before it begins
+        self._writers.add(writer)  # already here, as a task may be cancelled before it begins
         connected = asyncio.create_task(self._connected(reader, writer))
         self._connected_tasks.add(connected)
         connected.add_done_callback(self._connected_tasks.discard)
@@ -160,7 +160,7 @@ class Link:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection as if a cable had been pulled and a router had said so: what waits is lost."""
+    """Reset a connection as a router does when a cable is unplugged: waiting data are lost."""
     found = writer.get_extra_info("socket")
     if found is not None:
         with contextlib.suppress(OSError):

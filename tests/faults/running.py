@@ -1,8 +1,8 @@
-"""Runs schedules, one after another, over parts that live through several of them, and checks each when all is well.
+"""Running schedules, one after another, over the same processes, and checking each after recovery.
 
 lead    faults          recovery      settled          checked
 |------|==============|-------------|---------------->|
-       began          ended          everybody has an answer from after the faults
+       began          ended          all queries have an answer from after the faults
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cluster.errors import ClusterError
 from cluster.service.http.client import ApiUnreachableError, RefusedError
 from firmware_sim.phenomena.traffic import Traffic
 from tests.faults import checks
-from tests.faults.broker_tap import Listener
+from tests.faults.broker_tap import BrokerTap
 from tests.faults.checks import Window
 from tests.faults.running_parts import FOLLOWED, MOTES, PERIOD_US, PROXY, QUERIES, RunningParts
 from tests.faults.samples import Answer
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 STEP_SECONDS = 0.1
 LONGEST_RECOVERY_SECONDS = 600.0
-"""Where nothing else runs some twenty suffice; beside other work Spark alone may need minutes to start."""
+"""On an idle machine some twenty suffice; on a busy one Spark alone may need minutes to start."""
 SETTLE_SECONDS = 2
 PANE_US = 1_000_000
 SECOND_US = 1_000_000
@@ -46,19 +46,19 @@ PROXY_LOSSES = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a schedule.
+    """The outcome of a schedule.
 
     Parameters
     ----------
     schedule
-        It.
+        The schedule.
     outage, recovery, rows
-        Of the rows that a subscriber got: seconds without any, seconds until the first from after the faults, and how
-        many answers were compared.
+        Of the rows that a subscriber got: seconds without any, seconds until the first from after the faults, and the
+        number of answers compared.
     problems
-        What is wrong; none if all promises were kept.
+        Violations; none if all guarantees held.
     logs
-        Where the parts' logs are kept if something is wrong.
+        Folder of the logs if there are violations.
     """
 
     schedule: Schedule
@@ -70,34 +70,36 @@ class Outcome:
 
 
 class Run:
-    """Parts, and all that has been found out about them.
+    """Running processes, and the observations of them.
 
     Parameters
     ----------
     parts
-        They run.
-    listener
-        It listens.
+        The processes.
+    tap
+        Records messages of the broker.
     """
 
-    def __init__(self, parts: RunningParts, listener: Listener) -> None:
+    def __init__(self, parts: RunningParts, tap: BrokerTap) -> None:
         self._parts = parts
-        self._listener = listener
+        self._tap = tap
         self._results: dict[str, list[dict[str, Any]]] = {query: [] for query in QUERIES}
         self._world = Traffic(MOTES, default_period_us=PERIOD_US)
         self._places = {mote.name: place for place, mote in enumerate(self._world.motes)}
         self._restarted: set[Part] = set()
-        self._deaf = True
-        """Whether the listener may have missed something: it has no broker, or nobody publishes what is too old."""
+        self._tap_misses = True
+        """Whether the tap may have missed messages: the broker was away, or results were too old to be published."""
         self._checked: dict[str, int] = dict.fromkeys(QUERIES, 0)
-        """Numbers of the last results that have been checked, or that a listener may have missed."""
+        """Numbers of the last results that have been checked, or that the tap may have missed."""
         self._begin_us = self._first_us()
 
     def schedule(self, schedule: Schedule, shown: Callable[[str], None] = lambda _: None) -> Outcome:
-        """Let the faults of a schedule happen, and check everything afterwards."""
+        """Inject the faults of a schedule, and check everything afterwards."""
         began = time.time()
         self._restarted = {fault.part for fault in schedule.faults if fault.kind in (Kind.KILL, Kind.OUTAGE)}
-        self._deaf = schedule.setting is Setting.SMALL or any(each.part is Part.BROKER for each in schedule.faults)
+        self._tap_misses = schedule.setting is Setting.SMALL or any(
+            each.part is Part.BROKER for each in schedule.faults
+        )
         self._play(schedule, shown)
         ended = began + schedule.ends
         shown("recovery")
@@ -113,8 +115,8 @@ class Run:
             return Outcome(schedule, outage.longest, outage.recovery, 0, tuple(problems))
         window = Window(self._begin_us, end_us)
         problems, rows = self._problems(window)
-        if self._deaf:
-            problems += self._listen_again()
+        if self._tap_misses:
+            problems += self._reconnect_tap()
         self._begin_us = end_us
         return Outcome(schedule, outage.longest, outage.recovery, rows, tuple(problems))
 
@@ -140,7 +142,7 @@ class Run:
             subscriber.look_after()
 
     def _settle(self, ended: float) -> int | None:
-        """Wait until every query has answers from well after an instant; return up to where all is final."""
+        """Wait until all queries have answers from well after an instant; return how far all is final."""
         end_us = (math.ceil(ended) + SETTLE_SECONDS) * SECOND_US
         deadline = time.monotonic() + max(0.0, ended - time.time()) + LONGEST_RECOVERY_SECONDS
         while time.monotonic() < deadline:
@@ -154,20 +156,20 @@ class Run:
             time.sleep(STEP_SECONDS * 3)
         return None
 
-    def _listen_again(self) -> list[str]:
-        """Wait until the listener hears new results: what was published before it was connected again, it missed."""
+    def _reconnect_tap(self) -> list[str]:
+        """Wait until the tap receives new results: it has missed those from before it was connected again."""
         newest = {query: rows[-1]["sequence"] for query, rows in self._results.items()}
         deadline = time.monotonic() + LONGEST_RECOVERY_SECONDS
         while time.monotonic() < deadline:
-            heard = {query: max(self._listener.published(query), default=0) for query in QUERIES}
-            if all(heard[query] > newest[query] for query in QUERIES):
-                self._checked = {query: max(heard[query], self._checked[query]) for query in QUERIES}
+            published = {query: max(self._tap.published(query), default=0) for query in QUERIES}
+            if all(published[query] > newest[query] for query in QUERIES):
+                self._checked = {query: max(published[query], self._checked[query]) for query in QUERIES}
                 return []
             time.sleep(STEP_SECONDS)
-        return ["one more client of the broker hears no results"]
+        return ["the broker tap receives no results"]
 
     def _first_us(self) -> int:
-        """Wait until all motes sample, and have for a whole pane; return from when on."""
+        """Wait until all motes have sampled for a whole pane; return the instant from which on they have."""
         while (settled := self._settle(time.time() + 1)) is not None:
             before_us = settled - PANE_US
             if len({row["row"]["sensor"] for row in self._results["rows"] if _us(row["start"]) < before_us}) == MOTES:
@@ -188,17 +190,17 @@ class Run:
         return ", ".join(f"{query} {text}" for query, text in behind.items())
 
     def _problems(self, window: Window) -> tuple[list[str], int]:
-        """Return what is wrong, and how many answers were compared."""
+        """Return the violations, and the number of answers compared."""
         problems = self._parts.ended()
         with self._stored(window) as stored:
             problems += self._stored_wrong(stored)
             samples = stored.samples()
             problems += checks.uncounted(
-                samples, stored.told(), period_us=PERIOD_US, pane_us=PANE_US, window=window,
+                samples, stored.missing_samples(), period_us=PERIOD_US, pane_us=PANE_US, window=window,
                 exact=not self._restarted & {Part.PROXY, Part.MOTES}, motes=self._places,
             )  # fmt: skip
             if others := stored.others():
-                problems.append(f"{others} rows are no samples, though samples were asked for")
+                problems.append(f"{others} rows are no samples, though samples were demanded")
             rows = 0
             for query, found in self._results.items():
                 answers = [each for each in _answers(found) if each.start_us in window]
@@ -214,13 +216,13 @@ class Run:
         return contextlib.closing(Stored(self._parts.folder / "cluster" / "streams" / "traffic", window))
 
     def _stored_wrong(self, stored: Stored) -> Iterable[str]:
-        """Say what is wrong with what is stored, whatever queries have made of it."""
+        """Yield violations in what is stored, independently of queries."""
         samples = stored.samples()
         yield from checks.doubled(samples)
         yield from checks.falsified(samples, self._sensed)
-        for heard in self._listener.heard().values():
-            yield from checks.missing_acknowledged(samples, heard.samples, heard.through, stored.window)
-        yield from self._listener.contradictions
+        for received in self._tap.received().values():
+            yield from checks.missing_acknowledged(samples, received.samples, received.through, stored.window)
+        yield from self._tap.contradictions
 
     def _wrong(self, query: str, found: list[dict[str, Any]], window: Window) -> Iterable[str]:
         yield from checks.gaps([row["sequence"] for row in found])
@@ -229,15 +231,15 @@ class Run:
             yield from checks.disordered([_us(row["start"]) for row in found])
             arrivals = list(self._parts.subscribers[query].arrivals)
             yield from checks.undelivered(found, [each.message for each in arrivals])
-        # What is newer may be on its way.
+        # Newer ones may be on their way.
         final = [row["sequence"] for row in found if _us(row["start"]) < window.end_us]
-        if not self._deaf:
-            heard, before = self._listener.published(query), self._checked[query]
-            yield from checks.unpublished([number for number in final if number > before], heard)
+        if not self._tap_misses:
+            published, before = self._tap.published(query), self._checked[query]
+            yield from checks.unpublished([number for number in final if number > before], published)
         self._checked[query] = max(final)
 
     def _losses(self) -> dict[str, float]:
-        """Return what is counted as lost; of parts that were started anew, since then."""
+        """Return the counts of losses; of restarted processes, since their restart."""
         status = self._parts.api.status()
         proxy = self._parts.proxy_metrics()
         return {
@@ -257,21 +259,21 @@ class Run:
 def run_group(
     schedules: Iterable[Schedule], folder: Path, shown: Callable[[Schedule, str], None] = lambda *_: None
 ) -> Iterable[Outcome]:
-    """Run schedules of one setting over the same parts, up to the first that fails; yield what became of each.
+    """Run schedules of one setting over the same parts, up to the first that fails; yield the outcome of each.
 
     Parameters
     ----------
     schedules
-        All of one setting.
+        Schedules of one setting.
     folder
-        Of the parts' data and logs.
+        Of data and logs.
     shown
-        Called with what happens.
+        Called with a text for each event.
     """
     first, *others = schedules
     shown(first, "start")
-    with RunningParts(folder, first.setting) as parts, Listener(parts.broker, PROXY, QUERIES) as listener:
-        run = Run(parts, listener)
+    with RunningParts(folder, first.setting) as parts, BrokerTap(parts.broker, PROXY, QUERIES) as tap:
+        run = Run(parts, tap)
         for schedule in (first, *others):
             outcome = run.schedule(schedule, lambda what, each=schedule: shown(each, what))
             yield outcome

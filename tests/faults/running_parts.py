@@ -1,4 +1,4 @@
-"""The parts as a user starts them, in processes of their own, and what a fault does to each.
+"""The parts of Fjord as a user starts them, in processes of their own, and the faults of each.
 
 motes ---- broker ---- link ---- proxy
               |
@@ -49,19 +49,19 @@ FOLLOWED = ("rows", "sums")
 """Queries that have a subscriber."""
 SHORT = Path(__file__).parent / "short_retention"
 SECONDS = 900.0
-"""Where nothing else runs, parts begin within half a minute."""
+"""On an idle machine, parts start within half a minute."""
 TIMES = 3
 
 
 class RunningParts:
-    """Everything a fault may befall; a context.
+    """All parts that can have faults; a context.
 
     Parameters
     ----------
     folder
         Of data and logs.
     setting
-        How they run.
+        Their setting.
     """
 
     def __init__(self, folder: Path, setting: Setting) -> None:
@@ -96,7 +96,7 @@ class RunningParts:
         self._stack.close()
 
     def begin(self, fault: Fault) -> None:
-        """Let a fault begin; what is over at once is over when this returns."""
+        """Begin a fault; an instantaneous one is over when this returns."""
         part = fault.part
         match fault.kind:
             case Kind.KILL | Kind.OUTAGE:
@@ -119,7 +119,7 @@ class RunningParts:
                 _executor().kill()
 
     def end(self, fault: Fault) -> None:
-        """Let a fault end; nothing is waited for."""
+        """End a fault, without waiting for its effects to end."""
         part = fault.part
         match fault.kind:
             case Kind.KILL | Kind.OUTAGE | Kind.FORGET:
@@ -135,7 +135,7 @@ class RunningParts:
                 pass
 
     def ended(self) -> list[str]:
-        """Say which parts have ended that nobody ended."""
+        """Return the parts that have ended by themselves."""
         return [
             f"{part} ended by itself with exit code {child.process.returncode}: {child.log.name}"
             for part, child in self._running.items()
@@ -143,7 +143,7 @@ class RunningParts:
         ]
 
     def proxy_metrics(self) -> dict[str, float]:
-        """Return what the proxy counts, labels added up; empty if it does not answer."""
+        """Return the proxy's counters, summed over labels; empty if it does not answer."""
         try:
             text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5.0).text
         except httpx.HTTPError:
@@ -163,7 +163,7 @@ class RunningParts:
         self._wait(lambda: is_ready(self.api), "the cluster is not ready")
         self._start(Part.PROXY)
         self._start(Part.MOTES)
-        self._wait(self.api.streams, "the cluster does not know the stream")
+        self._wait(self.api.streams, "the cluster has not got the stream")
         for name, sql in QUERIES.items():
             self.api.add(sql, name)
         self.subscribers = {name: Subscriber(name, self._start_subscriber, self._children.forget) for name in FOLLOWED}

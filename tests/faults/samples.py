@@ -1,4 +1,4 @@
-"""What all parts handle: samples of motes, and what a proxy says is missing."""
+"""Samples of motes, counts of missing samples, and answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Sample(NamedTuple):
     flow: float
 
 
-class Told(NamedTuple):
-    """What a proxy says of a mote and a pane: how many samples were due, and how many of them are missing."""
+class MissingSamples(NamedTuple):
+    """A proxy's counts for a mote and a pane: samples that were due, and those of them that are missing."""
 
     mote: str
     end_us: int

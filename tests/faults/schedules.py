@@ -1,12 +1,12 @@
-"""What goes wrong, when and for how long: a seed decides everything.
+"""Schedules of faults: kinds, parts, beginnings and durations, all drawn from a seed.
 
-Pure. A schedule has one to three faults; where there are several, they overlap::
+Pure. A schedule has one to three faults; several ones overlap::
 
     seconds    0    1    2    3    4    5    6    7    8    9
     stop proxy           |==============|
     cut cluster's link             |====================|
 
-What comes first goes through all faults there are as seeds go up, so that any run of seeds meets each of them.
+The first fault goes through all possible ones as seeds go up, so that consecutive seeds cover all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Part(StrEnum):
-    """What a fault befalls."""
+    """The part that has a fault."""
 
     BROKER = "broker"
     PROXY = "proxy"
@@ -34,22 +34,22 @@ class Part(StrEnum):
 
 
 class Kind(StrEnum):
-    """What happens to it."""
+    """The kind of a fault."""
 
     KILL = "kill"
     """SIGKILL, and a new start."""
     FORGET = "forget"
-    """The same, and what it kept on disk is gone."""
+    """The same, and its files are removed."""
     OUTAGE = "outage"
-    """Killed, and away for longer than anything is kept."""
+    """Killed, and away for longer than any retention time."""
     STOP = "stop"
     """SIGSTOP and SIGCONT, with all its children."""
     CUT = "cut"
     """Connections are reset, and new ones refused."""
     HOLD = "hold"
-    """Nothing comes through; connections stand, and what waits comes through afterwards."""
+    """Nothing is forwarded; connections stay open, and waiting data are forwarded afterwards."""
     DELAY = "delay"
-    """Everything comes through late."""
+    """Everything is forwarded late."""
     FULL = "full disk"
     """Its files cannot grow."""
     EXECUTOR = "executor"
@@ -61,27 +61,27 @@ class Setting(StrEnum):
 
     LOCAL = "local"
     SHORT = "short"
-    """What has been replaced, and old commits, are kept for seconds only, unless they still have to be read."""
+    """Replaced files and old commits are kept for seconds only, unless they still have to be read."""
     SMALL = "small"
-    """As well as that, there is room for little: the spool, samples in memory, results for a broker that is away."""
+    """In addition there is little room: for the spool, samples in memory, results for a broker that is away."""
     STANDALONE = "standalone"
     """Spark has a master and two workers in processes of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that goes wrong.
+    """One fault.
 
     Parameters
     ----------
     kind, part
-        What happens to what.
+        The kind, and the part.
     at
         Seconds after the schedule begins.
     seconds
-        How long; 0 for what is over at once.
+        Its duration; 0 for an instantaneous one.
     delay
-        By how much everything is late, in seconds.
+        The delay of data, in seconds.
     """
 
     kind: Kind
@@ -102,12 +102,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What goes wrong in one run.
+    """The faults of one run.
 
     Parameters
     ----------
     seed
-        It was drawn from this.
+        The seed that it was drawn from.
     setting
         How the parts run.
     faults
@@ -149,7 +149,7 @@ POSSIBLE: tuple[tuple[Kind, Part], ...] = (
     (Kind.KILL, Part.MOTES),
     (Kind.DELAY, Part.PROXY_LINK),
 )
-"""All faults there are."""
+"""All possible faults."""
 
 SECONDS: Mapping[Kind, tuple[float, float]] = MappingProxyType(
     {
@@ -214,7 +214,7 @@ def _fault(dice: random.Random, kind: Kind, part: Part, at: float) -> Fault:
 
 
 def grouped(schedules: list[Schedule], largest: int) -> list[list[Schedule]]:
-    """Return schedules by what they can run on, one after another: so many to the same running parts at most."""
+    """Return schedules in groups that can run on the same parts, with at most `largest` in each."""
     groups: list[list[Schedule]] = []
     for setting in Setting:
         alike = [each for each in schedules if each.setting is setting]

@@ -24,7 +24,7 @@ SECONDS = 300.0
 
 @contextmanager
 def standalone_spark(folder: Path) -> Iterator[str]:
-    """Run a master and two workers; give the master's address."""
+    """Run a master and two workers; yield the master's address."""
     use_java(find_java())
     program = Path(pyspark.__file__).parent / "bin" / "spark-class"
     port, logs = free_port(), folder / "logs"
@@ -43,9 +43,9 @@ def standalone_spark(folder: Path) -> Iterator[str]:
 
     def wait(name: str, words: str) -> None:
         deadline = time.monotonic() + SECONDS
-        while words not in (said := (logs / name).read_text()):
+        while words not in (log := (logs / name).read_text()):
             if time.monotonic() > deadline:
-                raise ClusterError(f"Spark's {name} did not start: {said[-2000:]}")
+                raise ClusterError(f"Spark's {name} did not start: {log[-2000:]}")
             time.sleep(0.2)
 
     address = f"spark://127.0.0.1:{port}"

@@ -1,4 +1,4 @@
-"""What is stored of the stream, and what DuckDB makes of it: the answers that queries should have given."""
+"""The stored rows of the stream, and the answers that DuckDB computes from them: those that queries should give."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.faults.samples import Answer, Sample, Told
+from tests.faults.samples import Answer, MissingSamples, Sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,9 @@ ANSWERS = {
         WHERE b.fjord_start_us >= $begin AND b.fjord_start_us < $end""",
     "seen": """
         SELECT tick - 1, tick + 999_999, sensor, sum(fjord_expected - fjord_missing)::DOUBLE / sum(fjord_expected)
-        FROM told JOIN ticks ON fjord_start_us >= tick - 1_000_000 AND fjord_start_us < tick
+        FROM missing_samples JOIN ticks ON fjord_start_us >= tick - 1_000_000 AND fjord_start_us < tick
         WHERE EXISTS (
-            SELECT 1 FROM samples WHERE samples.sensor = told.sensor
+            SELECT 1 FROM samples WHERE samples.sensor = missing_samples.sensor
             AND samples.fjord_start_us >= tick - 1_000_000 AND samples.fjord_start_us < tick
         )
         GROUP BY tick, sensor""",
@@ -43,14 +43,14 @@ ANSWERS = {
 
 
 class Stored:
-    """What a stream's table has now; a commit made meanwhile is not in it.
+    """The present content of a stream's table, without later commits.
 
     Parameters
     ----------
     root
         Folder of the table.
     window
-        Rows from before it are loaded as well, as far as windows reach.
+        Earlier rows are loaded as well, as far as windows reach.
     """
 
     def __init__(self, root: Path, window: Window) -> None:
@@ -67,15 +67,15 @@ class Stored:
         rows = self._database.execute("SELECT fjord_mote, fjord_start_us, speed, flow FROM samples").fetchall()
         return [Sample(*row) for row in rows]
 
-    def told(self) -> list[Told]:
-        """Return what proxies say is missing."""
+    def missing_samples(self) -> list[MissingSamples]:
+        """Return the counts of missing samples."""
         rows = self._database.execute(
-            "SELECT fjord_mote, fjord_start_us + 1, fjord_expected, fjord_missing FROM told"
+            "SELECT fjord_mote, fjord_start_us + 1, fjord_expected, fjord_missing FROM missing_samples"
         ).fetchall()
-        return [Told(*row) for row in rows]
+        return [MissingSamples(*row) for row in rows]
 
     def others(self) -> int:
-        """Return how many rows are neither: there should be none, or the answers expected are not right."""
+        """Return the number of other rows: with any, the expected answers would be wrong."""
         (row,) = self._database.execute(
             "SELECT count(*) FROM stream WHERE fjord_form IS NOT NULL AND fjord_expected IS NULL"
         ).fetchall()
@@ -89,7 +89,7 @@ class Stored:
         return [Answer(row[0], row[1], tuple(row[2:])) for row in rows if row[0] in self.window]
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the database."""
         self._database.close()
 
     def _load(self, root: str, since_us: int) -> None:
@@ -106,4 +106,4 @@ class Stored:
                     raise
                 time.sleep(PAUSE_SECONDS)
         self._database.execute("CREATE VIEW samples AS SELECT * FROM stream WHERE fjord_form IS NULL")
-        self._database.execute("CREATE VIEW told AS SELECT * FROM stream WHERE fjord_expected IS NOT NULL")
+        self._database.execute("CREATE VIEW missing_samples AS SELECT * FROM stream WHERE fjord_expected IS NOT NULL")

@@ -1,4 +1,4 @@
-"""A subscriber as a user has one: `fjord query tail`, which goes on after the last number it has shown."""
+"""A subscriber as users run it: `fjord query tail`, which continues after the last number that it has shown."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A result as a subscriber got it, and when, in seconds since 1970."""
+    """A result that a subscriber got, and the time of arrival, in seconds since 1970."""
 
     message: dict[str, Any]
     at: float
 
 
 class Subscriber:
-    """Follows a query, and keeps what came; it is started again whenever it ends, unless it was killed.
+    """Follows a query, and keeps its results; it is started again whenever it ends, unless it was killed.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Subscriber:
         self.query = query
         self.arrivals: list[Arrival] = []
         self.ends: list[str] = []
-        """What it said whenever it ended by itself."""
+        """Its output whenever it ended by itself."""
         self._start = start
         self._forget = forget
         self._child: Child | None = None
@@ -61,7 +61,7 @@ class Subscriber:
         return int(self.arrivals[-1].message["sequence"]) if self.arrivals else 0
 
     def start(self) -> None:
-        """Go on after the last row; call it in the thread that lives as long as the process should."""
+        """Continue after the last row; call it in a thread that lives as long as the process should."""
         with self._lock:
             self._place, self._rest = 0, b""
             self._child = self._start(self.query, self.last)
@@ -83,7 +83,7 @@ class Subscriber:
         child.process.wait(20)
         self._forget(child)
         with self._lock:
-            self._read()  # what it has shown, it has shown
+            self._read()  # rows that it has shown count
             self._child = None
 
     def close(self) -> None:

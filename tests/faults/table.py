@@ -1,4 +1,4 @@
-"""What became of schedules, as a table, as totals and as JSON. Pure."""
+"""Outcomes of schedules as a table, as totals and as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def table(outcomes: Iterable[Outcome]) -> Table:
 
 
 def line(outcome: Outcome) -> str:
-    """Return what became of a schedule, in a line."""
+    """Return the outcome of a schedule in a line."""
     verdict = "failed" if outcome.problems else "kept"
     recovery = "none" if outcome.recovery is None else f"{outcome.recovery:.1f} s"
     schedule = outcome.schedule
@@ -38,7 +38,7 @@ def line(outcome: Outcome) -> str:
 
 
 def totals(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return what all schedules come to, line by line."""
+    """Return the totals of all schedules, line by line."""
     if not outcomes:
         return ["no schedule has run"]
     failed = [each for each in outcomes if each.problems]

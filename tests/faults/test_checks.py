@@ -1,4 +1,4 @@
-"""Every check accepts what is right, and finds what is not."""
+"""Every check accepts correct data, and finds violations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults import checks
 from tests.faults.checks import Outage, Window
-from tests.faults.samples import Answer, Sample, Told
+from tests.faults.samples import Answer, MissingSamples, Sample
 
 SECOND = 1_000_000
 PERIOD = 200_000
@@ -18,16 +18,16 @@ LOST = STORED[3]
 BATCHES = {1: STORED[:4], 2: STORED[4:]}
 
 
-def told(*missing: int) -> list[Told]:
-    """Of both motes and both panes: five samples were due, and so many are missing."""
+def counts(*missing: int) -> list[MissingSamples]:
+    """Return counts for both motes and both panes: five samples were due, and these are missing."""
     panes = [(mote, end) for mote in ("m1", "m2") for end in (SECOND, 2 * SECOND)]
-    return [Told(mote, end, 5, count) for (mote, end), count in zip(panes, missing, strict=True)]
+    return [MissingSamples(mote, end, 5, count) for (mote, end), count in zip(panes, missing, strict=True)]
 
 
-def uncounted(stored: list[Sample], said: list[Told], *, exact: bool = True) -> list[str]:
+def uncounted(stored: list[Sample], counted: list[MissingSamples], *, exact: bool = True) -> list[str]:
     whole = Window(1, 2 * SECOND + 1)
     return checks.uncounted(
-        stored, said, period_us=PERIOD, pane_us=SECOND, window=whole, exact=exact, motes=["m1", "m2"]
+        stored, counted, period_us=PERIOD, pane_us=SECOND, window=whole, exact=exact, motes=["m1", "m2"]
     )
 
 
@@ -54,20 +54,20 @@ def test_an_acknowledged_sample_that_is_not_stored_is_found() -> None:
 
 def test_a_loss_that_is_not_counted_is_found() -> None:
     left = [sample for sample in STORED if sample != LOST]
-    assert uncounted(STORED, told(0, 0, 0, 0)) == []
-    assert uncounted(left, told(1, 0, 0, 0)) == []
+    assert uncounted(STORED, counts(0, 0, 0, 0)) == []
+    assert uncounted(left, counts(1, 0, 0, 0)) == []
     for exact in (True, False):
-        assert "though only 4 are stored" in uncounted(left, told(0, 0, 0, 0), exact=exact)[0]
+        assert "though only 4 are stored" in uncounted(left, counts(0, 0, 0, 0), exact=exact)[0]
 
 
-def test_a_loss_that_is_counted_and_is_none_is_found() -> None:
-    assert "though 5 are stored" in uncounted(STORED, told(1, 0, 0, 0))[0]
-    assert uncounted(STORED, told(1, 0, 0, 0), exact=False) == [], "a proxy that began anew knows no better"
+def test_a_counted_loss_that_did_not_happen_is_found() -> None:
+    assert "though 5 are stored" in uncounted(STORED, counts(1, 0, 0, 0))[0]
+    assert uncounted(STORED, counts(1, 0, 0, 0), exact=False) == [], "a proxy that was restarted may count too many"
 
 
-def test_a_pane_that_nobody_tells_of_is_found() -> None:
-    assert "nothing of m2 up to 2000000" in uncounted(STORED, told(0, 0, 0, 0)[:3])[0]
-    assert uncounted(STORED, told(0, 0, 0, 0)[:3], exact=False) == []
+def test_a_pane_without_a_count_is_found() -> None:
+    assert "nothing of m2 up to 2000000" in uncounted(STORED, counts(0, 0, 0, 0)[:3])[0]
+    assert uncounted(STORED, counts(0, 0, 0, 0)[:3], exact=False) == []
 
 
 @pytest.mark.parametrize("numbers", [[2, 3], [1, 3], [1, 1, 2], [1, 3, 2]])
@@ -93,7 +93,7 @@ def message(sequence: int, value: int = 0) -> dict[str, Any]:
     return {"sequence": sequence, "start": "2026-01-01T00:00:00Z", "end": None, "row": {"x": value}}
 
 
-def test_what_a_subscriber_did_not_get_is_found() -> None:
+def test_a_result_that_a_subscriber_did_not_get_is_found() -> None:
     stored = [message(number) for number in range(1, 6)]
     assert checks.undelivered(stored, stored) == []
     assert checks.undelivered(stored, [*stored, message(6)]) == [], "it has come since"
@@ -103,7 +103,7 @@ def test_what_a_subscriber_did_not_get_is_found() -> None:
     assert "otherwise" in checks.undelivered(stored, [*stored[:4], message(5, 1)])[0]
 
 
-def test_what_was_never_published_is_found() -> None:
+def test_a_result_that_was_never_published_is_found() -> None:
     assert checks.unpublished([1, 2, 3], {3, 2, 1, 0}) == []
     assert checks.unpublished([1, 2, 3], {1, 3}) == ["1 results never published: 2"]
 

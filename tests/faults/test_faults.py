@@ -1,4 +1,4 @@
-"""Three schedules over the same parts: what ``make test-faults`` does fifty times, chosen to be quick."""
+"""Three quick schedules over the same processes; ``make test-faults`` runs fifty drawn ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCHEDULES = (
 )
 
 
-def test_parts_keep_their_promises_whatever_happens_to_them(tmp_path: Path) -> None:
+def test_guarantees_hold_under_faults(tmp_path: Path) -> None:
     schedules = [Schedule(number, Setting.LOCAL, faults) for number, faults in enumerate(SCHEDULES)]
     outcomes = list(run_group(schedules, tmp_path))
     assert [(str(each.schedule), each.problems) for each in outcomes] == [(str(each), ()) for each in schedules]

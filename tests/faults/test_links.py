@@ -1,4 +1,4 @@
-"""A link forwards, and fails as it is asked to."""
+"""A link forwards, and fails on command."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ SECONDS = 30.0
 
 
 @pytest.fixture
-def heard() -> bytearray:
-    """What the server has heard."""
+def received() -> bytearray:
+    """What the server has received."""
     return bytearray()
 
 
 @pytest.fixture
-async def link(heard: bytearray) -> AsyncIterator[Link]:
-    """A link to a server that says everything twice."""
+async def link(received: bytearray) -> AsyncIterator[Link]:
+    """A link to a server that sends back everything twice."""
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(OSError):
-            while said := await reader.read(1024):
-                heard.extend(said)
-                writer.write(said * 2)
+            while piece := await reader.read(1024):
+                received.extend(piece)
+                writer.write(piece * 2)
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
     async with server:
@@ -38,7 +38,7 @@ async def link(heard: bytearray) -> AsyncIterator[Link]:
             yield made
 
 
-async def said(reader: asyncio.StreamReader, count: int) -> bytes:
+async def echoed(reader: asyncio.StreamReader, count: int) -> bytes:
     return await asyncio.wait_for(reader.readexactly(count), SECONDS)
 
 
@@ -46,14 +46,14 @@ async def begun(link: Link) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]
     """Connect, and find that it works."""
     reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
     writer.write(b"a")
-    await said(reader, 2)
+    await echoed(reader, 2)
     return reader, writer
 
 
 async def test_it_forwards_both_ways(link: Link) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
     writer.write(b"ab")
-    assert await said(reader, 4) == b"abab"
+    assert await echoed(reader, 4) == b"abab"
     writer.close()
 
 
@@ -61,27 +61,27 @@ async def test_cut_it_resets_and_refuses_until_it_is_mended(link: Link) -> None:
     reader, writer = await begun(link)
     await asyncio.to_thread(link.cut)
     with pytest.raises(OSError, match="reset"):
-        await said(reader, 1)
+        await echoed(reader, 1)
     writer.close()
     with pytest.raises(OSError, match="onnect"):
         await asyncio.open_connection("127.0.0.1", link.port)
     await asyncio.to_thread(link.mend)
     reader, writer = await asyncio.open_connection("127.0.0.1", link.port)
     writer.write(b"b")
-    assert await said(reader, 2) == b"bb"
+    assert await echoed(reader, 2) == b"bb"
     writer.close()
 
 
-async def test_held_it_lets_nothing_through_and_then_everything(link: Link, heard: bytearray) -> None:
+async def test_held_it_lets_nothing_through_and_then_everything(link: Link, received: bytearray) -> None:
     reader, writer = await begun(link)
     await asyncio.to_thread(link.hold)
     writer.write(b"b")
     async with asyncio.timeout(SECONDS):
         while not link.held:  # noqa: ASYNC110 - it comes in another thread
             await asyncio.sleep(0.001)
-    assert heard == b"a"
+    assert received == b"a"
     await asyncio.to_thread(link.mend)
-    assert await said(reader, 2) == b"bb"
+    assert await echoed(reader, 2) == b"bb"
     writer.close()
 
 
@@ -90,7 +90,7 @@ async def test_delayed_it_lets_everything_through_in_order(link: Link) -> None:
     await asyncio.to_thread(link.delay, 0.05)
     began = asyncio.get_running_loop().time()
     writer.write(b"a")
-    assert await said(reader, 2) == b"aa"
+    assert await echoed(reader, 2) == b"aa"
     assert asyncio.get_running_loop().time() - began >= 0.1, "there and back"
     writer.close()
 
@@ -99,7 +99,7 @@ async def test_without_a_server_connections_end(link: Link) -> None:
     async def talk(port: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
-            await said(reader, 1)
+            await echoed(reader, 1)
         finally:
             writer.close()
 

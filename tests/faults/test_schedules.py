@@ -1,4 +1,4 @@
-"""Schedules follow from their seeds, and together they meet every fault there is."""
+"""Schedules follow from their seeds, and together they cover every possible fault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_seed_is_a_schedule() -> None:
 
 
 @pytest.mark.parametrize("first", [DEFAULT_SEED, 0, 17, 987_654])
-def test_a_run_meets_every_fault_in_every_setting(first: int) -> None:
+def test_a_run_covers_every_fault_in_every_setting(first: int) -> None:
     schedules = [drawn(first + number) for number in range(DEFAULT_SCHEDULES)]
     faults = {(fault.kind, fault.part) for schedule in schedules for fault in schedule.faults}
     assert faults == set(POSSIBLE)

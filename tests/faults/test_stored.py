@@ -1,4 +1,4 @@
-"""What DuckDB makes of a stream that is stored."""
+"""Expected answers from a stored stream, computed by DuckDB."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.faults.checks import Window
-from tests.faults.samples import Answer, Sample, Told
+from tests.faults.samples import Answer, MissingSamples, Sample
 from tests.faults.stored import Stored
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ def stored(tmp_path: Path) -> Iterator[Stored]:
         yield found
 
 
-def test_it_tells_samples_from_what_is_said_of_them(stored: Stored) -> None:
+def test_samples_are_kept_apart_from_counts_of_them(stored: Stored) -> None:
     assert len(stored.samples()) == 19
     assert Sample("m2", 3 * SECOND, 3002.0, 3002.0) in stored.samples()
-    assert len(stored.told()) == 10
-    assert Told("m1", 4 * SECOND, 2, 1) in stored.told()
+    assert len(stored.missing_samples()) == 10
+    assert MissingSamples("m1", 4 * SECOND, 2, 1) in stored.missing_samples()
     assert stored.others() == 0
 
 
 def test_answers_that_begin_in_the_window(stored: Stored) -> None:
-    """Windows of two seconds, each second, answer from a microsecond before their end."""
+    """Answers of windows of two seconds, every second, begin a microsecond before the windows' end."""
     assert len(stored.answers("rows")) == 7
     assert sorted(stored.answers("sums")) == [
         Answer(3 * SECOND - 1, 4 * SECOND - 1, (1, 8, 14_012.0, 1001.0)),

@@ -1,4 +1,4 @@
-"""What became of schedules, for people and for programs."""
+"""Outcomes of schedules as text and as JSON."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Put small faults into translator, rules and operators, one at a time, and see which the tests find: ``make mutants``.
+"""Make small faults in translator, rules and operators, one at a time, and count those found: ``make mutants``.
 
-What survives is either a test that is missing, or changes nothing: then that is argued in `equivalent.toml`.
+A mutant that survives means that a test is missing, or it is equivalent: then `equivalent.toml` has the argument.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ RESULTS = ROOT / ".mutants" / "results.json"
 
 
 @click.command()
-@click.option("--count", default=200, show_default=True, help="How many mutants.")
-@click.option("--seed", default=1, show_default=True, help="Which ones.")
-@click.option("--workers", default=2, show_default=True, help="How many at a time.")
+@click.option("--count", default=200, show_default=True, help="Number of mutants.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the choice.")
+@click.option("--workers", default=2, show_default=True, help="Mutants at a time.")
 @click.option(
     "--longest",
     default=LONGEST_SECONDS,
     show_default=True,
-    help="Seconds of a core that the suite may take over the source as it is; a busy machine counts more of them.",
+    help="Seconds of a core that the suite may take on the unchanged source; a busy machine counts more of them.",
 )
-@click.option("--fresh", is_flag=True, help="Run those again, too, of which the outcome is known.")
+@click.option("--fresh", is_flag=True, help="Repeat those with a known outcome, too.")
 @click.option("--show", is_flag=True, help="Show them only.")
 def main(count: int, seed: int, workers: int, longest: float, *, fresh: bool, show: bool) -> None:
     """Count the mutants that the tests find."""
@@ -57,7 +57,7 @@ def main(count: int, seed: int, workers: int, longest: float, *, fresh: bool, sh
         raise click.ClickException(f"{EQUIVALENT.name}: {error}") from None
     results = Results(RESULTS, ROOT, digest_of(_suite_files()))
     missing = [mutant for mutant in chosen if fresh or results.outcome(mutant) is None]
-    console.print(f"{len(chosen)} mutants of seed {seed}, {len(chosen) - len(missing)} of them known from before")
+    console.print(f"{len(chosen)} mutants of seed {seed}, {len(chosen) - len(missing)} of them known from earlier runs")
     if missing:
         areas = {mutant.identity: area for area, mutants in by_area.items() for mutant in mutants}
         try:
@@ -65,7 +65,7 @@ def main(count: int, seed: int, workers: int, longest: float, *, fresh: bool, sh
         except SuiteError as error:
             raise click.ClickException(str(error)) from None
         except KeyboardInterrupt:
-            console.print("stopped; the same command goes on from here")
+            console.print("stopped; the same command continues from here")
             sys.exit(130)
     outcomes = {mutant.identity: results.outcome(mutant) or "" for mutant in chosen}
     for mutant in chosen:

@@ -1,4 +1,4 @@
-"""What is mutated: the translator, the planner and the operators, without what only puts them into words."""
+"""The areas that are mutated: translator, planner and operators, without modules that only make texts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ AREAS: dict[str, tuple[str, ...]] = {
 }
 LEFT_OUT = frozenset(
     {
-        "cluster/language/errors.py",  # words, and where they point
+        "cluster/language/errors.py",  # texts and places
         "cluster/language/secrets.py",  # masks passwords in errors
-        "cluster/plan/explain.py",  # from here on: pictures of plans
+        "cluster/plan/explain.py",  # from here on: plans as text
         "cluster/plan/lookups.py",
         "cluster/physical/difference.py",
         "cluster/physical/graph.py",
@@ -28,7 +28,7 @@ LEFT_OUT = frozenset(
         "cluster/physical/nodes.py",
         "cluster/physical/text.py",
         "cluster/physical/words.py",
-        "cluster/fjord/counters.py",  # counts what operators do, and changes nothing of it
+        "cluster/fjord/counters.py",  # counts the work of operators without changing it
     }
 )
 

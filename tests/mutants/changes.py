@@ -1,10 +1,10 @@
-"""The mutants of a module: what a slip of its author could have left there.
+"""The mutants of a module: slips that its author could have made.
 
 Our own, on Python's syntax tree. mutmut 3 makes no mutants of decorated functions (ours are cached, properties,
-dataclasses) nor of tables at the top of a module, where many rules stand; cosmic-ray changes files in place, numbers
+dataclasses) nor of tables at the top of a module, which many rules are; cosmic-ray changes files in place, numbers
 mutants by their place in a file, and draws none at random. Neither drops statements, arguments or alternatives.
 
-Left alone: texts (messages among them), documentation, types, assertions, representations, logging, decorators.
+Not mutated: texts (messages among them), documentation, types, assertions, representations, logging, decorators.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _StatementChanges(ExpressionChanges):
     """Walks the statements of a module."""
 
     def block(self, body: Sequence[ast.stmt]) -> None:
-        """Look at statements one after the other."""
+        """Visit statements one after the other."""
         for statement in body:
             before, self.statement = self.statement, self._head(statement)
             self.visit(statement)
@@ -77,16 +77,16 @@ class _StatementChanges(ExpressionChanges):
         self.where.pop()
 
     def visit_Import(self, node: ast.Import) -> None:
-        """Leave it alone."""
+        """Make no mutants of it."""
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        """Leave it alone."""
+        """Make no mutants of it."""
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Leave it alone."""
+        """Make no mutants of it."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Leave it alone."""
+        """Make no mutants of it."""
 
     def visit_Raise(self, node: ast.Raise) -> None:
         self.add(node, "error not raised", "pass")
@@ -214,5 +214,5 @@ def _logs(node: ast.expr) -> bool:
 
 
 def _is_type(node: ast.expr) -> bool:
-    """Return whether what a module gives a name is a type: a union or a subscript."""
+    """Return whether a named value of a module is a type: a union or a subscript."""
     return isinstance(node, ast.Subscript) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr))

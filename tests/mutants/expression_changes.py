@@ -19,7 +19,7 @@ from tests.mutants.source_reading import SourceReader
 
 
 class ExpressionChanges(SourceReader):
-    """Notes the mutants of an expression and all in it."""
+    """Collects the mutants of an expression and its operands."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         if not binds(node):
@@ -124,7 +124,7 @@ class ExpressionChanges(SourceReader):
 
 
 def binds(node: ast.expr) -> bool:
-    """Return whether a name is bound in an expression: without it, what follows would break whatever it does."""
+    """Return whether an expression binds a name: without it, the code behind it would always fail."""
     return any(isinstance(each, ast.NamedExpr) for each in ast.walk(node))
 
 

@@ -1,4 +1,4 @@
-"""A mutant: one small change of the source, known by what is changed and where, not by the number of a line."""
+"""A mutant: one small change of the source, identified by the change and its place, not by a line number."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 
 LONGEST = 160
-"""Characters of a text that a mutant is known by."""
+"""Characters of a text in a mutant's identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,17 @@ class Mutant:
     where
         The function and class around it, with dots; empty at the top of a module.
     operator
-        Which kind of change.
+        Kind of the change.
     statement
-        The text of the statement it is in, on one line; of one with a body, the head.
+        The text of its statement, on one line; the head of one with a body.
     before, after
-        What is replaced, and by what, each on one line.
+        The replaced text and the new one, each on one line.
     occurrence
-        Which of those that are alike in all this, from 0.
+        Number, from 0, among those that are equal in all this.
     start, end
-        Offsets of what is replaced, in bytes.
+        Offsets of the replaced text, in bytes.
     replacement
-        By what.
+        The new text.
     """
 
     file: str
@@ -47,13 +47,13 @@ class Mutant:
 
     @property
     def described(self) -> dict[str, str | int]:
-        """What it is known by: holds until its own statement changes."""
+        """Its identity in full: valid until its own statement changes."""
         names = ("file", "where", "operator", "statement", "before", "after", "occurrence")
         return {name: getattr(self, name) for name in names}
 
     @property
     def identity(self) -> str:
-        """A short name for that."""
+        """A digest of that."""
         return hashlib.blake2b(json.dumps(self.described).encode(), digest_size=6).hexdigest()
 
     def applied(self, source: bytes) -> bytes:

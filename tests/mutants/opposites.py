@@ -1,4 +1,4 @@
-"""What is exchanged for what in mutants, and what is left alone."""
+"""Exchanges that make mutants, and names that are not mutated."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ MESSAGES = frozenset({"error", "warn", "refuse", "suggest", "did_you_mean", "rai
 WORDING = frozenset({"reason", "hint", "what", "shape", "shown", "word", "readable", "listed", "objection"})
 """Names that hold messages."""
 CHECKS = frozenset({"strict"})
-"""Arguments that assert something, as `zip` does: where it holds, they change nothing."""
+"""Arguments that assert something, as of `zip`: if it holds, they have no effect."""
 UNSWAPPED = frozenset({"isinstance", "issubclass", "getattr", "hasattr", "cast", "zip"})
 DECLARATIONS = frozenset({"arg_types", "__slots__"})
-"""Class variables that say what there is, and are not run."""
+"""Class variables that declare something, and are not run."""
 SILENT = frozenset({"__repr__", "__str__"})
 FEW = 3
 """Numbers up to this are also made smaller by one."""

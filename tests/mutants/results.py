@@ -1,4 +1,4 @@
-"""What became of mutants, kept in a file so that a run can be gone on with; and which of them are argued equivalent."""
+"""Outcomes of mutants, in a file so that a run can be continued; and the arguments for equivalent ones."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.mutants.running import Run
 LEAST_SCORE = 0.95
 MOST_EQUIVALENT = 0.05
 SHORTEST_ARGUMENT = 40
-"""Characters: what takes less to say has not been argued."""
+"""Characters of the shortest argument that is accepted."""
 
 
 class ArgumentError(Exception):
-    """An entry among the equivalent mutants that is none."""
+    """An invalid entry among the equivalent mutants."""
 
 
 class Results:
     """Outcomes, by identity of the mutant.
 
-    What was killed stays so while its file is as it was, even if the suite has changed: tests are added, seldom taken
-    away. What survived meets a suite that has changed again.
+    A killed mutant stays killed while its file is unchanged, even if the suite changes: tests are rarely removed. A
+    survivor is run again when the suite changes.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Results:
             self._found = json.loads(path.read_text(encoding="utf-8"))["mutants"]
 
     def outcome(self, mutant: Mutant) -> str | None:
-        """Return what became of a mutant; None if that is not known, or not any more."""
+        """Return the outcome of a mutant; None if it is not known, or not valid any more."""
         found = self._found.get(mutant.identity)
         if found is None or found["file_digest"] != self._digest(mutant):
             return None
@@ -56,7 +56,7 @@ class Results:
         return str(found["outcome"])
 
     def add(self, mutant: Mutant, run: Run) -> None:
-        """Note what became of a mutant."""
+        """Record the outcome of a mutant."""
         self._found[mutant.identity] = {
             **mutant.described,
             "outcome": run.outcome,
@@ -84,12 +84,12 @@ def digest_of(files: Iterable[Path]) -> str:
 
 
 def equivalent_among(mutants: Iterable[Mutant], path: Path) -> dict[str, str]:
-    """Return the arguments of a file, by identity of the mutant that each is about.
+    """Return the arguments of a file, by identity of the mutant.
 
     Raises
     ------
     ArgumentError
-        If an entry argues nothing, or is about no mutant that there is.
+        If an entry has no argument, or there is no such mutant.
     """
     known = {json.dumps(mutant.described, sort_keys=True): mutant for mutant in mutants}
     found: dict[str, str] = {}
@@ -108,7 +108,7 @@ def equivalent_among(mutants: Iterable[Mutant], path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many mutants became what; what is argued to be equivalent counts as that only if it survived."""
+    """Numbers of mutants by outcome; one argued to be equivalent counts as that only if it survived."""
 
     counts: Mapping[str, int]
 
@@ -121,23 +121,23 @@ class Score:
 
     @property
     def share_killed(self) -> float:
-        """Of those that are not equivalent; what never ends is found, too."""
+        """The share of those that are not equivalent; a timeout counts as killed."""
         rest = self.counts.get("killed", 0) + self.counts.get("timeout", 0) + self.counts.get("survived", 0)
         return 1.0 if rest == 0 else 1 - self.counts.get("survived", 0) / rest
 
     @property
     def share_equivalent(self) -> float:
-        """Of all."""
+        """The share of all."""
         return self.counts.get("equivalent", 0) / max(sum(self.counts.values()), 1)
 
     @property
     def good(self) -> bool:
-        """Whether enough are killed, and few enough argued away."""
+        """Whether enough are killed, and few enough argued to be equivalent."""
         return self.share_killed >= LEAST_SCORE and self.share_equivalent <= MOST_EQUIVALENT
 
 
 def entry_for(mutant: Mutant) -> str:
-    """Return what stands in the file of equivalent mutants for one, but for the argument."""
+    """Return the entry of a mutant in the file of equivalent ones, without the argument."""
     described = {key: value for key, value in mutant.described.items() if key != "occurrence" or value}
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in described.items()]
     return "\n".join(["[[equivalent]]", *lines, 'argument = ""'])

@@ -24,31 +24,31 @@ COPIED = ("cluster", "protocols", "proxy", "firmware_sim", "tests", "docs", "exa
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 MEMORY_BYTES = 8 * 1024**3
 PATIENCE = 2
-"""A mutant may take this many times as much processor time as the source as it is."""
+"""A mutant may take this many times as much processor time as the unchanged source."""
 
 
 class SuiteError(Exception):
-    """The suite cannot be used: it fails over the source as it is, or takes too long."""
+    """The suite cannot be used: it fails on the unchanged source, or takes too long."""
 
 
 class StoppedError(Exception):
-    """Whoever started the run has ended it."""
+    """The run was ended by its caller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What became of one run of the suite.
+    """The outcome of one run of the suite.
 
     Parameters
     ----------
     outcome
         ``survived``, ``killed`` or ``timeout``.
     seconds
-        How long it took, by the clock on the wall.
+        Its wall-clock time.
     killed_by
         The first test that failed, if one did.
     output
-        What pytest said last.
+        The end of pytest's output.
     """
 
     outcome: str
@@ -67,9 +67,9 @@ class Workshop:
     folder
         Where the copies are made.
     command
-        What runs the suite, in a copy; it ends with 0 if nothing is found.
+        Runs the suite, in a copy; ends with 0 if no test fails.
     copied
-        What of the repository a copy has.
+        The folders and files of the repository in a copy.
     """
 
     def __init__(self, root: Path, folder: Path, command: Sequence[str], *, copied: Sequence[str] = COPIED) -> None:
@@ -81,7 +81,7 @@ class Workshop:
         self._cpu_seconds = 0
 
     def prepare(self, workers: int, longest_seconds: float) -> tuple[float, float]:
-        """Make the copies, and run the suite once as it is; return its seconds, by the clock and of the processor.
+        """Make the copies, and run the suite once as it is; return its seconds of wall clock and processor.
 
         Raises
         ------
@@ -101,15 +101,15 @@ class Workshop:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         if found.outcome != "survived":
-            raise SuiteError(f"the suite fails over the source as it is\n{found.output}")
+            raise SuiteError(f"the suite fails on the unchanged source\n{found.output}")
         if cpu > longest_seconds:
             raise SuiteError(
-                f"the suite takes {cpu:.0f} s of a core over the source as it is, {longest_seconds:.0f} at most"
+                f"the suite takes {cpu:.0f} s of a core on the unchanged source, {longest_seconds:.0f} at most"
             )
         self._cpu_seconds = max(10, round(PATIENCE * cpu))
         self._copies.put(first)
         for number in range(2, workers + 1):
-            # With what has been compiled: a mutant then compiles its own file only.
+            # With compiled files: a mutant then compiles its own file only.
             shutil.copytree(first, self._folder / str(number))
             self._copies.put(self._folder / str(number))
         return found.seconds, cpu
@@ -120,9 +120,9 @@ class Workshop:
         Parameters
         ----------
         mutant
-            What is changed.
+            The change.
         command
-            What runs the suite in another order, for those who know where the fault will show.
+            Runs the suite in another order: the tests that probably fail come first.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class Workshop:
             self._running.add(process)
         if self._stopped:
             _end(process)
-        # Whoever waits for something that never comes takes no processor time.
+        # A process that waits for something that never comes takes no processor time.
         patience = 20 * self._cpu_seconds or None
         try:
             output, _ = process.communicate(timeout=patience)
@@ -194,7 +194,7 @@ class Workshop:
 
 @contextmanager
 def workshop(root: Path, command: Sequence[str]) -> Iterator[Workshop]:
-    """Yield a workshop that is gone afterwards, whatever happens."""
+    """Yield a workshop that is removed afterwards, whatever happens."""
     with tempfile.TemporaryDirectory(prefix="fjord-mutants-") as folder:
         found = Workshop(root, Path(folder), command)
         try:

@@ -1,4 +1,4 @@
-"""Which mutants are run: drawn by a seed, so many of each area, and the same ones while their statements stay."""
+"""The choice of mutants: drawn by a seed, as many of each area, and stable while their statements stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.mutants.mutant import Mutant
 
 
 def all_mutants(root: Path) -> dict[str, list[Mutant]]:
-    """Return every mutant there is, by area."""
+    """Return all mutants, by area."""
     return {
         area: [mutant for file in files for mutant in mutants_of(file, (root / file).read_bytes())]
         for area, files in files_of(root).items()
@@ -28,7 +28,7 @@ def drawn(root: Path, seed: int, count: int) -> dict[str, list[Mutant]]:
 def drawn_of(mutants: Mapping[str, Sequence[Mutant]], root: Path, seed: int, count: int) -> dict[str, list[Mutant]]:
     """Return `count` of these mutants, as many of each area.
 
-    Each mutant has a place in a queue that depends on the seed and on itself only: a change elsewhere moves nobody.
+    Each mutant has a place in a queue that depends on the seed and on itself only: a change elsewhere moves none.
     """
     shares = [count * (number + 1) // len(mutants) - count * number // len(mutants) for number in range(len(mutants))]
     return {

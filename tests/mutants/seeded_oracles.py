@@ -1,4 +1,4 @@
-"""Random queries against their definitions, few of them and always the same: the part of the suite that is drawn.
+"""Random queries against their definitions, few of them and always the same: the random part of the suite.
 
 Not collected with the other tests, which draw many more; the suite names this file. Other oracles belong here, too: one
 test for each, of about ten seconds.
@@ -18,7 +18,7 @@ SEED = 20_261_121
 
 @pytest.fixture(autouse=True)
 def reports_as_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Report a mismatch as it was drawn: nobody reads it, and looking for the smallest takes long."""
+    """Report a mismatch as it was drawn: the report is not read, and searching for the smallest takes long."""
     monkeypatch.setattr(proving, "_fail", lambda *_: None)
     monkeypatch.setattr(proving, "_smallest", lambda streams, _: streams)
     monkeypatch.setattr(relation_proving, "_smallest", lambda history, queries: (history, queries, "as drawn"))

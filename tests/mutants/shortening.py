@@ -19,7 +19,7 @@ MEMORY_LIMIT = "FJORD_MUTANT_MEMORY_BYTES"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Limit this process, and make sure that it tests what lies beside it."""
+    """Limit this process, and check that it tests the copy that it is in."""
     for name, limit in ((CPU_LIMIT, resource.RLIMIT_CPU), (MEMORY_LIMIT, resource.RLIMIT_AS)):
         if name in os.environ:
             most = int(os.environ[name])
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let property tests draw fewer examples, without a memory, and not look for smaller ones."""
+    """Let property tests draw fewer examples, without a database, and not shrink them."""
     for item in items:
         test = getattr(item, "obj", None)
         if is_hypothesis_test(test):
@@ -39,19 +39,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Do not search what has been imported for rubbish again and again: that takes an eighth of the time."""
+    """Exclude imported objects from garbage collection, which would take an eighth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_sessionfinish() -> None:
-    """Let the end of the process find what was imported as it was."""
+    """Include them again before the process ends."""
     gc.unfreeze()
 
 
 def shorter(given: settings) -> settings:
-    """Return settings for a part of the examples."""
+    """Return settings for a share of the examples."""
     return settings(
         given,
         max_examples=max(min(FEWEST, given.max_examples), given.max_examples // FEWER_EXAMPLES),

@@ -1,4 +1,4 @@
-"""Reading the text of a module's nodes, and noting mutants of it."""
+"""Reading the text of a module's nodes, and collecting its mutants."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import Counter
 
 from tests.mutants.mutant import Mutant, shortened
 
-Placed = ast.expr | ast.stmt | ast.pattern
+SourceNode = ast.expr | ast.stmt | ast.pattern
 
 
 class SourceReader(ast.NodeVisitor):
-    """Knows the text of every node, and notes mutants of it.
+    """Finds the text of nodes, and collects mutants.
 
     Parameters
     ----------
@@ -32,13 +32,13 @@ class SourceReader(ast.NodeVisitor):
         self.statement = ""
         self.seen: Counter[tuple[str, ...]] = Counter()
 
-    def span(self, node: Placed) -> tuple[int, int]:
+    def span(self, node: SourceNode) -> tuple[int, int]:
         """Return the offsets of a node's text, in bytes."""
         assert node.end_lineno is not None and node.end_col_offset is not None  # noqa: PT018 - both come from the parser
         start = self.lines[node.lineno - 1] + node.col_offset
         return start, self.lines[node.end_lineno - 1] + node.end_col_offset
 
-    def text(self, node: Placed) -> str:
+    def text(self, node: SourceNode) -> str:
         """Return a node's text."""
         start, end = self.span(node)
         return self.source[start:end].decode()
@@ -49,8 +49,8 @@ class SourceReader(ast.NodeVisitor):
         simple = isinstance(node, ast.Name | ast.Constant | ast.Attribute | ast.Call | ast.Subscript | ast.Starred)
         return text if simple and "\n" not in text else f"({text})"
 
-    def add(self, node: Placed, operator: str, replacement: str, shown: str | None = None) -> None:
-        """Note a mutant; `shown` is what it is about, if that is little of what is replaced."""
+    def add(self, node: SourceNode, operator: str, replacement: str, shown: str | None = None) -> None:
+        """Collect a mutant; `shown` is the changed part, if it is a small part of the replaced text."""
         start, end = self.span(node)
         before = shortened(self.text(node) if shown is None else shown)
         after = shortened(replacement) if shown is None else ""

@@ -1,18 +1,18 @@
-"""The fixed suite that every mutant meets: at most a minute of one core, what finds most first."""
+"""The fixed suite that runs on every mutant: at most a minute of one core, the most effective tests first."""
 
 from __future__ import annotations
 
 SUITE = (
-    # Whole queries against printed answers: seconds, and most mutants do not get past them.
+    # Whole queries against printed answers: they take seconds and kill most mutants.
     "tests/cluster/papers/test_query_vectors.py",
     "tests/cluster/papers/test_logical_vectors.py",
     "tests/cluster/papers/test_physical_vectors.py",
-    # What the translator and the rules make of texts, printed.
+    # Printed results of the translator and the rules.
     "tests/cluster/language/test_translation.py",
     "tests/cluster/language/test_errors.py",
     "tests/cluster/language/test_docs.py",
     "tests/cluster/plan/test_rewrite.py",
-    # One unit after the other.
+    # Single units.
     "tests/cluster/expressions",
     "tests/cluster/language",
     "tests/cluster/plan",
@@ -22,9 +22,9 @@ SUITE = (
     "tests/test_docstrings.py::test_examples_are_true[cluster/fjord]",
     "tests/test_docstrings.py::test_examples_are_true[cluster/language]",
     "tests/test_docstrings.py::test_examples_are_true[cluster/plan]",
-    # What brings rows to the operators, keeps their state, and puts their answers together.
+    # Scans, state of operators, and answers.
     "tests/cluster/local/test_engine.py",
-    # Random queries, from one seed; other oracles are added in there.
+    # Random queries from one seed; further oracles are added there.
     "tests/mutants/seeded_oracles.py",
 )
 NEAREST = {
@@ -32,7 +32,7 @@ NEAREST = {
     "rules": "tests/cluster/plan",
     "operators": "tests/cluster/fjord",
 }
-"""By area, where its own tests are: they come right behind the vectors."""
+"""By area, the places of its own tests: they come right behind the vectors."""
 _VECTORS = SUITE[:3]
 LEFT_OUT = (
     # Long, and its operators have such tests of their own.
@@ -50,24 +50,24 @@ LEFT_OUT = (
     "tests/cluster/plan/test_bounded_planning.py::test_semicolons_at_the_end_take_no_steps",
     "tests/cluster/fjord/test_predicate_index.py::test_a_condition_of_thousands_of_values_is_looked_up",
     "tests/cluster/fjord/test_extreme_values.py::test_expressions_of_thousands_of_terms_are_evaluated",
-    # Damaged texts must get an error of ours; which one, others say.
+    # Damaged texts must get an error of ours; other tests check which one.
     "tests/cluster/language/test_comments.py",
     "tests/cluster/language/test_damaged_statements.py",
     "tests/cluster/language/test_robustness.py",
-    # Auctions: what the random queries below find, too.
+    # Auctions: the random queries below find the same faults.
     "tests/cluster/papers/test_nexmark.py::test_nexmark_queries_answer_as_defined_on_generated_auctions",
-    # They measure time, or how much chance has drawn, which fewer examples change.
+    # They measure time, or coverage of random draws, which fewer examples change.
     "tests/cluster/plan/test_equivalence.py::test_random_plans_exercise_the_rules",
     "tests/cluster/physical/test_plan_files.py::test_the_thousandth_query_costs_no_more_than_the_tenth",
 )
 FEWER_EXAMPLES = 10
-"""Property tests draw this part of their examples: the same ones in every run."""
+"""Property tests draw this share of their examples: the same ones in every run."""
 LONGEST_SECONDS = 60.0
-"""Of processor time, for the suite over the source as it is."""
+"""Seconds of processor time for the suite on the unchanged source."""
 
 
 def arguments(area: str | None = None) -> list[str]:
-    """Return how pytest is called: the same tests for every mutant, those of its own area early."""
+    """Return the arguments of pytest: the same tests for every mutant, those of its own area early."""
     left_out = [f"--deselect={each}" for each in LEFT_OUT]
     nearest = [] if area is None else [NEAREST[area]]
     ordered = list(dict.fromkeys([*_VECTORS, *nearest, *SUITE]))

@@ -1,4 +1,4 @@
-"""Which mutants a piece of source has, and which it has not."""
+"""The mutants of pieces of source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.mutants.changes import differs, mutants_of
 
 
 def mutated(source: str) -> set[tuple[str, str]]:
-    """Return operator and mutated text, without what stays."""
+    """Return operator and mutated text of the mutants."""
     text = textwrap.dedent(source).strip()
     found = mutants_of("m.py", text.encode())
     return {(each.operator, each.applied(text.encode()).decode()) for each in found if differs(each, text.encode())}
@@ -51,7 +51,7 @@ def mutated(source: str) -> set[tuple[str, str]]:
     ("x += a", {("statement removed", "pass"), ("arithmetic", "x -= a")}),
     ("x.y = a", {("statement removed", "pass")}),
     ("raise E(a < b)", {("error not raised", "pass")}),
-    # Left alone:
+    # Not mutated:
     ("assert a < b", set()),
     ("Type = A | B", set()),
     ("x: A | B = c", set()),
@@ -109,7 +109,7 @@ def f(a):
 """
 
 
-def test_a_mutant_is_known_by_what_is_around_it():
+def test_a_mutant_is_identified_by_its_surroundings():
     found = mutants_of("m.py", SOURCE)
     assert len({each.identity for each in found}) == len(found)
     (first, second, third) = (each for each in found if each.operator == "comparison")
@@ -120,7 +120,7 @@ def test_a_mutant_is_known_by_what_is_around_it():
     assert {each.identity for each in found} <= {each.identity for each in moved}
 
 
-def test_texts_of_several_bytes_do_not_shift_what_follows():
+def test_texts_of_several_bytes_do_not_shift_later_mutants():
     source = 'x = "ß…"; y = a < b'.encode()
     (found,) = (each for each in mutants_of("m.py", source) if each.operator == "comparison")
     assert found.applied(source).decode() == 'x = "ß…"; y = (a <= b)'

@@ -1,4 +1,4 @@
-"""Results that a run goes on with, arguments that hold, and the score."""
+"""Results that a run continues from, arguments that hold, and the score."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def results(tmp_path, suite="suite"):
 @pytest.mark.parametrize(("outcome", "after_other_tests", "after_other_source"), [
     ("survived", None, None), ("killed", "killed", None), ("timeout", "timeout", None),
 ])  # fmt: skip
-def test_a_run_goes_on_with_what_is_known(tmp_path, mutant, outcome, after_other_tests, after_other_source):
+def test_a_run_continues_from_known_outcomes(tmp_path, mutant, outcome, after_other_tests, after_other_source):
     first = results(tmp_path)
     assert first.outcome(mutant) is None
     first.add(mutant, Run(outcome, 1.5, "tests/x.py::test"))
@@ -52,13 +52,13 @@ def test_an_argument_is_found_again(tmp_path, mutant):
     (190, 5, 5, 5, 1.0, True),
     (185, 5, 10, 0, 0.95, True),
     (184, 5, 11, 0, 0.945, False),
-    (180, 0, 20, 11, 180 / 189, False),  # found are 95 %, but too many are argued away
+    (180, 0, 20, 11, 180 / 189, False),  # found are 95 %, but too many are argued to be equivalent
     (180, 0, 20, 10, 180 / 190, False),
     (0, 0, 0, 0, 1.0, True),
 ])  # fmt: skip
 def test_score(killed, timeout, survived, argued, share, good):
     outcomes = ["survived"] * survived + ["killed"] * killed + ["timeout"] * timeout
-    # What is argued to be equivalent but was killed is killed.
+    # One that is argued to be equivalent but was killed counts as killed.
     arguments = [*map(str, range(argued)), *(["199"] if killed else [])]
     score = Score.of({str(number): outcome for number, outcome in enumerate(outcomes)}, arguments)
     assert score.share_killed == pytest.approx(share)

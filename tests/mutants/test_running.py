@@ -1,4 +1,4 @@
-"""Runs in copies: what becomes of a mutant, and that the checkout stays as it is."""
+"""Runs in copies: outcomes of mutants, and a checkout that does not change."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def mutant(operator="comparison"):
     ("f(5)", "survived", ""),
     ("os.kill(os.getpid(), signal.SIGXCPU) if f(3) else 0", "timeout", ""),
 ])  # fmt: skip
-def test_what_becomes_of_a_mutant(made, check, outcome, killed_by):
+def test_outcomes_of_a_mutant(made, check, outcome, killed_by):
     shop, root = made(check)
     shop.prepare(2, 60.0)
     for _ in range(3):
@@ -57,13 +57,13 @@ def test_what_becomes_of_a_mutant(made, check, outcome, killed_by):
     assert sorted(each.name for each in root.iterdir()) == ["check.py", "m.py", "package"]
 
 
-def test_a_suite_that_fails_without_a_mutant_is_no_suite(made):
+def test_a_suite_that_fails_without_a_mutant_is_refused(made):
     shop, _ = made("f(1)")
-    with pytest.raises(SuiteError, match="fails over the source as it is"):
+    with pytest.raises(SuiteError, match="fails on the unchanged source"):
         shop.prepare(1, 60.0)
 
 
-def test_a_suite_that_takes_too_long_is_no_suite(made):
+def test_a_suite_that_takes_too_long_is_refused(made):
     shop, _ = made("f(5)")
     with pytest.raises(SuiteError, match="0 at most"):
         shop.prepare(1, 0.0)

@@ -1,4 +1,4 @@
-"""Drawing mutants: by seed and area, and the same ones while they are there."""
+"""Drawing mutants: by seed and area, and the same ones while they exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def mutants():
-    """All there are: to find them every file is parsed."""
+    """All mutants: every file is parsed to find them."""
     return all_mutants(ROOT)
 
 
@@ -42,6 +42,6 @@ def test_a_change_elsewhere_moves_no_mutant(tmp_path):
     assert len(set(before) - set(after)) <= 1
 
 
-def test_every_argument_is_about_a_mutant_that_there_is(mutants):
+def test_every_argument_is_about_an_existing_mutant(mutants):
     every = (mutant for area in mutants.values() for mutant in area)
     equivalent_among(every, Path(__file__).parent / "equivalent.toml")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.packets import Packet, Partial, Sample
-from protocols.wire.programs import Band, Measure, Panes, SamplingProgram, SendOnChange, Several
+from protocols.wire.programs import Band, Measure, Panes, ProgramReport, SamplingProgram, SendOnChange, Several
 from proxy.coverage import Coverage, coverage_of
 from proxy.sample_account import PaneCount, ReceivedPacket, SampleAccount
 from proxy.spans import multiples_in, united, within, without

@@ -1,7 +1,7 @@
-"""A cluster for which an hour is a second: with this folder in PYTHONPATH, it and its workers keep little for long.
+"""A cluster with short retention times: with this folder in PYTHONPATH, an hour counts as a second.
 
-What has been replaced is kept for two seconds, tables are looked after every three, and commits leave the log, and the
-archive, after some twenty. Nothing else is changed: what still has to be read must be there all the same.
+Replaced files are kept for two seconds, tables are maintained every three, and commits are removed from the log, and
+the archive, after some twenty. Nothing else is changed: files that still have to be read must be kept all the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _replaced_since: dict[tuple[str, str], float] = {}
 
 
 def _remove_old(table: appending.AppendedTable, hours: int) -> int:
-    """Remove what was replaced so long ago: Delta itself counts in hours that have 3,600 seconds."""
+    """Remove files that were replaced this long ago: Delta itself counts in hours of 3,600 seconds."""
     now = time.monotonic()
     replaced = table.delta.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False)
     files, root = compaction.open_files(table.root)
