@@ -192,7 +192,7 @@ class Run:
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(link.run(self.received.take)),
-                    tasks.create_task(self.motes.link.run(self.motes.hear)),
+                    tasks.create_task(self.motes.link.run(self.motes.receive)),
                 ]
                 await asyncio.to_thread(self._add_queries, api)
                 arguments = ("--metrics-port", str(port), "--samples-per-packet", "10")

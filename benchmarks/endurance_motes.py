@@ -95,7 +95,7 @@ class Motes:
     def __post_init__(self) -> None:
         self.motes = [Mote(number) for number in range(self.count)]
 
-    async def hear(self, message: Message) -> None:
+    async def receive(self, message: Message) -> None:
         """Carry out the proxy's instructions to one of them."""
         control = decode_control(message.payload)
         mote = self.motes[int(control.mote.removeprefix("m"))]

@@ -252,8 +252,8 @@ class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     Parameters
     ----------
     by_us
-        Forward, or, if negative, back: the mote then takes its next sample once its clock has caught up, so that no
-        instant is sampled twice and the low watermark holds.
+        Forward, or, if negative, back: the mote then takes its next sample once its clock has reached that instant
+        again, so that no instant is sampled twice and the low watermark holds.
     """
 
     by_us: Microseconds

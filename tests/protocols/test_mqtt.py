@@ -93,13 +93,13 @@ async def away(link):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_messages_come_in_order_with_their_topic_and_payload(engine, qos):
-    async with running_broker(engine=engine) as broker, running(Peer(at(broker), "a", "to/+", qos=qos)) as hearing:
+    async with running_broker(engine=engine) as broker, running(Peer(at(broker), "a", "to/+", qos=qos)) as receiver:
         sent = [Message(f"to/{number % 3}", bytes([number]) * number, qos=qos) for number in range(100)]
-        async with running(Peer(at(broker), "b")) as saying:
+        async with running(Peer(at(broker), "b")) as sender:
             for each in sent:
-                await saying.link.publish(each)
-            await hearing.until(len(sent))
-    assert hearing.received == sent
+                await sender.link.publish(each)
+            await receiver.until(len(sent))
+    assert receiver.received == sent
 
 
 @pytest.mark.parametrize("engine", ENGINES)

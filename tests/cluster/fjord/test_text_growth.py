@@ -13,7 +13,7 @@ from cluster.fjord.text_growth import TextGrowthError, check_text
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
 from cluster.plan.expressions import read_scalar
-from cluster.service.planning import Known
+from cluster.service.planning import PlanningContext
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.language.example_catalog import CATALOG
@@ -85,9 +85,9 @@ def doubled(times: int, last: str = "SELECT sensor AS x FROM traffic", made: str
 )
 def test_what_is_doubled_again_and_again_is_refused(sql: str) -> None:
     with pytest.raises(TextGrowthError, match=r"x would be a text of [\d,]+ parts") as caught:
-        Known(CATALOG, {}, frozenset()).understood(sql)
+        PlanningContext(CATALOG, {}, frozenset()).rewritten(sql)
     assert "10,000 characters" in (caught.value.hint or "")
-    Known(CATALOG, {}, frozenset()).rewritten(sql, registered=True)
+    PlanningContext(CATALOG, {}, frozenset()).rewritten(sql, registered=True)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cluster.physical.lowering import lower
 from cluster.plan.pipelines import Host
-from cluster.service.catalog.stream_budgets import StillRead
+from cluster.service.catalog.stream_budgets import ReadProgress
 from cluster.spark.offsets import from_spark
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget
@@ -39,7 +39,7 @@ class Budgeted:
         self._table = run.tables["traffic"]
         self._checkpoint = folder / "checkpoint"
         self._positions = SparkPositions(self._checkpoint, run.plans)
-        reading = StillRead(self._positions, lambda: lower(run.plan), lambda _: self._table.root)
+        reading = ReadProgress(self._positions, lambda: lower(run.plan), lambda _: self._table.root)
         self._table.retention = StreamRetention(lambda: Budget(age_us=1), lambda: reading("traffic"))
 
     def look_after(self) -> None:
