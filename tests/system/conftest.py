@@ -1,4 +1,4 @@
-"""The parts as separate processes, started as a user starts them."""
+"""Broker, cluster, proxies and motes as separate processes, started as a user starts them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def running_parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """What a process answers to the stored day that nobody disturbs."""
+    """The results of an undisturbed run over the stored day."""
     return run_undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.fixture
 def cluster(running_parts: Parts, tmp_path: Path) -> Iterator[RunningCluster]:
-    """The broker and the cluster; the proxies and motes that a test starts end with it, so names may come again."""
+    """The broker and the cluster; proxies and motes that a test starts end with it, so names can be used again."""
     with Children(tmp_path / "logs") as children, ApiClient(running_parts.api_address) as api:
         yield RunningCluster(replace(running_parts, children=children), api)

@@ -1,9 +1,9 @@
-"""A Fjord on Spark that lives again and again, each time until the power is cut, in one and the same Java.
+"""An engine on Spark that runs again and again, each time until the power is cut, in one Java process.
 
-    stored ──> 0 ── cut ──> 1 ── cut ──> 2 ...      each folder is what a cut left of the one before (tests/power_cuts)
+    stored ──> 0 ── cut ──> 1 ── cut ──> 2 ...      each folder is what a cut left of the last one (tests/power_cuts)
 
-A process that is killed takes nothing along that the next life would see: it has a folder of its own, and whatever
-Spark and its workers keep is kept by folder and run. So only the folder need change, and a cut costs seconds less.
+A new process per run is not needed: each run has a folder of its own, and Spark and its workers keep their state by
+folder and run. So only the folder changes, and a cut takes seconds less.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SYNCS = 300
-"""Answering the stored day makes about so many."""
+"""About the number of syncs in which the stored day is answered."""
 IN_THE_START = 0.2
-"""How many lives end while they begin."""
+"""How many runs end while they start."""
 POLLING_SECONDS = 0.02
 MOST_STARTS = 20
 
 
 class PowerCutError(OSError):
-    """Whatever is synced after the power was cut."""
+    """A sync after the power was cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """When the power is cut.
+    """The instant at which the power is cut.
 
     Parameters
     ----------
     syncs
-        When so many paths have been synced, or are about to be.
+        When this many paths have been synced, or are about to be.
     path
-        When a path that ends so is about to be synced.
+        When a path with this end is about to be synced.
     later_seconds
-        So much later, in the middle of whatever is done then.
+        This much later, in the middle of other work.
     """
 
     syncs: int = 0
@@ -62,7 +62,7 @@ class Instant:
 
 
 def draw(dice: random.Random, cuts: int) -> Instant:
-    """Return an instant such that so many lives answer the whole day, about; half of them are at no sync."""
+    """Return an instant such that about `cuts` runs answer the whole day; half of the cuts are at no sync."""
     later = dice.choice([0.0, dice.uniform(0.0, 0.5)])
     if dice.random() < IN_THE_START:
         return Instant(dice.randrange(1, 9), later_seconds=later)
@@ -70,7 +70,7 @@ def draw(dice: random.Random, cuts: int) -> Instant:
 
 
 class _Power:
-    """Cuts the power of a folder at an instant, and leaves another one."""
+    """Cuts the power of a folder at an instant, and leaves another folder."""
 
     def __init__(self, folder: Path, into: Path, instant: Instant, dice: random.Random | None) -> None:
         self.is_cut = Event()
@@ -104,7 +104,7 @@ class _Power:
 
 
 def begin(spark: SparkSession, folder: Path) -> RunningEngine:
-    """Start a Fjord on a folder, as a process does that knows nothing of others before it."""
+    """Start an engine on a folder, as a new process does."""
     return start_engine(
         spark,
         options=SourceOptions(
@@ -129,7 +129,7 @@ def live_until_cut(spark: SparkSession, folder: Path, into: Path, instant: Insta
             power.is_cut.set()
             power.disk.close()
     if was_cut:
-        shutil.rmtree(folder, ignore_errors=True)  # what is left of the life may still write there
+        shutil.rmtree(folder, ignore_errors=True)  # threads of this run may still write there
     return was_cut
 
 
@@ -144,7 +144,7 @@ def logged(folder: Path) -> int:
 
 
 def _keep_running(spark: SparkSession, folder: Path, is_over: Callable[[RunningEngine], bool], is_cut: Event) -> None:
-    """Run a Fjord, and start it again if it fails, as the cluster does: a busy machine starts some workers too late."""
+    """Run an engine, and restart it if it fails, as the cluster does: a busy machine starts some workers too late."""
     reason: str | None = None
     for _ in range(MOST_STARTS):
         fjord = None

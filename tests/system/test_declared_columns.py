@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 SENSORS, SAMPLES = 6, 100
 WAKE_UPS = 4
-"""Of a mote that sleeps: one every 2 s, in which all that was recorded would have been sampled at this speed."""
+"""Polls of a sleeping mote, one every 2 s: at this speed all samples would have been taken meanwhile."""
 BEGIN = datetime(2012, 3, 1, tzinfo=UTC)
 
 
@@ -88,7 +88,7 @@ def test_columns_in_another_order_are_stored_under_their_names(cluster: RunningC
     cluster.api.drop("all-roads")
 
 
-def test_a_mismatch_is_said_everywhere_and_costs_no_sample_until_it_is_mended(
+def test_a_mismatch_is_shown_everywhere_and_motes_sleep_until_it_is_mended(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
     counters = tmp_path / "counters.json"
@@ -109,7 +109,7 @@ def test_a_mismatch_is_said_everywhere_and_costs_no_sample_until_it_is_mended(
 
     woken = counted("wake_ups")
     wait_for(lambda: counted("wake_ups") >= woken + WAKE_UPS * SENSORS)
-    assert counted("samples") == 0, "nobody asks these motes"
+    assert counted("samples") == 0, "no query demands samples of these motes"
     assert cluster.api.query("all-lanes")["rows"] == 0
 
     cluster.api.drop("all-lanes")
@@ -117,6 +117,6 @@ def test_a_mismatch_is_said_everywhere_and_costs_no_sample_until_it_is_mended(
     cluster.api.declare(declaration("lanes"))
     added = fjord(cluster, "query", "add", "SELECT sensor, lane, occ, speed FROM lanes", "--name", "all-lanes")
     assert added.stderr == ""
-    assert answers(cluster, "all-lanes") == sorted(recorded()), "the proxy and the motes are those of before"
-    wait_for(lambda: counted("samples") >= SENSORS * SAMPLES, "the counters, written now and then, show them")
+    assert answers(cluster, "all-lanes") == sorted(recorded()), "proxy and motes were not restarted"
+    wait_for(lambda: counted("samples") >= SENSORS * SAMPLES, "the counters, written from time to time, show them")
     cluster.api.drop("all-lanes")

@@ -1,4 +1,4 @@
-"""ERROR_BOUND() holds: what sensors leave out within a tolerance puts no aggregate further off."""
+"""ERROR_BOUND() holds: samples left out within a tolerance change no aggregate by more."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A cluster whose disk takes nothing for a while: it answers, says so, goes on afterwards, and has lost nothing.
+"""A cluster whose disk is full for a while: its API answers and reports it, and afterwards nothing is lost.
 
 The disk is full for this process and its children alone: their files may not grow (RLIMIT_FSIZE), which takes no
-privileges. What Java, SQLite, Delta and Python write fails then with an error of the operating system.
+privileges. Writes of Java, SQLite, Delta and Python then fail with an error of the operating system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def let_files_grow(process: psutil.Process, limit: int) -> None:
         resource.prlimit(each.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
 
-def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_survived(tmp_path: Path) -> None:
     with Children(tmp_path / "logs") as children:
         parts = Parts.on_free_ports(children, tmp_path)
         parts.start_broker()

@@ -1,4 +1,4 @@
-"""A query that looks back over a recorded day: its averages are those DuckDB finds in the stream's table."""
+"""A query with history over a recorded day: its averages are those that DuckDB finds in the stream's table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def stored_averages(cluster: RunningCluster, stream: str, since: datetime) -> di
 
 
 def stored_rows(cluster: RunningCluster, query: str, count: int) -> list[dict[str, Any]]:
-    """Return a query's rows once there are so many."""
+    """Return a query's rows once there are `count`."""
     deadline = time.monotonic() + 120
     while len(found := cluster.api.results(query, after=0, limit=10_000)) < count:
         assert time.monotonic() < deadline, (query, len(found), count)

@@ -1,4 +1,4 @@
-"""The broker is killed and comes back: everybody finds it again, nothing accepted is lost or doubled."""
+"""The broker is killed and comes back: all parts reconnect, and nothing accepted is lost or doubled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 MOTES = 8
 
 
-def test_everybody_finds_the_broker_again(tmp_path: Path) -> None:
+def test_all_parts_reconnect_to_the_broker(tmp_path: Path) -> None:
     with Children(tmp_path / "logs") as children:
         parts = Parts.on_free_ports(children, tmp_path)
         doomed = parts.start_broker()
@@ -38,14 +38,14 @@ def test_everybody_finds_the_broker_again(tmp_path: Path) -> None:
             parts.start_broker()
             wait_for(lambda: bool(api.status()["broker"]["connected"]), "the cluster did not find the broker")
             wait_for(lambda: len(api.results("all", limit=10_000)) > before + 10 * MOTES, "no rows came any more")
-            # Demands were retained by a broker that forgot: the cluster has said them again.
+            # The broker has lost its retained demands: the cluster has published them again.
             api.drop("all")
             rows = api.results("all", limit=10_000)
         assert [row["sequence"] for row in rows] == list(range(1, len(rows) + 1))
         seen = [(row["row"]["sensor"], row["start"]) for row in rows]
         assert len(set(seen)) == len(seen), "a row was doubled"
         assert [row["start"] for row in rows] == sorted(row["start"] for row in rows)
-        # While there was no broker nobody heard the motes; before and after, every mote was heard every second.
+        # Without a broker no packet arrived; before and after, packets of every mote arrived every second.
         gaps = []
         for sensor in {sensor for sensor, _ in seen}:
             stamps = sorted(datetime.fromisoformat(start) for other, start in seen if other == sensor)

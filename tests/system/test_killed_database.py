@@ -1,4 +1,4 @@
-"""PostgreSQL is killed under a running query and comes back with other rows; every answer is what it should be.
+"""PostgreSQL is killed under a running query and comes back with other rows; every answer is correct.
 
 kill      1               2
 server    |----away------)|-away-)
@@ -57,7 +57,7 @@ def server() -> Iterator[PostgresServer]:
 
 @contextmanager
 def published(broker: BrokerAddress, query: str) -> Iterator[list[dict[str, Any]]]:
-    """Collect what is published of a query, errors too, as a subscriber that is always there."""
+    """Collect all messages of a query, errors too, as a subscriber that is always connected."""
     found: list[dict[str, Any]] = []
     subscriptions = [Subscription(topics.results(query)), Subscription(topics.query_errors(query))]
 
@@ -197,14 +197,14 @@ def check(
     messages: list[dict[str, Any]],
     versions: RelationVersions,
 ) -> None:
-    """Compare every answer with what it should be, by the stamps of the tuples."""
+    """Compare every answer with the expected one, by the stamps of the tuples."""
     assert any(versions.version(number).failure for number in versions.numbers())
     assert [message["sequence"] for message in near] == list(range(1, len(near) + 1))
     assert [message["sequence"] for message in messages] == list(range(1, len(messages) + 1)), (
         "published once, in order"
     )
     answers = [message for message in near if "row" in message]
-    # Each mote begins with both queries, and the two have come equally far up to the last answer of the slower one.
+    # Each mote begins with both queries, and both are complete up to the last answer of the slower one.
     first = max(min(stamp_us(message) for message in rows) for rows in (all_rows, answers)) + 2_000_000
     last = min(max(stamp_us(message) for message in rows) for rows in (all_rows, answers))
     wanted = expected([row for row in all_rows if first <= stamp_us(row) < last], versions)
@@ -215,7 +215,7 @@ def check(
     )
     assert found == wanted, (found - wanted, wanted - found)
     numbers = {int(reason.split()[1]) for _, _, reason in found}
-    assert numbers >= set(range(1, KILLS + 1)), "each state of the table was met"
+    assert numbers >= set(range(1, KILLS + 1)), "each state of the table had answers"
     assert max(found.values()) == 1
     assert len(found) > 100
     assert all(a["start"] <= b["start"] for a, b in itertools.pairwise(answers))

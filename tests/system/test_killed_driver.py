@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 KILLS = int(os.environ.get("FJORD_KILLS", "1"))
 
 
-def assert_looked_back(folder: Path, answers: pl.DataFrame) -> None:
-    """Compare those who looked back with what is stored, and with one who was there from the first tuple on."""
+def assert_history(folder: Path, answers: pl.DataFrame) -> None:
+    """Compare queries with history with the stored rows, and with a query that ran from the first tuple on."""
     since = 45 * ROWS * STEP_US - 3_000_000
     stored = pl.read_delta(str(folder / "streams" / "readings")).filter(pl.col("x") < 50)
     wanted = stored.filter(pl.col("fjord_start_us") >= since).select("fjord_start_us", "k", "x").sort(pl.all())
@@ -50,5 +50,5 @@ def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path, und
     assert killed > 0, "every run had ended before it was killed"
     expected, found = results(undisturbed.left), results(disturbed)
     assert set(expected["query"].unique()) == {f"q{number}" for number in range(1, len(QUERIES) + 1)}
-    assert_looked_back(undisturbed.stored, expected)
+    assert_history(undisturbed.stored, expected)
     assert found.equals(expected), (found.join(expected, on=found.columns, how="anti"), found.height, expected.height)

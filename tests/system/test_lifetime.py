@@ -1,4 +1,4 @@
-"""A query that says how long batteries should last: sensors sample less often for it, and everybody is told."""
+"""A query with a lifetime hint: sensors sample less often for it, and subscribers are notified."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 MOTES = 3
-ASKED = "SELECT sensor, speed FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 8 SECONDS"
+QUERY = "SELECT sensor, speed FROM traffic SAMPLE EVERY 1 SECOND AT LEAST EVERY 8 SECONDS"
 
 
-def test_batteries_last_as_long_as_a_query_wants(cluster: RunningCluster) -> None:
+def test_batteries_last_as_long_as_a_query_requires(cluster: RunningCluster) -> None:
     """A pair of AA cells lasts about 100 days at a sample a second."""
 
     def stretched(proxy: str) -> list[tuple[int, int, bool]]:
-        asked = "SELECT period_us, stretched, lifetime_kept FROM sensors"
-        rows = cluster.api.sensors(where=None, sql=f"{asked} WHERE proxy = '{proxy}'")["rows"]
+        columns = "SELECT period_us, stretched, lifetime_kept FROM sensors"
+        rows = cluster.api.sensors(where=None, sql=f"{columns} WHERE proxy = '{proxy}'")["rows"]
         return [(row["period_us"], row["stretched"], row["lifetime_kept"]) for row in rows]
 
     proxy = cluster.parts.start_proxy("frugal")
     cluster.parts.start_motes("frugal", "--motes", str(MOTES), "--battery", "alkaline-aa-pair")
     cluster.parts.wait_for_stream("traffic", proxy)
 
-    cluster.api.add(ASKED, "free")
+    cluster.api.add(QUERY, "free")
     wait_for(lambda: stretched("frugal") == [(1_000_000, 1, True)] * MOTES)
     assert "sensors" not in next_results(cluster, "free", 1)[0]
 
-    cluster.api.add(f"{ASKED} LIFETIME 120 DAYS", "lasting")
+    cluster.api.add(f"{QUERY} LIFETIME 120 DAYS", "lasting")
     wait_for(lambda: len(found := stretched("frugal")) == MOTES and all(each[1] > 1 and each[2] for each in found))
     slower = max(each[1] for each in stretched("frugal"))
     assert wait_for(lambda: next_results(cluster, "lasting", 1)[0].get("sensors")) == {

@@ -1,7 +1,7 @@
-"""No control message is ever sent to a closed receiver, whatever queries ask, over radios that lose, double and delay.
+"""No control message is sent to a closed receiver, whatever the demands, over radios that lose, double and delay.
 
-Packets are delayed by less than a listen window. One that is held back for longer is not answered where the proxy knows
-how long packets of its mote usually take; it cannot always know (docs/architecture.md, push-down).
+Packets are delayed by less than a listen window. One that is delayed for longer is not answered if the proxy knows the
+usual delay of its mote; it cannot always know (docs/architecture.md, push-down).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.system.pushed_down import MINUTE, SECOND, ProxyOnTheAir
 from tests.system.test_push_down import SCHEMA, Road
 
 SETTLED_US = 3 * MINUTE
-"""By then the proxy knows how long packets usually take."""
+"""By then the proxy knows the usual delay of packets."""
 
 demands = st.lists(
     st.builds(
@@ -37,7 +37,7 @@ demands = st.lists(
     max_size=3,
 )
 faults = st.builds(
-    # Wrong bits are for the radio's checksum to find: a frame that says it listens is taken at its word.
+    # The radio's checksum finds wrong bits: the fields of a frame are trusted.
     lambda loss, duplicated, reordered, jitter_ms: RadioFaults(
         loss=Bernoulli(share=loss),
         duplicated=duplicated,
@@ -65,15 +65,15 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
     now_us = begins_us + SETTLED_US
     motes.run(now_us)
     missed = sum(mote.counters.control_missed for mote in motes.motes)
-    for epoch, (seconds, asked) in enumerate(changes, 1):
+    for epoch, (seconds, demands) in enumerate(changes, 1):
         proxy.take(
             proxy.fleet.receive_demand(
-                "traffic", StreamDemand(VERSION, "c", SCHEMA.name, epoch, tuple(asked)), radio_us=now_us
+                "traffic", StreamDemand(VERSION, "c", SCHEMA.name, epoch, tuple(demands)), radio_us=now_us
             )
         )
         now_us += seconds * SECOND
         motes.run(now_us)
-    # The proxy may just have weighed programs again by what it has seen.
+    # The proxy may just have priced programs again with newly observed values.
     for _ in range(3):
         now_us += 4 * MINUTE
         motes.run(now_us)

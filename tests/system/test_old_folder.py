@@ -1,8 +1,8 @@
-"""A data folder that an earlier version was killed over, or stopped, is upgraded: today's goes on where it stood.
+"""A data folder that an earlier version was killed over, or stopped, is upgraded: today's version continues from it.
 
-``old_folders/611828f.tar.xz`` holds what that commit's cluster and proxy left: the cluster was killed in the middle of
-a trace, the proxy went on to its end and was killed then. In ``611828f-stopped.tar.xz`` both were told to stop instead
-(SIGTERM), and ended by themselves. Three sensors, sixty samples each, ten seconds apart.
+``old_folders/611828f.tar.xz`` holds the folders of that commit's cluster and proxy: the cluster was killed in the
+middle of a trace, the proxy ran to its end and was killed then. In ``611828f-stopped.tar.xz`` both were stopped by
+SIGTERM instead, and ended by themselves. Three sensors, sixty samples each, ten seconds apart.
 
     sample     1          20           40           60
     cluster    |-----------> ended                             answers were numbered, state was kept in windows
@@ -58,7 +58,7 @@ def within(at: datetime, size: timedelta) -> list[Sample]:
 
 
 def fixed(at: datetime, size: timedelta, slide: timedelta) -> list[Sample]:
-    """Return the samples that a window holds which moves by whole slides."""
+    """Return the samples that a sliding window holds at an instant."""
     moved = datetime.fromtimestamp((at + MICROSECOND).timestamp() // slide.seconds * slide.seconds, tz=at.tzinfo)
     return [sample for sample in trace() if moved - size <= sample[0] < moved]
 
@@ -110,7 +110,7 @@ def row_values(message: dict[str, Any]) -> Row:
 
 
 def check(query: str, messages: list[dict[str, Any]]) -> None:
-    """Every row was numbered once, without gaps; and at every instant there are those that there should be."""
+    """Check that numbers have no gaps, and that every instant has the expected rows."""
     assert [message["sequence"] for message in messages] == list(range(1, len(messages) + 1))
     rows = [
         (datetime.fromisoformat(each["start"]), datetime.fromisoformat(each["end"]), row_values(each))
@@ -127,7 +127,7 @@ def unpack(name: str, folder: Path) -> None:
 
 
 def stored_before(folder: Path, query: str) -> list[dict[str, Any]]:
-    """Return what was answered before, as the API says it."""
+    """Return the earlier answers, in the format of the API."""
     table = ResultsTable(str(folder / "cluster" / "results"), "reader", appends=False)
     found: list[dict[str, Any]] = json.loads(stored_results(table, query, 0, 10_000))
     return found
@@ -139,7 +139,7 @@ def answered_up_to(api: ApiClient, query: str, at: datetime) -> bool:
 
 
 @pytest.mark.parametrize("name", ["611828f", "611828f-stopped"])
-def test_an_old_folder_is_upgraded_and_goes_on(tmp_path: Path, name: str) -> None:
+def test_an_old_folder_is_upgraded_and_continued(tmp_path: Path, name: str) -> None:
     unpack(name, tmp_path)
     before = {query: stored_before(tmp_path, query) for query in (*ANSWERS, "gone")}
     with Children(tmp_path / "logs") as children:

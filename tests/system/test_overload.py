@@ -1,7 +1,7 @@
-"""Spark stands still while samples come, and then the whole cluster: rows pile up on disk, in view, and are answered.
+"""Spark stops while samples come, and then the whole cluster: rows wait on disk, the lag shows, and all are answered.
 
-    Java stopped       |=========================|                lag grows; the stream's table takes it all
-    cluster stopped             |======|                           no acknowledgements: the proxy's spool takes it
+    Java stopped       |=========================|                lag grows; the stream's table takes all rows
+    cluster stopped             |======|                           no acknowledgements: the proxy's spool takes them
     samples        ------------------------------------.           none is lost, none is doubled
 """  # fmt: skip
 
@@ -34,7 +34,7 @@ LAGGING_ROWS = 3_000
 SPOOLED_BATCHES = 50
 """More than a proxy has in flight."""
 MOST_IN_MEMORY = 2_000
-"""Samples at the proxy: those of the batch that is being written, and of the one before."""
+"""Samples at the proxy: those of the batch being written, and of the previous one."""
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def java_of(cluster: Child) -> psutil.Process:
 
 
 def metrics(address: str) -> dict[str, float]:
-    """Return all metrics of a part, those of one name added up."""
+    """Return all metrics of a process, summed by name."""
     found: dict[str, float] = {}
     for line in httpx.get(f"{address}/metrics", timeout=30.0, trust_env=False).text.splitlines():
         if not line.startswith("#"):
@@ -75,7 +75,7 @@ def answers_in(table: Path) -> pl.DataFrame:
 
 
 async def publish_garbage(broker: BrokerAddress) -> None:
-    """Publish what the proxy refuses: when it does, it has heard all that was published before."""
+    """Publish frames that the proxy rejects: when it does, it has received everything published before."""
     link = MqttLink(broker, client_id="garbage")
     running = asyncio.create_task(link.run(lambda _: asyncio.sleep(0)))
     await asyncio.wait_for(link.connected.wait(), SECONDS)
@@ -83,7 +83,7 @@ async def publish_garbage(broker: BrokerAddress) -> None:
     running.cancel()
 
 
-def test_what_spark_does_not_keep_up_with_waits_on_disk_and_is_answered(tmp_path: Path) -> None:
+def test_rows_beyond_sparks_speed_wait_on_disk_and_are_answered(tmp_path: Path) -> None:
     with Children(tmp_path / "logs") as children:
         parts = Parts.on_free_ports(children, tmp_path)
         at_proxy, table = free_port(), tmp_path / "cluster" / "streams" / "traffic"
@@ -127,7 +127,7 @@ def test_what_spark_does_not_keep_up_with_waits_on_disk_and_is_answered(tmp_path
             refused = "fjord_proxy_frames_refused_total"
             before = seen_at_proxy().get(refused, 0)
             asyncio.run(publish_garbage(parts.broker))
-            wait_for(lambda: seen_at_proxy().get(refused, 0) > before, "garbage is not refused", seconds=SECONDS)
+            wait_for(lambda: seen_at_proxy().get(refused, 0) > before, "garbage is not rejected", seconds=SECONDS)
             sent = seen_at_proxy()["fjord_proxy_samples_total"]
             wait_for(lambda: samples_in(table).height >= sent, "not all is stored", seconds=SECONDS)
             wait_for(lambda: not seen_at_proxy()["fjord_proxy_spool_batches"], seconds=SECONDS)

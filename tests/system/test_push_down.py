@@ -1,4 +1,4 @@
-"""What sensors do of a query changes what it costs, not what it answers."""
+"""Push-down changes the cost of a query, not its answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = StreamSchema(
 
 
 class Road:
-    """Speeds in quarters, so that sums are exact whatever their order; now and then slow ones, now and then none."""
+    """Speeds in quarters, so that sums are exact in any order; some are slow, some NULL."""
 
     def __init__(self, motes: int = 3, minutes: int = 30, begins_us: int = 7 * 86_400 * SECOND) -> None:
         self.begins_us = begins_us
@@ -142,8 +142,8 @@ def random_query(draw: st.DrawFn) -> str:
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(random_query(), min_size=1, max_size=4), st.sampled_from(["telosb", "micaz"]), st.integers(1, 4))
-def test_answers_to_random_queries_are_those_of_raw_sampling(asked: list[str], device: str, steps: int) -> None:
-    queries = {f"q{number}": sql for number, sql in enumerate(asked)}
+def test_answers_to_random_queries_are_those_of_raw_sampling(texts: list[str], device: str, steps: int) -> None:
+    queries = {f"q{number}": sql for number, sql in enumerate(texts)}
     with tempfile.TemporaryDirectory() as folder:
         world = Road(motes=2, minutes=14)
         pushed = run(world, queries, Path(folder) / "pushed", device=device, steps=steps)
@@ -155,7 +155,7 @@ def test_answers_to_random_queries_are_those_of_raw_sampling(asked: list[str], d
 
 
 def close(one: list[tuple[int, int, str]], other: list[tuple[int, int, str]]) -> bool:
-    """Same instants and values; a variance may differ in the last digits, as it is merged of more or fewer parts."""
+    """Return whether instants and values are the same; a variance may differ in the last digits, as merging may."""
     if len(one) != len(other):
         return False
     for (start, end, row), (start_too, end_too, row_too) in zip(one, other, strict=True):
@@ -173,7 +173,7 @@ def _close(one: object, other: object) -> bool:
     return one == other
 
 
-def test_queries_that_come_later_change_nothing_for_those_that_run(tmp_path: Path) -> None:
+def test_later_queries_do_not_affect_running_ones(tmp_path: Path) -> None:
     """They change what the sensors run, in the middle of panes."""
     first = {name: QUERIES[name] for name in ("means", "extremes", "slow")}
     alone = run(Road(), first, tmp_path / "alone")
@@ -198,7 +198,7 @@ def test_within_a_tolerance_values_differ_by_no_more(tmp_path: Path) -> None:
     rough = run(Road(), {"q": sql}, tmp_path / "rough")
     exact = run(Road(), {"q": sql.replace(" WITHIN 30.0", "")}, tmp_path / "exact", raw=True)
     assert {kind for program in rough.programs.values() for kind in kinds(program)} == {"SendOnChange"}, (
-        "once the proxy has seen how little values change"
+        "once the proxy has observed how little values change"
     )
     found = {(start, row["sensor"]): row["speed"] for start, _, row in rough.rows["q"]}
     true = {(start, row["sensor"]): row["speed"] for start, _, row in exact.rows["q"]}
@@ -257,7 +257,7 @@ class Lanes(Road):
     ["passages"], ["counts"], ["lengths"], ["passages", "counts"], ["counts", "slower"], ["counts", "levels"],
     list(VEHICLES),
 ])  # fmt: skip
-def test_events_are_the_same_wherever_they_are_seen(names: list[str], tmp_path: Path) -> None:
+def test_events_are_the_same_wherever_they_are_detected(names: list[str], tmp_path: Path) -> None:
     queries = {name: VEHICLES[name] for name in names}
     on_motes = run(Lanes(), queries, tmp_path / "motes")
     at_the_proxy = run(Lanes(), queries, tmp_path / "proxy", raw=True)

@@ -1,4 +1,4 @@
-"""What a cluster prints on its terminal: Fjord's own lines. Those of Spark are in a file below the data folder."""
+"""A cluster prints only Fjord's own lines on its terminal; those of Spark are in a file below the data folder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_cluster_that_runs_and_is_stopped_prints_its_own_lines_only(parts: Par
             api.add(WINDOW, "averages")
             wait_for(lambda: api.query("averages")["state"] == "running", seconds=READY_SECONDS)
     finally:
-        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all that the cluster has started gets it
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: all processes that the cluster has started get it
         code = running.wait(60)
     log = parts.folder / "data" / "logs" / "spark.log"
     starting, ready = shown.read_text().splitlines()
@@ -65,7 +65,7 @@ def test_a_cluster_that_runs_and_is_stopped_prints_its_own_lines_only(parts: Par
         ("--driver-memory", "1x", "Invalid maximum heap size"),
     ],
 )
-def test_what_keeps_spark_from_starting_is_quoted(parts: Parts, option: str, value: str, words: str) -> None:
+def test_the_reason_why_spark_does_not_start_is_quoted(parts: Parts, option: str, value: str, words: str) -> None:
     ended = subprocess.run(
         cluster_command(parts, option, value), capture_output=True, text=True, timeout=READY_SECONDS, check=False
     )

@@ -1,4 +1,4 @@
-"""A recorded day through all parts: every average is DuckDB's, all are complete, and who joins late disturbs nobody."""
+"""A recorded day through all parts: every average is DuckDB's, all are complete, and a late query disturbs no other."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_every_average_of_a_day_and_a_second_query_midway(cluster: Running
     assert len(complete) == len(expected)
     assert {row["row"]["seen"] for row in complete} == {1.0}
 
-    # The second: of each sensor, from some reading on, exactly those below 45 mph; up to where its answer has come.
+    # The second: of each sensor, from some reading on, exactly those below 45 mph; up to the end of its answer.
     rows = [(row["row"]["sensor"], datetime.fromisoformat(row["start"]), row["row"]["speed"]) for row in crowded]
     assert [row["sequence"] for row in crowded] == list(range(1, len(rows) + 1))
     assert [at for _, at, _ in rows] == sorted(at for _, at, _ in rows)
@@ -85,7 +85,7 @@ async def test_every_average_of_a_day_and_a_second_query_midway(cluster: Running
         got = [row for row in rows if row[0] == sensor and row[1] < reached]
         assert got == wanted[len(wanted) - len(got) :], f"sensor {sensor} lost or doubled a reading"
     assert len(rows) > len(readings) // 4
-    assert cluster.api.status()["fjord"]["starts"] == starts_before, "no query may restart the Fjord"
+    assert cluster.api.status()["fjord"]["starts"] == starts_before, "no query may restart the engine"
     for query in ("averages", "complete", "crowded"):
         stored = cluster.api.results(query, after=0, limit=10_000)
         published = subscriber.rows[query]

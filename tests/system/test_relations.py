@@ -1,4 +1,4 @@
-"""A query over a database that is away from the start, then there, then away again: it waits, answers, and says so."""
+"""A query over a database that is away, then available, then away again: it waits, answers, and shows its state."""
 
 from __future__ import annotations
 

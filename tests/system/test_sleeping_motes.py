@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOTES = 8
 WAKE_UPS = 4
-"""Of a mote that sleeps, one every 2 s: at 1 Hz it would have taken six samples meanwhile."""
+"""Polls of a sleeping mote, one every 2 s: at 1 Hz it would have taken six samples meanwhile."""
 soon = partial(wait_for, seconds=30.0)
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
@@ -39,9 +39,7 @@ def sent(path: Path, name: str) -> int:
     return sum(mote[name] for mote in counters(path).values())
 
 
-def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
-    cluster: RunningCluster, tmp_path: Path
-) -> None:
+def test_rates_follow_the_queries_and_without_any_motes_sleep(cluster: RunningCluster, tmp_path: Path) -> None:
     path = tmp_path / "counters.json"
     proxy = cluster.parts.start_proxy("sleeper")
     motes = cluster.parts.start_motes("sleeper", "--motes", str(MOTES), "--counters", str(path))
@@ -55,7 +53,7 @@ def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
     soon(lambda: len(cluster.api.results("slow", limit=1000)) > 50)
     for name, period_us in (("fast", 250_000), ("slow", 1_000_000)):
         starts = [datetime.fromisoformat(row["start"]) for row in cluster.api.results(name, limit=1000)]
-        assert all(start.microsecond % period_us == 0 for start in starts), f"{name} gets its own samples, no others"
+        assert all(start.microsecond % period_us == 0 for start in starts), f"{name} gets its own samples only"
 
     cluster.api.drop("fast")
     soon(lambda: periods(path) == [1_000_000] * MOTES)
@@ -67,8 +65,8 @@ def test_rates_follow_the_queries_and_the_last_one_gone_lets_motes_sleep(
     soon(lambda: sent(path, "wake_ups") >= woken + WAKE_UPS * MOTES)
     seconds = time.monotonic() - began
     assert sent(path, "samples") == samples, "a sleeping mote takes no samples"
-    # Asleep it only asks, every two seconds: at 1 Hz it would have sent a packet every second.
-    asked = (sent(path, "packets") - packets) / MOTES
-    assert 1 <= asked <= seconds / 2 + 1.5
+    # A sleeping mote only polls, every two seconds: at 1 Hz it would have sent a packet every second.
+    polls = (sent(path, "packets") - packets) / MOTES
+    assert 1 <= polls <= seconds / 2 + 1.5
     assert (sent(path, "listen_us") - listened) / MOTES <= 0.1 * seconds * 1e6
     motes.process.terminate()

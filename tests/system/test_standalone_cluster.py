@@ -1,4 +1,4 @@
-"""A standalone Spark cluster with two workers on this machine answers what local mode answers."""
+"""A standalone Spark cluster with two workers on this machine gives the same answers as local mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def two_workers(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-def test_two_workers_answer_what_one_process_answers(
+def test_two_workers_give_the_answers_of_one_process(
     tmp_path: Path, two_workers: str, undisturbed: Undisturbed
 ) -> None:
     spread = tmp_path / "spread"

@@ -1,4 +1,4 @@
-"""The example of examples/traffic, followed word for word: each command prints what the page says."""
+"""The example of examples/traffic, followed word for word: each command prints what the page shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INCIDENTS = {"716339": "road works", "717458": "crash", "767350": "crash"}
 
 @contextmanager
 def database() -> Iterator[tuple[str, dict[str, str]]]:
-    """Choose PostgreSQL if it is installed, with what its user has in the environment; else SQLite."""
+    """Choose PostgreSQL if it is installed, with its user's environment; else SQLite."""
     programs = find_postgres()
     if programs is None:
         yield "sqlite", {}
@@ -47,7 +47,7 @@ def database() -> Iterator[tuple[str, dict[str, str]]]:
         )
 
 
-def test_every_command_prints_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with database() as (chosen, environment), Children(tmp_path / "logs") as children:
         reader = Reader(children, tmp_path, environment)
@@ -71,7 +71,7 @@ def test_every_command_prints_what_the_page_says(tmp_path: Path, monkeypatch: py
 
 
 def half_hours() -> dict[datetime, dict[str, float]]:
-    """Return what DuckDB says of the file: by the end of each half hour and known segment, the average speed."""
+    """Return the average speeds in the file, by DuckDB: by end of each half hour and known segment."""
     found: dict[datetime, dict[str, float]] = {}
     for sensor, at, mean in duckdb.sql(
         f"SELECT sensor::VARCHAR, time_bucket(INTERVAL 30 MINUTES, time) + INTERVAL 30 MINUTES, AVG(speed) "

@@ -36,7 +36,7 @@ def test_speed_and_length_within_a_foot_at_60_mph_and_180_hz(tmp_path: Path) -> 
     near_60 = found = 0
     for lane in (1, 2):
         rows = [(start, row) for start, _, row in outcome.rows["vehicles"] if row["lane"] == lane]
-        # A mote begins when it is told, and nobody knows of those who have not left.
+        # A mote begins with its program, and vehicles that have not left are not known.
         truth = [each for each in road.passages(2 * lane - 1) if 30 < each.front < SECONDS - 5]
         for passage in truth:
             start, row = min(rows, key=lambda pair: abs(pair[0] / SECOND - passage.front))

@@ -1,4 +1,4 @@
-"""One mote whose clock is wrong costs its owner only: what the others answer comes in time, and is the same.
+"""A mote with a wrong clock affects its own data only: the answers from other motes are in time, and the same.
 
 right   2026 -------------------------------->
 m3      1970                   set right ---->
@@ -44,9 +44,9 @@ def answered(
 
 def delays(outcome: Outcome) -> list[int]:
     """Return how long after each instant the stream's watermark had passed it, at worst: where it goes on, and last."""
-    told = [(at, batch.watermark_us) for at, batch in zip(outcome.cut_us, outcome.batches, strict=True)]
-    told = [(at, mark) for at, mark in told if mark > BEGINS]
-    return [later - mark for (_, mark), (later, _) in pairwise(told)]
+    marks = [(at, batch.watermark_us) for at, batch in zip(outcome.cut_us, outcome.batches, strict=True)]
+    marks = [(at, mark) for at, mark in marks if mark > BEGINS]
+    return [later - mark for (_, mark), (later, _) in pairwise(marks)]
 
 
 @pytest.mark.parametrize("names", [["each"], ["means"], ["each", "means"]])
@@ -69,13 +69,13 @@ def test_right_motes_are_answered_in_time_and_exactly(tmp_path: Path, names: lis
         ahead = by_us > 0
         assert entry.clock_fault is (ClockFault.AHEAD if ahead else ClockFault.BEHIND)
         assert entry.packets_rejected > 0
-        # One that is behind is told to begin in 2026, and takes no samples before its clock shows that.
+        # The program of one that is behind begins in 2026, and it takes no samples before its clock shows that.
         assert (entry.samples_ahead > 0, entry.samples_behind) == (ahead, 0)
     assert {each.reason.value for each in beside.refused} <= {"clock_ahead", "clock_behind"}
 
 
 @pytest.mark.parametrize("behind", [2 * 3_600 * SECOND, BEGINS], ids=["two hours", "1970"])
-def test_mote_whose_clock_is_set_right_is_taken_back(tmp_path: Path, behind: int) -> None:
+def test_a_mote_is_included_again_once_its_clock_is_right(tmp_path: Path, behind: int) -> None:
     correcting = replace(DEFAULT, clock_tolerance_us=SECOND // 5)
     alone = answered(tmp_path / "alone", 3, ["each"])
     found = answered(tmp_path / "corrected", 4, ["each"], correcting, m3=-behind)
@@ -90,7 +90,7 @@ def test_mote_whose_clock_is_set_right_is_taken_back(tmp_path: Path, behind: int
 
 
 def test_without_bounds_one_mote_stops_the_stream(tmp_path: Path) -> None:
-    """What the bounds are for."""
+    """Without bounds the stream's watermark stops."""
     world = Road(motes=4, minutes=12, begins_us=BEGINS)
     unbounded = fleet_limits(ProxySettings(max_clock_ahead=0, max_clock_behind=0)).tracking
     style = ProgramStyle(1, ListenSchedule(2 * SECOND, 20_000))
@@ -99,7 +99,7 @@ def test_without_bounds_one_mote_stops_the_stream(tmp_path: Path) -> None:
     assert max(batch.watermark_us for batch in found.batches) < BEGINS + MINUTE, "it stands still"
 
 
-def test_within_the_bounds_a_clock_is_its_owners_business(tmp_path: Path) -> None:
+def test_a_clock_within_the_bounds_is_accepted(tmp_path: Path) -> None:
     found = answered(tmp_path, 4, ["each"], m3=-20 * SECOND)
     entry = found.fleet.entry("m3")
     assert entry is not None

@@ -1,4 +1,4 @@
-"""Waiting for what parts in processes of their own do when they come to it."""
+"""Waiting for conditions in other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS = 60.0
 
 
 def wait_for(
-    reached: Callable[[], Any], what: str = "it did not come to that in time", *, seconds: float = SECONDS
+    reached: Callable[[], Any], what: str = "the condition was not met in time", *, seconds: float = SECONDS
 ) -> Any:
     """Return what `reached` returns once that is true; fail with `what` if it takes too long."""
     deadline = time.monotonic() + seconds
