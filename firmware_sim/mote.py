@@ -268,8 +268,7 @@ class Mote:
         """Move the clock, once in a listen window: a repeated instruction would move it twice.
 
         If it is moved back, the next sample waits until the clock is there. If it is moved forward, a single instant
-        that it
-        jumps over is sampled at once, and several are not sampled.
+        that it jumps over is sampled at once, and several are not sampled.
         """
         if self.clock.held or self._adjusted_in_us == self._window_began_us:
             return []

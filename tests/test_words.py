@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DONE = (
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
     "README.md",
     "SECURITY.md",
     "benchmarks",

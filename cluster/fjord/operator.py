@@ -36,9 +36,8 @@ class Operator(ABC):
         ----------
         port
             The input on which `batch` arrived. :mod:`cluster.fjord.contract` describes the guarantees of batches: rows
-            sorted by
-            start within a batch, none before a watermark announced earlier, none with an empty interval, a watermark
-            that never goes back; and no order from batch to batch.
+            sorted by start within a batch, none before a watermark announced earlier, none with an empty interval, a
+            watermark that never goes back; and no order from batch to batch.
         batch
             The batch. Its rows may be shared with other operators.
 

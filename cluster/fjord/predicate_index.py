@@ -2,9 +2,8 @@
 
 Each predicate is entered in a segment tree under one of its columns, with the intervals of values for which it may
 hold. The values of a batch descend the tree together, so a lookup costs the depth of the tree and the number of
-results.
-Only for these candidates, the intervals of other columns are compared and all other conditions evaluated, once for all
-predicates with the same expression. TelegraphCQ's grouped filters and NiagaraCQ work in the same way.
+results. Only for these candidates, the intervals of other columns are compared and all other conditions evaluated, once
+for all predicates with the same expression. TelegraphCQ's grouped filters and NiagaraCQ work in the same way.
 """
 
 from __future__ import annotations

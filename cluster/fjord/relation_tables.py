@@ -1,9 +1,8 @@
 """Tables of relations, at the versions of a micro-batch.
 
 A table is evaluated once for each combination of versions. It stays, with the hash tables on its columns, in the
-worker's
-memory for later micro-batches, and for all lookups in the same table. A table that is too large for that
-is cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_table`).
+worker's memory for later micro-batches, and for all lookups in the same table. A table that is too large for that is
+cut by the hash of the key that is looked up (:mod:`cluster.fjord.sliced_table`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parsing calls of functions, quantified subqueries and lists of IN, with the places of what is wrong in them."""
+"""Parsing calls of functions, quantified subqueries and lists of IN, with the places of errors in them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cluster.language.sensor_clauses import SensorClauseParsing
 LITERALS = (TokenType.NUMBER, TokenType.STRING)
 
 CASTS = ("CAST", "TRY_CAST")
-"""Of other functions, too, sqlglot makes a CAST."""
+"""sqlglot makes a CAST of other functions, too."""
 
 
 class PositionedParseError(ParseError):
-    """A parse error with the characters that it is about."""
+    """A parse error with its place."""
 
     def __init__(self, message: str, *, start: int, end: int) -> None:
         super().__init__(message, errors=[{"description": message, "start": start, "end": end}])
@@ -27,7 +27,7 @@ class PositionedParseError(ParseError):
 
 
 class ArgumentsError(PositionedParseError):
-    """A call with a wrong number of arguments; its place is known only where the call began."""
+    """A call with a wrong number of arguments; only the place where the call began is known."""
 
     def __init__(self, name: str = "", *, start: int = 0, end: int = 0) -> None:
         super().__init__("wrong number of arguments", start=start, end=end)
@@ -38,13 +38,13 @@ class CallParsing(SensorClauseParsing):
     """The part of the parser that reads calls."""
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """Raise what sqlglot found, with its place: what comes next, though it may name what it has read last."""
+        """Raise sqlglot's error with its place: the next token, though it may name the last one."""
         token = self._curr if token is None or token is self._prev else token
         start, end = (token.start, token.end + 1) if token else (len(self.sql.rstrip()),) * 2
         raise PositionedParseError(message, start=start, end=end)
 
     def validate_expression(self, expression: Any, args: list[Any] | None = None) -> Any:
-        """Return `expression`, if it has all that it needs."""
+        """Return `expression`, if it has all its required parts."""
         if not expression.error_messages(args):
             return expression
         if isinstance(expression, exp.Between):
@@ -54,13 +54,13 @@ class CallParsing(SensorClauseParsing):
         return super().validate_expression(expression, args)
 
     def _spanning(self, start: Token | None, expression: exp.Expr | None) -> exp.Expr | None:
-        """Note on `expression` the text it was read from, for errors; sqlglot notes that of names and numbers only."""
+        """Attach to `expression` its place in the text, for errors; sqlglot does so for names and numbers only."""
         if expression is not None and start and self._prev:
             expression.meta["start"], expression.meta["end"] = start.start, self._prev.end
         return expression
 
     def _parse_quantified(self) -> exp.Expr | None:
-        """Return ALL, SOME or EXISTS of a query, which may have parentheses of its own; sqlglot reads one pair only."""
+        """Return ALL, SOME or EXISTS of a query, which may have parentheses of its own; sqlglot reads only one pair."""
         predicate = self.SUBQUERY_PREDICATES.get(self._curr.token_type) if self._curr else None
         place = self._index + 1
         while place < len(self._tokens) and self._tokens[place].token_type == TokenType.L_PAREN:

@@ -1,4 +1,4 @@
-"""Columns of plans, and what computes them: expressions with their types, and calls of aggregates."""
+"""Columns of plans, and the expressions and aggregate calls that compute them."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Column(msgspec.Struct, frozen=True):
 Schema = tuple[Column, ...]
 
 STAMP = Column("fjord_stamp", FieldType.INTEGER, "us")
-"""The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST ask for it."""
+"""The instant at which a tuple was sampled, as a column: a :class:`Source` has it where FIRST or LAST need it."""
 
 PASSING = Column("passing_us", FieldType.INTEGER, "us")
-"""How long an event lasted: the column of a :class:`Source` with a detector besides the fixed ones."""
+"""How long an event lasted: the column of a :class:`Source` with a detector, besides the fixed ones."""
 
 QUERY_GROUP = Column("fjord_member", FieldType.INTEGER)
-"""The query group that a row is for, where queries are folded; no query sees it (cluster/physical/rules)."""
+"""The query group of a row, where queries are folded; no query sees it (cluster/physical/rules)."""
 
 VISIBLE_FROM = Column("fjord_since", FieldType.INTEGER)
-"""The newest query's epoch when a tuple came, where queries share tuples: later queries do not see the tuple."""
+"""The newest query's epoch when a tuple came, where queries share tuples: later queries do not see it."""
 
 
 class Scalar:
     """An expression and the type of its values. Immutable.
 
-    No struct of `msgspec`: how it is written depends on what for. Names are made of its text (:func:`identity_of`),
+    Not a struct of `msgspec`, because its form depends on its use: names are made of its text (:func:`identity_of`),
     files hold its nodes (cluster/plan/stored_plans.py).
 
     Parameters
@@ -46,7 +46,7 @@ class Scalar:
     expression
         The expression.
     type_
-        Of its values; that of NULL, which has none of its own, is what is wanted.
+        The type of its values; for NULL, which has none of its own, the wanted one.
     """
 
     __slots__ = ("_hash", "expression", "type")
@@ -58,7 +58,7 @@ class Scalar:
 
     @property
     def sql(self) -> str:
-        """The expression as FjordSQL, for people, and for names that never change."""
+        """The expression as FjordSQL, to be read, and for names that never change."""
         return text_of(self.expression)
 
     def __eq__(self, other: object) -> bool:
@@ -71,22 +71,22 @@ class Scalar:
         return alike and self.expression == other.expression
 
     def __hash__(self) -> int:
-        """Return a number that is the same for equal expressions."""
+        """Return a hash that is the same for equal expressions."""
         return self._hash
 
     def __reduce__(self) -> tuple[type[Scalar], tuple[Expression, FieldType]]:
-        """Return how to make it again, in a process where hashes may be others."""
+        """Return how to rebuild it in another process, where hashes differ."""
         return Scalar, (self.expression, self.type)
 
     def __repr__(self) -> str:
-        """Return it as it is written."""
+        """Return its text."""
         return f"Scalar({self.sql!r}, {self.type.value})"
 
 
 def identity_of(value: object) -> bytes:
-    """Return a text that is the same for equal parts of plans only, to make names of; the same for ever.
+    """Return a text that is the same for equal parts of plans only, and for ever: names are made of it.
 
-    Each expression in it is the text it is written as.
+    Each expression in it is written as its text.
     """
     return msgspec.json.encode(value, enc_hook=_as_text)
 
@@ -111,20 +111,20 @@ class AggregateCall(msgspec.Struct, frozen=True):
     Parameters
     ----------
     name
-        Of the output column.
+        Name of the output column.
     function
         Lower case: count, sum, avg, min, max, stddev, variance, median, quantile, first, last, completeness.
     argument
         None only for ``COUNT(*)`` and ``COMPLETENESS()``.
     type
-        Of the result.
+        Type of the result.
     distinct
-        True to look at each value once.
+        True to count each value once.
     parameter
         The share, 0 to 1, of an approximate quantile; else None.
     order
-        The column of stamps by which first and last go; else None. Of equal stamps the least value is first, the
-        greatest last, so that the answer does not depend on the order of arrival.
+        The column of stamps by which first and last are ordered; else None. Of equal stamps the least value is first,
+        the greatest last, so that the answer does not depend on the order of arrival.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What one translation has throughout: its text, the catalog, the warnings, and how often it has read streams."""
+"""The context of a translation: its text, the catalog, the warnings, and how often it has read streams."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from cluster.language.catalog import Catalog
 
 MOST_READINGS = 1_000
-"""Streams and relations that a query may read, each counted as often as it does."""
+"""Most streams and relations that a query may read, each counted as often as it is read."""
 
 
 @dataclass(slots=True)
 class Readings:
-    """How often a query has read streams and relations so far, with WITH and derived streams written out.
+    """How often a query has read streams and relations so far, with WITH and derived streams expanded.
 
     This is an upper bound on copies of a tuple. A name for a query that uses another name twice doubles the number;
-    twenty such names make it a million. Plans share what is named twice, so they stay small; the rows that they make do
-    not.
+    twenty such names make it a million. Plans share the part that is named twice, so they stay small, but the rows that
+    they make do not.
     """
 
     count: int = 0
@@ -32,39 +32,39 @@ class Readings:
 
 @dataclass(slots=True)
 class Context:
-    """What one translation has throughout: the text (for errors), the catalog, and the warnings that it collects."""
+    """The context of a translation: the text (for errors), the catalog, and the warnings that it collects."""
 
     text: str
     catalog: Catalog
     registered: bool = False
-    """True if the text was accepted before, perhaps by an earlier version: what it meant then, it goes on to mean."""
+    """True if the text was accepted before, perhaps by an earlier version: it keeps the meaning that it had then."""
     warnings: list[str] = field(default_factory=list)
     reads: set[str] = field(default_factory=set)
     """Names of the streams read so far, and of those that WITH defines."""
     readings: Readings = field(default_factory=Readings)
     from_clauses: dict[tuple[int, int], Any] = field(default_factory=dict)
-    """What FROM of a SELECT is with a catalog: by identity of both, with both (selects.py)."""
+    """Translated FROM clauses, by identity of the SELECT and the catalog, which are kept with them (selects.py)."""
     lasting: set[tuple[int, int]] = field(default_factory=set)
-    """Places of the LIFETIMEs that are about a stream: not each of its streams has another, nearer one."""
+    """Places of the LIFETIMEs that apply to a stream: at least one of its streams has no nearer one."""
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
-    """What subqueries are right of the tuples of a plan: by identity of both, with both (subqueries.py)."""
+    """Translated subqueries, by identity of subquery and plan on its left, which are kept with them (subqueries.py)."""
 
     _words: str | None = field(default=None, repr=False)
 
     @property
     def words(self) -> str:
-        """The text with spaces for comments, in which words are looked for."""
+        """The text with spaces in place of comments, in which words are searched."""
         if self._words is None:
             self._words = without_comments(self.text)
         return self._words
 
     def add_readings(self, readings: int, at: exp.Expr) -> None:
-        """Count a name in FROM that stands for so many.
+        """Count a name in FROM with the number of its readings.
 
         Raises
         ------
         FjordSqlError
-            If those are too many in all.
+            If there are too many in all.
         """
         self.readings.count += readings
         if self.readings.count > MOST_READINGS:
@@ -76,7 +76,7 @@ class Context:
             )
 
     def error(self, at: exp.Expr, reason: str, hint: str | None = None) -> FjordSqlError:
-        """Return an error about the text that `at` was read from."""
+        """Return an error about the text from which `at` was read."""
         place: exp.Expr | None = at
         span = None
         while place is not None and (span := span_of(place)) is None:
@@ -85,7 +85,7 @@ class Context:
         return FjordSqlError(reason, text=self.text, start=start, end=end, hint=hint)
 
     def refuse_ignored(self, at: exp.Expr, reason: str, hint: str | None = None) -> None:
-        """Refuse what would be ignored; in what was registered, it always has been, and there is a warning.
+        """Refuse syntax that would be ignored; in registered texts it stays ignored, with a warning.
 
         Raises
         ------
@@ -97,12 +97,12 @@ class Context:
         self.warn(f"{self.source_text(at)} is ignored: {reason}")
 
     def warn(self, message: str) -> None:
-        """Remember a warning, once."""
+        """Add a warning, once."""
         short = shortened(message)
         if short not in self.warnings:
             self.warnings.append(short)
 
     def source_text(self, expression: exp.Expr) -> str:
-        """Return the text that `expression` was read from, as far as it is known."""
+        """Return the text from which `expression` was read, as far as it is known."""
         span = span_of(expression)
         return self.text[span[0] : span[1]] if span else expression.sql()

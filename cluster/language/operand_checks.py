@@ -1,4 +1,4 @@
-"""Checking operands: what rules for expressions are given, so that they check what is in them by all rules."""
+"""Checking operands: the interface by which rules for expressions check the expressions in them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OperandChecker(ABC):
         return self.belonging(self.check(expression), expression, family, hint)
 
     def belonging(self, typed: Typed, expression: exp.Expr, family: Family, hint: str | None = None) -> Typed:
-        """Return what an expression is, if it belongs to `family`, as :meth:`check_as` does.
+        """Return a typed expression, if it belongs to `family`, as :meth:`check_as` does.
 
         Raises
         ------

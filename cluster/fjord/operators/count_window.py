@@ -29,11 +29,9 @@ class CountWindow(StartOrdered):
     """Keeps the tuples whose end is not known yet: of each key the last `rows`, and at most a slide of newer ones.
 
     Equal stamps count in order of arrival. A tuple leaves when its end is known, whatever other tuples wait for. One
-    that
-    stays holds back the watermark of the answer, and with it all operators above; so a tuple that lags by more than
-    `lag_us` is emitted up to the watermark of the input, and goes on from there. Snapshots do not depend on the cuts,
-    rows
-    do: every key whose tuples stay costs `rows` more of them per `lag_us`.
+    that stays holds back the watermark of the answer, and with it all operators above; so a tuple that lags by more
+    than `lag_us` is emitted up to the watermark of the input, and goes on from there. Snapshots do not depend on the
+    cuts, rows do: every key whose tuples stay costs `rows` more of them per `lag_us`.
 
     Parameters
     ----------
