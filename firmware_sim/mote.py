@@ -164,7 +164,7 @@ class Mote:
             if not self._waiting:
                 self._impatient_us = None
         if not instructions and radio_us >= self._schedule().asks_at(radio_us):
-            # Where the next record may come at any time, waiting records go along.
+            # Where the next record may come at any time, waiting records are sent with it.
             along: list[Stamped] = []
             if self.sampling and not is_regular(self.program):
                 along, self._waiting = self._waiting, []
@@ -298,7 +298,7 @@ class Mote:
             self._take_due_samples(radio_us)
         self._close_execution()
         if self._waiting:
-            # Their fields are those of the old program: they leave under its number.
+            # Their fields are those of the old program, so they are sent under its number.
             waiting, self._waiting = self._waiting, []
             instructions.append(self._send(radio_us, waiting))
         began = max(wanted.not_before_us, self._low_watermark_us, self.clock.at(radio_us))

@@ -137,7 +137,7 @@ class Chain(Expression, frozen=True):
 
 
 class Between(Expression, frozen=True):
-    """Whether a value is neither below nor above two others."""
+    """Tests whether a value is neither below nor above two others."""
 
     value: Expression
     low: Expression

@@ -94,13 +94,13 @@ class BucketHost:
     Parameters
     ----------
     fragments
-        What runs of an epoch's plan.
+        The fragments of an epoch's plan.
     buckets
         How many buckets there are.
     tables
         Makes what a new dataflow's tuples are looked up in.
     kept
-        Where dataflows that have been built are kept.
+        A store of dataflows that have been built.
     key
         Distinguishes this host's dataflows from others that are kept there.
     clock
@@ -139,13 +139,13 @@ class BucketHost:
         bucket
             Its number.
         control
-            Of the micro-batch.
+            Control of the micro-batch.
         arrived
             By exchange: the bucket's rows, from each part of the micro-batch in turn; those of a part in start order.
         store
             The bucket's state; None if it is not saved: then the dataflow that was built is all there is.
         upstream
-            What operators next to the scans did, if this bucket reports that.
+            The counters of operators next to the scans, if this bucket reports them.
         """
         hosted = self._host(control.epoch, bucket, store)
         hosted.tables.advance(control.relations)

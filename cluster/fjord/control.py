@@ -1,4 +1,4 @@
-"""What every bucket gets in each micro-batch, beside the rows: which plan holds, and how far all streams have come."""
+"""Control for every bucket in each micro-batch, beside the rows: the epoch, and the positions of all streams."""
 
 from __future__ import annotations
 

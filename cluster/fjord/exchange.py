@@ -25,7 +25,7 @@ class Sent:
     failures
         By fragment or query: why its operators failed.
     counters
-        What the operators did.
+        The counters of the operators.
     """
 
     pieces: tuple[tuple[int, str, pl.DataFrame], ...]

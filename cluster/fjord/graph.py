@@ -17,7 +17,7 @@ from protocols.errors import FjordError
 
 @dataclass(slots=True)
 class OperatorCounters:
-    """What an operator did since the dataflow was built."""
+    """The counters of an operator since the dataflow was built."""
 
     transitions: int = 0
     rows_in: int = 0

@@ -244,8 +244,8 @@ def _split(below: RowFlow) -> RowFlow:
 def _united(left: RowFlow, right: RowFlow) -> RowFlow:
     """Return the rows of both sides, with at most as many copies of a tuple as a query may read its stream.
 
-    Conditions joined by OR unite the rows that meet the first with those that meet only the second, so that many unions
-    in a row have far fewer rows than the sum of their sides.
+    Conditions joined by OR unite the rows that satisfy the first with those that satisfy only the second, so many
+    unions in a row have far fewer rows than the sum of their sides.
     """
     larger = max((left, right), key=lambda each: each.read_once)
     both = left.per_tuple + right.per_tuple

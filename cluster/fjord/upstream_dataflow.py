@@ -63,7 +63,7 @@ class UpstreamDataflow:
 
     @property
     def counters(self) -> Counters:
-        """What the operators did."""
+        """The counters of the operators."""
         return counters_of(self._dataflow.operators)
 
     def run(self) -> list[Emitted]:

@@ -264,7 +264,7 @@ class Occurrence:
     argument
         The name of its argument.
     value
-        What it holds.
+        The value of the argument.
     kind
         The kind of that.
     """
@@ -310,7 +310,7 @@ def _carried(tree: exp.Expr) -> Iterator[tuple[exp.Expr, str, Any, str]]:
         children: list[exp.Expr] = []
         for argument, held in node.args.items():
             for value in held if isinstance(held, list) else (held,):
-                # What is unset has no meaning, but FALSE is a value.
+                # An unset argument has no meaning, but FALSE is a value.
                 if value is None or (value is False and not isinstance(node, exp.Boolean)):
                     continue
                 yield node, argument, value, _kind_of(node, value)

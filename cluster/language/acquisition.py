@@ -37,7 +37,7 @@ def with_sample(source: Source, sample: SampleClause, context: Context) -> Sourc
     Raises
     ------
     FjordSqlError
-        If a period is none or too long, or the longest one accepted is no multiple of the one wanted.
+        If a period is missing or too long, or the longest accepted period is not a multiple of the demanded one.
     """
     period = _period(sample, context)
     slowest: SampleClause | None = sample.args.get("slowest")
@@ -69,7 +69,7 @@ def with_events(source: Source, events: EventsClause, stream: BaseStream, contex
     Raises
     ------
     FjordSqlError
-        If the field is none, or not sampled, or no number, or the levels are the wrong way round.
+        If the field does not exist, is not sampled or not a number, or if the levels are the wrong way round.
     """
     field = events.this
     fields = stream.schema.fields

@@ -45,7 +45,7 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
     Parameters
     ----------
     name
-        Of the function, as the call has it.
+        Name of the function, as it was called.
     too_many
         True if there are too many.
     """

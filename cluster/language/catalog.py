@@ -159,14 +159,14 @@ class Catalog:
         Parameters
         ----------
         name
-            Of what is to be dropped.
+            Name of the stream or relation to drop.
         used_by
             Names of the running queries that read it. Derived streams that do are found here.
 
         Raises
         ------
         CatalogError
-            If there is none of this name, or it is in use.
+            If it does not exist, or is in use.
         """
         entry = self.find(name)
         if entry is None:

@@ -26,11 +26,11 @@ class Enclosed:
     Parameters
     ----------
     mark
-        What it begins with.
+        The mark with which it begins.
     start
-        Where.
+        Its first place.
     end
-        Where it ends; None if it is never closed.
+        The place behind it; None if it is never closed.
     """
 
     mark: str

@@ -35,7 +35,7 @@ class Comparison:
     Parameters
     ----------
     column
-        Of the relation.
+        Name of a column of the relation.
     operator
         How it is compared.
     values

@@ -75,7 +75,7 @@ class Conditions:
     answers: dict[tuple[int, int, bool], tuple[exp.Expr, Node, Node]] = field(default_factory=dict)
     """Results by identity of condition and plan; both are kept with the result, so that these identities stay valid.
 
-    Each part of a condition filters one plan only, but often: what an OR rejects, for one, goes on to its right."""
+    Each part of a condition filters only one plan, but often: the tuples that an OR rejects go on to its right."""
 
     pushed: dict[int, tuple[exp.Expr, exp.Expr]] = field(default_factory=dict)
     """Conditions with NOT pushed down, by identity."""

@@ -47,9 +47,9 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
     bound
         The call.
     node, keys
-        What is aggregated, and by which columns.
+        The plan that is aggregated, and the columns by which it is grouped.
     checker
-        Knows the names of its columns.
+        A checker that knows the names of its columns.
 
     Raises
     ------

@@ -35,13 +35,13 @@ class FjordSqlError(ClusterError):
     Parameters
     ----------
     reason
-        What is wrong, without the position.
+        The reason, without the position.
     text
         The whole statement. Passwords in it are masked.
     start, end
         The offending part is ``text[start:end]``; may be empty at the end of the text.
     hint
-        What to write instead, or None.
+        A correction, or None.
     """
 
     def __init__(self, reason: str, *, text: str, start: int, end: int, hint: str | None = None) -> None:

@@ -33,7 +33,7 @@ FAMILY_OF: dict[FieldType, Family] = {
 
 
 class Result(Enum):
-    """What type a function gives, where it depends on its arguments."""
+    """The type of a function's result, where it depends on its arguments."""
 
     FIRST = "that of the first argument"
     COMMON = "the common type of all arguments"
@@ -143,7 +143,7 @@ class AggregateFunction:
     keeps_unit
         True if the result has the unit of the argument.
     distinct
-        True if it can look at each value once.
+        True if it can count each value once.
     """
 
     name: str

@@ -31,7 +31,7 @@ def glued_number(text: str, number: Token, word: Token, *, named: bool) -> Fjord
     text
         The statement.
     number, word
-        What was read of it.
+        The tokens that were read of it.
     named
         True where the word would be the name of a column.
     """

@@ -49,7 +49,7 @@ def refuse_ignored_syntax(tree: exp.Expr, context: Context, known: Accepted = ST
     context
         With its text.
     known
-        What rules read.
+        The syntax that rules read.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Which plans have tuples that are valid at their own instant only."""
+"""Plans whose tuples are valid at their own instant only."""
 
 from __future__ import annotations
 

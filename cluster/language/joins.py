@@ -1,4 +1,4 @@
-"""Items of FROM side by side: products of streams, and streams that look relations up (LEFT JOIN too)."""
+"""The items of FROM combined: products of streams, and lookups of streams in relations (LEFT JOIN too)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
     Parameters
     ----------
     items
-        Of FROM, in order.
+        The items of FROM, in order.
     outer
         By position in `items`: the LEFT JOIN with which a relation stands there.
     context
@@ -38,7 +38,7 @@ def join_items(items: list[FromItem], outer: Mapping[int, exp.Join], context: Co
     """
     for position, join in outer.items():
         _check_outer(join, items[position], context)
-    # Streams first: which tuples meet a relation does not depend on where FROM names it.
+    # Streams first: the tuples that are joined with a relation do not depend on the relation's place in FROM.
     first, *others = sorted(range(len(items)), key=lambda position: items[position].static)
     node, scopes = items[first].node, {first: [*items[first].scopes]}
     for position in others:

@@ -34,7 +34,7 @@ class MatchingKeys:
     computed
         Keys as they were written, and the columns that hold them.
     checker
-        Knows the names that keys may use.
+        A checker that knows the names that keys may use.
     """
 
     def __init__(self, computed: Sequence[tuple[exp.Expr, Output]], checker: Checker) -> None:

@@ -35,9 +35,9 @@ def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
     Parameters
     ----------
     at
-        What compares, adds or chooses among them.
+        The expression that compares, adds or chooses among them.
     operands
-        Those operands.
+        The operands.
     """
     values = list(operands)
     types = {each.type for each in values}

@@ -41,7 +41,7 @@ class CreateRelation:
     source
         The source's address, as written.
     query, table
-        Which part of a database; the table's name has a part per dot. At most one is given.
+        The part of a database to read; the table's name has a part per dot. At most one of the two is given.
     where
         Conditions on the rows; a row has to fulfil all of them.
     refresh_us

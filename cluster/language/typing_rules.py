@@ -49,7 +49,7 @@ def common_type(types: Iterable[FieldType | None]) -> FieldType | None:
     Raises
     ------
     TypeMismatchError
-        If there is none.
+        If there is no such type.
     """
     found: FieldType | None = None
     for each in types:

@@ -117,7 +117,7 @@ class AppendedTable:
         paths
             The files, below the table.
         groups
-            Their rows.
+            The rows, a table for each group in the file.
 
         Raises
         ------

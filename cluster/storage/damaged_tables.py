@@ -80,7 +80,7 @@ def mended(root: Path, name: str, schema: pa.Schema | None = None) -> Damage:
     root
         Folder of the table.
     name, schema
-        Of the table; the default schema is that of its data.
+        Its name and schema; the default schema is that of its data.
 
     Returns
     -------

@@ -32,9 +32,9 @@ class QueryCost:
     name
         The query's name.
     asks
-        What it demands of the motes, in words.
+        Its demands on the motes, in words.
     first_days_without
-        When the first mote would die if this query were dropped, by the closed form scaled to the simulation.
+        The end of the first mote if this query were dropped, by the closed form scaled to the simulation.
     median_days_without
         The same for the mote in the middle.
     days_of_first, days_of_median

@@ -1,6 +1,6 @@
 """Rooms: temperature, humidity and light through the day, and doors that let the outside in.
 
-What a mote senses is a function of (seed, mote, instant) alone. Its fields belong together: a door that opens moves
+A mote's values are a function of (seed, mote, instant) alone. Its fields belong together: a door that opens moves
 temperature and humidity, and warm air is drier.
 """
 

@@ -76,7 +76,7 @@ class DeviceAggregates(Operator):
     columns
         Fixed columns that conditions and keys may read.
     keys, calls, pane_us
-        Of the panes.
+        Keys, aggregates and width of the panes.
     """
 
     def __init__(

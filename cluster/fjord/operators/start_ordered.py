@@ -1,6 +1,6 @@
 """Base of operators that need their rows in start order from batch to batch, which queues do not guarantee.
 
-input     rows 10 14            watermark 12      What starts before the watermark is complete and goes on in order;
+input     rows 10 14            watermark 12      Rows that start before the watermark are complete, and go on in order;
           rows 12 13            watermark 15      the rest waits for the watermark.
 taken     10
           12 13 14
