@@ -93,7 +93,7 @@ class Engine:
         }
 
     async def run(self, on_commit: Callable[[], None], ready: asyncio.Event | None = None) -> None:
-        """Start Spark and the two queries, and start these again if they fail, for ever.
+        """Start Spark and the two queries, and restart these if they fail, until cancelled.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Engine:
             except Exception as error:  # noqa: BLE001 - Java's and Spark's, too: a full disk has many names
                 reason = str(error)
                 self._registry.troubles.note("start of the engine", reason[:500])
-            while running is not None and (await self._ask(running)).active:
+            while running is not None and (await self._poll(running)).active:
                 if ready is not None and self.ready:
                     ready.set()
                 await asyncio.sleep(POLL_SECONDS)
@@ -132,7 +132,7 @@ class Engine:
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
 
     async def keep_log_small(self) -> None:
-        """Rotate the file that Spark and Java write to, for ever."""
+        """Rotate the file that Spark and Java write to, until cancelled."""
         while True:
             await asyncio.to_thread(self._log.rotate)
             await asyncio.sleep(LOG_PAUSE_SECONDS)
@@ -143,8 +143,8 @@ class Engine:
         if self._spark is not None:
             self._spark.stop()
 
-    async def _ask(self, running: RunningEngine) -> EngineState:
-        """Ask Java for the state; while it does not answer, ingest and API go on."""
+    async def _poll(self, running: RunningEngine) -> EngineState:
+        """Get the state from Java; ingest and API go on while Java does not answer."""
         self._state = await asyncio.to_thread(running.state)
         self._reported_at = time.monotonic()
         return self._state

@@ -71,7 +71,7 @@ class ClusterServer:
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
-        """Ask the server to stop; :meth:`run` then returns."""
+        """Begin to stop; :meth:`run` then returns."""
         self._stopping.set()
 
     def close(self) -> None:

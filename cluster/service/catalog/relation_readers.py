@@ -15,7 +15,7 @@ class RelationReaders:
     Parameters
     ----------
     registry
-        Knows all queries.
+        The queries that run and wait.
     """
 
     def __init__(self, registry: Registry) -> None:

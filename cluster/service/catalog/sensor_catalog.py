@@ -1,4 +1,4 @@
-"""The catalog of sensors: what all proxies say of their motes, as a relation ``sensors``.
+"""The catalog of sensors: the entries that proxies publish of their motes, as a relation ``sensors``.
 
 Proxies retain an entry per mote and their own status. :class:`SensorCatalog`, a core without I/O, keeps the newest of
 each: events in, state out. :func:`sensors_relation` makes a table of entries, one row per mote.

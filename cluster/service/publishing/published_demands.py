@@ -159,7 +159,7 @@ class PublishedDemands:
         Parameters
         ----------
         query
-            The query, under whatever name.
+            The query; its name does not matter.
         known
             By stream that it reads: the demand without those of queries.
         queries

@@ -1,6 +1,6 @@
 """The registry's SQLite file: what goes wrong with it is an error of ours.
 
-A disk that is full, or gone, fails the request that has to write; it never ends the process.
+A disk that is full or has failed fails the request that has to write; it never ends the process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster service without Spark and without a broker: what the HTTP API and the registry do on their own."""
+"""The parts of a cluster without Spark and without a broker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TRAFFIC = StreamSchema(
 
 
 def traffic_rows(stamps: list[int]) -> pa.Table:
-    """Return rows of :data:`TRAFFIC` as they are stored, which differ in their stamps alone."""
+    """Return rows of :data:`TRAFFIC` as they are stored, with these stamps and otherwise equal."""
     count = len(stamps)
     columns = {
         "fjord_start_us": stamps,
@@ -62,7 +62,7 @@ def traffic_rows(stamps: list[int]) -> pa.Table:
 
 @dataclass
 class FakeLink:
-    """Takes what is published, or refuses it as a broker that is away does."""
+    """Keeps published messages, or fails like a link whose broker is away."""
 
     published: list[Message] = field(default_factory=list)
     away: bool = False
@@ -88,7 +88,7 @@ class NoResults:
 
 
 class Service:
-    """The parts of a cluster over one folder, without Spark; the ingest knows of a stream `traffic`."""
+    """The parts of a cluster over one folder, without Spark; the ingest has a stream `traffic`."""
 
     def __init__(self, folder: Path) -> None:
         self.plans = PlanFiles(folder / "plans")
@@ -114,7 +114,7 @@ class Service:
         )
 
     def _reserved_for(self, name: str) -> str | None:
-        return self.names.reserved_for(name)  # those of the last start
+        return self.names.reserved_for(name)  # the names of the last start
 
     async def handle(self, topic: str, payload: bytes) -> None:
         await self.ingest.handle(Message(topic, payload), topics.parse(topic))

@@ -1,4 +1,4 @@
-"""A source that does what a test tells it, a clock that stands still, and a service over both."""
+"""A scripted source, a clock that tests set, and a service over both."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ JOINED = "SELECT t.sensor, t.speed, r.closed FROM traffic AS t, roads AS r WHERE
 
 @dataclass
 class ScriptedSource:
-    """Has what is put into it; or fails."""
+    """A source with the rows or the error that a test sets."""
 
     table: list[tuple[str | None, bool | None]] = field(default_factory=lambda: [("s1", False)])
     given: tuple[Column, ...] = (SEGMENT, CLOSED)
     error: Exception | None = None
-    asked: int = 0
+    reads: int = 0
     shown: str = "csv:roads.csv"
 
     def away(self, reason="connection refused"):
@@ -40,7 +40,7 @@ class ScriptedSource:
         return tuple(SourceColumn(column.name, column.type, column.type.value) for column in self.given)
 
     def rows(self, columns, condition=()):
-        self.asked += 1
+        self.reads += 1
         self._fail()
         matched(columns, self.columns())
         frame = pl.DataFrame(self.table, schema={"segment": pl.String, "closed": pl.Boolean}, orient="row")
@@ -74,7 +74,7 @@ class Relations:
         self.source = ScriptedSource()
         self.sensors = sensors
         self.pause = asyncio.sleep
-        """Ends when a source has taken too long."""
+        """Ends when the timeout of a source is over."""
         self.start()
 
     def start(self):
@@ -92,18 +92,18 @@ class Relations:
         self.queries = self.service.started(self.store)
 
     async def patience(self, seconds):
-        """Wait for a source, as long as the test wants it now."""
+        """Wait for the timeout of a source, as the test has set it."""
         await self.pause(seconds)
 
     def wall(self):
-        """Tell the time of a clock that somebody may have set."""
+        """Return the time of the wall clock, which may be set."""
         return self.clock.now + 1.7e9 - self.set_back
 
     async def create(self, text=CREATE):
         return await self.queries.relations.execute(text)
 
     async def passes(self, seconds):
-        """Let time pass, and do what a running service would do at its end."""
+        """Let time pass, and then refresh as a running service would."""
         self.clock.now += seconds
         for relation in self.queries.refresher.due():
             await self.queries.refresher.refresh(relation)

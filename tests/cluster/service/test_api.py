@@ -1,4 +1,4 @@
-"""The HTTP API, asked as the command line asks it."""
+"""The HTTP API, with the requests of the command line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_bad_requests_are_refused_with_status_and_kind_of_error(
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status", "said", "hint"),
+    ("method", "path", "status", "message", "hint"),
     [
         ("GET", "/v1/nothing", 404, "Not Found", "/docs"),
         ("GET", "/", 404, "Not Found", "/docs"),
@@ -70,17 +70,17 @@ async def test_bad_requests_are_refused_with_status_and_kind_of_error(
         ("POST", "/v1/explain", 422, "body: Field required", "/docs"),
     ],
 )
-async def test_every_refusal_has_the_same_form(
-    api: httpx.AsyncClient, method: str, path: str, status: int, said: str, hint: str | None
+async def test_every_error_has_the_same_form(
+    api: httpx.AsyncClient, method: str, path: str, status: int, message: str, hint: str | None
 ) -> None:
     answer = await api.request(method, path)
     body = answer.json()
     assert (answer.status_code, set(body)) == (status, {"error", "message", "hint"})
-    assert said in body["message"]
+    assert message in body["message"]
     assert hint is None or hint in body["hint"]
 
 
-async def test_a_failure_has_that_form_too(service: Service) -> None:
+async def test_an_internal_failure_has_the_same_form(service: Service) -> None:
     async with client(service) as api:
         assert isinstance(api._transport, httpx.ASGITransport)
         api._transport.raise_app_exceptions = False
@@ -114,7 +114,7 @@ async def test_explain_runs_nothing(api: httpx.AsyncClient) -> None:
     assert (await api.get("/v1/queries")).json() == []
 
 
-async def test_with_a_token_nothing_answers_without_it(service: Service) -> None:
+async def test_requests_without_the_token_are_refused(service: Service) -> None:
     async with client(service, token="secret") as api:
         refused = await api.get("/v1/queries")
         assert (refused.status_code, refused.json()["hint"]) == (401, "set FJORD_API_TOKEN")
@@ -184,7 +184,7 @@ async def test_the_plan_is_shown(api: httpx.AsyncClient, kind: str, begins: str)
     assert (await api.get("/v1/plan", params={"format": "crayon"})).status_code == 422
 
 
-async def test_what_has_changed_of_the_plan_is_shown(api: httpx.AsyncClient) -> None:
+async def test_changes_of_the_plan_are_shown(api: httpx.AsyncClient) -> None:
     for _ in range(2):
         await api.post("/v1/queries", json={"sql": GOOD})
     last = (await api.get("/v1/plan/difference")).text

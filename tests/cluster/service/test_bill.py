@@ -27,7 +27,7 @@ COUNTS = {Method.EXACT: MOST_EXACT, Method.SAMPLED: MOST_EXACT + 3, Method.PROPO
 
 
 def game(values):
-    """Return a cost that is a table; what is not in it is drawn from the classes' own numbers."""
+    """Return a cost function from a table, and where it has no entry from the classes' numbers."""
     return lambda chosen: values[chosen] if chosen else 0.0
 
 
@@ -74,7 +74,7 @@ def test_shares_add_up_to_the_cost_of_all(found):
 
 @pytest.mark.parametrize(("method", "count"), COUNTS.items())
 def test_however_shares_are_found_they_add_up_and_null_players_pay_nothing(method, count):
-    """The cost is that of the dearest; class 0 costs nothing."""
+    """The cost is that of the most expensive class; class 0 costs nothing."""
     members = [1 + number % 3 for number in range(count)]
 
     def cost(chosen):
@@ -90,7 +90,7 @@ def test_however_shares_are_found_they_add_up_and_null_players_pay_nothing(metho
 
 @given(st.integers(2, MOST_EXACT), st.floats(0.1, 10))
 def test_equal_players_pay_equal_shares(count, amount):
-    """Classes that are interchangeable pay the same; here the first of them to come pays for all."""
+    """Classes that are interchangeable pay the same; here the first of them pays for all."""
     shares, _ = shapley(lambda _: amount, [1] * count)
     assert shares == pytest.approx([amount / count] * count)
 
@@ -158,12 +158,12 @@ def test_shares_of_a_mote_add_up_to_its_draw(demands):
             assert found.queries[one.query] == found.queries[other.query]
 
 
-def test_equal_demands_share_equally_and_the_dearer_query_pays_more():
+def test_equal_demands_pay_equally_and_the_more_expensive_query_pays_more():
     found = split(demand("a", 1), demand("b", 1), demand("c", 5)).queries
     assert found["a"] == found["b"] > found["c"]
 
 
-def test_a_query_pays_only_for_motes_that_it_is_about():
+def test_a_query_pays_only_for_motes_that_it_concerns():
     here, there = (PropertyBand("segment", 1, 1),), (PropertyBand("segment", 2, 2),)
     assert set(split(demand("a", sensors=here), demand("b", sensors=there)).queries) == {"a"}
 
@@ -182,18 +182,18 @@ def test_without_queries_the_whole_draw_is_shared():
     assert unknown == found
 
 
-def test_motes_alike_are_computed_once(monkeypatch):
-    asked = []
+def test_motes_of_one_kind_are_computed_once(monkeypatch):
+    merged = []
     merge = Merger.merge
-    monkeypatch.setattr(Merger, "merge", lambda *arguments: asked.append(1) or merge(*arguments))
+    monkeypatch.setattr(Merger, "merge", lambda *arguments: merged.append(1) or merge(*arguments))
     splitter = Splitter()
     entries = [entry(f"m{n}") for n in range(50)]
     for _ in range(3):
         splits_of(entries, {"traffic": [demand("a"), demand("b", 5)]}, SCHEMAS, splitter)
-    assert len(asked) == 3  # a, b, and both
+    assert len(merged) == 3  # a, b, and both
 
 
-def test_what_was_spent_is_divided_as_the_draw_is():
+def test_spent_energy_is_divided_in_proportion_to_the_draw():
     demands = {"traffic": [demand("a", 1), demand("b", 5)]}
     found = divide([(entry("m1"), 10.0), (entry("m2"), 20.0)], demands, SCHEMAS, Splitter())
     one = split(*demands["traffic"])

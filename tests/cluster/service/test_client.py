@@ -1,4 +1,4 @@
-"""The client of the API: addresses and names that are odd, and answers of something else than a cluster."""
+"""The client of the API: odd addresses and names, and responses of servers that are not a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cluster.service.http.client import ApiClient, ApiUnreachableError
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "http://\0", "http://127.0.0.1:99999", "", "nonsense", "ftp://x"])
-def test_what_is_no_address_is_said(address: str) -> None:
+def test_a_malformed_address_is_an_error(address: str) -> None:
     with pytest.raises(ApiUnreachableError), ApiClient(address) as client:
         client.queries()
 
@@ -24,7 +24,7 @@ def test_what_is_no_address_is_said(address: str) -> None:
         ("", "write http://HOST:PORT"),
     ],
 )
-def test_how_an_address_is_written_is_said(address: str, hint: str) -> None:
+def test_an_error_shows_how_to_write_an_address(address: str, hint: str) -> None:
     with pytest.raises(ApiUnreachableError, match="is not an address") as caught:
         ApiClient(address)
     assert caught.value.hint == hint
@@ -40,9 +40,9 @@ def test_certificates_are_checked_where_there_are_any(monkeypatch, address: str,
     assert settings["verify"] is checked
 
 
-def answering(answer: httpx.Response, asked: list[str]) -> ApiClient:
+def answering(answer: httpx.Response, requests: list[str]) -> ApiClient:
     def handle(request: httpx.Request) -> httpx.Response:
-        asked.append(f"{request.method} {request.url.raw_path.decode()}")
+        requests.append(f"{request.method} {request.url.raw_path.decode()}")
         return answer
 
     client = ApiClient("http://cluster")
@@ -50,19 +50,19 @@ def answering(answer: httpx.Response, asked: list[str]) -> ApiClient:
     return client
 
 
-def test_a_page_of_something_else_is_no_answer() -> None:
+def test_a_page_of_another_server_is_an_error() -> None:
     page = httpx.Response(200, html="<html>Welcome</html>")
     with answering(page, []) as client, pytest.raises(ApiUnreachableError, match="is not a cluster"):
         client.queries()
 
 
-def test_a_name_never_leads_elsewhere() -> None:
-    asked: list[str] = []
-    with answering(httpx.Response(204), asked) as client:
+def test_a_name_is_one_part_of_a_path_whatever_it_contains() -> None:
+    requests: list[str] = []
+    with answering(httpx.Response(204), requests) as client:
         client.drop("../streams/traffic")
         client.drop_stream("a?b#c")
         client.drop_relation("a%2Fb")
-    assert asked == [
+    assert requests == [
         "DELETE /v1/queries/..%2Fstreams%2Ftraffic",
         "DELETE /v1/streams/a%3Fb%23c",
         "DELETE /v1/relations/a%252Fb",

@@ -1,4 +1,4 @@
-"""A data folder that a power cut left damaged does not keep the cluster from its start: what is lost is named."""
+"""A data folder that a power cut left damaged does not stop the cluster from starting: it reports what is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SPEED = (Column("speed", FieldType.REAL),)
 
 
-async def test_a_stream_that_was_damaged_is_listed_with_what_it_lost(service: Service, tmp_path: Path) -> None:
+async def test_a_damaged_stream_is_listed_with_its_loss(service: Service, tmp_path: Path) -> None:
     writer = service.ingest.writers["traffic"]
     writer.table.append([], writer.table.position(), {("p", "e"): 1})
     writer.table.append([], writer.table.position(), {("p", "e"): 2})
@@ -46,7 +46,7 @@ async def test_a_stream_that_was_damaged_is_listed_with_what_it_lost(service: Se
     assert stream["damage"] == "1 commits of its table were damaged, and what they held is lost"
 
 
-async def test_queries_come_and_go_while_a_stream_of_others_is_away(service: Service) -> None:
+async def test_queries_are_added_and_dropped_while_another_stream_is_away(service: Service) -> None:
     await service.queries.add("SELECT sensor FROM traffic", "reader")
     before = service.registry.plan.positions
     writer = service.ingest.writers.pop("traffic")
@@ -63,7 +63,7 @@ def test_a_plan_file_without_content_is_written_again(tmp_path: Path) -> None:
     assert PlanFiles(tmp_path / "plans").read(1) == registry.physical
 
 
-def test_a_plan_that_spark_still_has_to_run_is_looked_at_before_spark_starts(tmp_path: Path) -> None:
+def test_plans_that_spark_still_has_to_run_are_checked_before_it_starts(tmp_path: Path) -> None:
     plans = PlanFiles(tmp_path / "plans")
     registry = Registry(tmp_path / "registry.sqlite", plans)
     with patch.object(plan_files, "WHOLE_EVERY", 2):
@@ -78,7 +78,7 @@ def test_a_plan_that_spark_still_has_to_run_is_looked_at_before_spark_starts(tmp
         ClusterServer(ClusterSettings(folder=tmp_path))
 
 
-def test_a_damaged_version_of_a_relation_is_taken_for_none(tmp_path: Path) -> None:
+def test_a_damaged_version_of_a_relation_is_ignored(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
     text = "CREATE RELATION roads (lane INTEGER) FROM '/nowhere/roads.csv' REFRESH EVERY 1 HOUR"
     roads = registry.relations.create("roads", text, (Column("lane", FieldType.INTEGER),))
@@ -93,7 +93,7 @@ def test_a_damaged_version_of_a_relation_is_taken_for_none(tmp_path: Path) -> No
     assert (found.last, versions.latest()) == (versions.version(1), 1)
 
 
-def test_damaged_numbers_of_a_dropped_stream_stop_nothing(service: Service, tmp_path: Path) -> None:
+def test_damaged_sequence_numbers_of_a_dropped_stream_do_not_stop_the_ingest(service: Service, tmp_path: Path) -> None:
     (tmp_path / "streams" / FOLDER).mkdir()
     (tmp_path / "streams" / FOLDER / "traffic.json").write_bytes(b"")
     assert list(Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep).writers) == ["traffic"]

@@ -1,4 +1,4 @@
-"""Whatever CREATE STREAM accepts, proxies can read: else the whole demand on the stream would be refused there."""
+"""Proxies can decode whatever CREATE STREAM accepts: else they would refuse the whole demand on the stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANY = ", ".join(f"c{number} REAL" for number in range(300))
     f"CREATE STREAM odd (a REAL) SOURCE mqtt('{'p' * 65}')",
     "CREATE STREAM odd (a REAL) SOURCE mqtt('roadside')",
 ])  # fmt: skip
-async def test_what_is_declared_is_read_or_refused(service: Service, text: str) -> None:
+async def test_a_declaration_is_refused_unless_proxies_can_decode_it(service: Service, text: str) -> None:
     try:
         name = await service.queries.streams.execute(text)
     except FjordError as error:

@@ -1,4 +1,4 @@
-"""Whose sensors are not asked for what, and why: proxies say so, and queries and sensors show it."""
+"""Proxies report the demands that they leave out, and queries and sensors show it."""
 
 from __future__ import annotations
 
@@ -25,56 +25,56 @@ if TYPE_CHECKING:
 SMALL = "SELECT sensor, speed FROM traffic"
 
 
-def said(proxy: str = "p", stream: str = "traffic", reasons: Mapping[str, str] | None = None) -> bytes:
+def report(proxy: str = "p", stream: str = "traffic", reasons: Mapping[str, str] | None = None) -> bytes:
     refused = [RefusedDemand(query, reason) for query, reason in (reasons or {"bad": "too odd"}).items()]
     return encode(demand_report(proxy, stream, 3, refused))
 
 
-def hear(reports: DemandReports, payload: bytes, proxy: str = "p", stream: str = "traffic") -> None:
+def deliver(reports: DemandReports, payload: bytes, proxy: str = "p", stream: str = "traffic") -> None:
     topic = topics.demand_report(proxy, stream)
     reports.handle(Message(topic, payload, retain=True), topics.parse(topic))
 
 
-def test_the_newest_report_of_each_proxy_holds() -> None:
+def test_the_newest_report_of_each_proxy_counts() -> None:
     reports = DemandReports()
-    hear(reports, said())
-    hear(reports, said("r"), "r")
-    hear(reports, said("s", reasons={"*": "other columns"}), "s")
+    deliver(reports, report())
+    deliver(reports, report("r"), "r")
+    deliver(reports, report("s", reasons={"*": "other columns"}), "s")
     assert [(each["proxy"], each["reason"]) for each in reports.of_query("bad", {"traffic"})] == [
         ("p", "too odd"), ("r", "too odd"), ("s", "other columns"),
     ]  # fmt: skip
     assert [each["proxy"] for each in reports.of_query("good", {"traffic"})] == ["s"]
     assert reports.of_query("bad", {"weather"}) == []
-    hear(reports, b"")
-    hear(reports, said("r", reasons={"worse": "odder"}), "r")
+    deliver(reports, b"")
+    deliver(reports, report("r", reasons={"worse": "odder"}), "r")
     assert [each["proxy"] for each in reports.of_query("bad", {"traffic"})] == ["s"]
     reports.connected()
     assert reports.texts() == {}
 
 
 @pytest.mark.parametrize(("payload", "reason"), [
-    (b"\xc1", "garbled"), (said("other"), "identity"), (said(stream="weather"), "identity"), (b"\x91\x01", "shape"),
+    (b"\xc1", "garbled"), (report("other"), "identity"), (report(stream="weather"), "identity"), (b"\x91\x01", "shape"),
 ])  # fmt: skip
 def test_bad_reports_are_counted_and_change_nothing(payload: bytes, reason: str) -> None:
     reports = DemandReports()
-    hear(reports, said())
+    deliver(reports, report())
     before = reports.texts()
-    hear(reports, payload)
+    deliver(reports, payload)
     assert (reports.rejected, reports.texts()) == ({reason: 1}, before)
 
 
-def test_reports_beyond_the_bound_are_refused_and_counted() -> None:
+def test_reports_beyond_the_limit_are_rejected_and_counted() -> None:
     reports = DemandReports(most=1)
-    hear(reports, said())
-    hear(reports, said("r"), "r")
-    hear(reports, said(reasons={"bad": "odder"}))
+    deliver(reports, report())
+    deliver(reports, report("r"), "r")
+    deliver(reports, report(reasons={"bad": "odder"}))
     assert reports.texts() == {("p", "traffic"): "bad: odder"}
     assert reports.rejected == {"full": 1}
 
 
-def test_a_sensor_shows_what_it_is_not_asked_for() -> None:
+def test_a_sensor_shows_the_queries_that_its_proxy_leaves_out() -> None:
     reports = DemandReports()
-    hear(reports, said("north", reasons={f"q{number}": "odd" for number in range(12)}), "north")
+    deliver(reports, report("north", reasons={f"q{number}": "odd" for number in range(12)}), "north")
     catalog = SensorCatalog(refused_demands=reports.texts)
     catalog.apply(EntryPublished(entry("m1")))
     (row,) = sensors_relation(catalog.snapshot()[0], refused_demands=catalog.refused_demands()).to_dicts()
@@ -83,11 +83,11 @@ def test_a_sensor_shows_what_it_is_not_asked_for() -> None:
     assert row["refused_demands"].endswith("; and 4 more")
 
 
-async def test_a_query_shows_who_leaves_it_out(service: Service) -> None:
+async def test_a_query_shows_the_proxies_that_leave_it_out(service: Service) -> None:
     await service.handle(topics.proxy_status("p"), encode(Status(1, "p", Presence.ONLINE, "e", 0)))
     await service.queries.add(SMALL, "bad")
     await service.queries.add(SMALL, "good")
-    hear(service.queries.demand_reports, said())
+    deliver(service.queries.demand_reports, report())
     service.queries.demands.left_out["traffic"]["bad"] = "no proxy could read it"
     async with application(service.parts()) as api:
         shown = (await api.get("/v1/queries/bad")).json()["refused_demands"]

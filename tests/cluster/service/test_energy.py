@@ -1,4 +1,4 @@
-"""What a query would cost, and what was spent: against the proxy's own merging, and against the simulator's meter."""
+"""What a query would cost, compared with the proxy's merging; and what was spent, with the simulator's meter."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ MICAZ = find_profile("micaz")
 DAY_US = 86_400 * SECOND
 
 
-def explain(asked, running=(), entries=(), measured=None):
-    return explain_energy({"traffic": asked}, {"traffic": running}, SCHEMAS, entries, measured)
+def explain(demanded, running=(), entries=(), measured=None):
+    return explain_energy({"traffic": demanded}, {"traffic": running}, SCHEMAS, entries, measured)
 
 
 def merged_mw(*demands):
@@ -32,7 +32,7 @@ def merged_mw(*demands):
     return Merger(fold_demands(demands, TRAFFIC), ProgramStyle()).merge(traits, {}).milliwatts
 
 
-def test_alone_it_costs_what_the_proxy_would_choose():
+def test_alone_a_query_costs_the_program_that_the_proxy_would_choose():
     (line,) = explain([demand(THIS_QUERY)], entries=[entry()]).lines
     assert (line.motes, line.device, line.device_assumed) == (1, "micaz", False)
     assert line.alone.milliwatts == merged_mw(demand("q"))
@@ -43,7 +43,7 @@ def test_alone_it_costs_what_the_proxy_would_choose():
     assert line.before.milliwatts == asleep_mw(MICAZ)
 
 
-def test_beside_others_it_costs_what_it_adds():
+def test_beside_others_a_query_costs_what_it_adds():
     (line,) = explain([demand(THIS_QUERY, 10)], [demand("q1", 2)], [entry()]).lines
     without, together = merged_mw(demand("q1", 2)), merged_mw(demand("q1", 2), demand("q2", 10))
     assert (line.before.milliwatts, line.after.milliwatts) == (without, together)
@@ -56,21 +56,21 @@ def test_a_query_that_runs_already_adds_nothing():
     assert line.alone.milliwatts > asleep_mw(MICAZ)
 
 
-def test_a_mote_that_is_expected_to_send_soon_listens_less_and_so_may_save():
-    """Asleep it asks every 2 s; with a packet every 10 s it lets the last of five windows wait for that."""
+def test_a_mote_that_is_to_send_soon_listens_less():
+    """A sleeping mote opens a window every 2 s; with a packet every 10 s, the fifth window is that of the packet."""
     (line,) = explain([demand(THIS_QUERY, 10)], entries=[entry()]).lines
     assert line.adds_joules_per_day.value < 0
     assert line.adds_joules_per_day.low < line.adds_joules_per_day.high < 0
 
 
-def test_only_motes_that_satisfy_its_conditions_are_touched():
-    asked = demand(THIS_QUERY, sensors=(PropertyBand("segment", 2, 3),))
-    answer = explain([asked], entries=[entry(f"m{n}", segment=n) for n in range(1, 6)])
+def test_only_motes_that_satisfy_the_conditions_are_counted():
+    demanded = demand(THIS_QUERY, sensors=(PropertyBand("segment", 2, 3),))
+    answer = explain([demanded], entries=[entry(f"m{n}", segment=n) for n in range(1, 6)])
     assert [line.examples for line in answer.lines] == [("m2", "m3")]
     assert (answer.totals.motes, answer.untouched) == (2, 3)
 
 
-def test_motes_alike_are_one_line_and_others_are_not():
+def test_motes_of_one_kind_share_a_line():
     entries = [entry(f"m{n}") for n in range(5)] + [entry("x", device="telosb"), entry("y", device="")]
     answer = explain([demand(THIS_QUERY)], entries=entries)
     found = [(line.motes, line.device, line.device_assumed, line.examples) for line in answer.lines]
@@ -102,25 +102,25 @@ def test_totals_add_up_with_their_error_bands():
     )
 
 
-def test_the_error_band_is_the_profiles():
+def test_the_error_band_comes_from_the_profile():
     (line,) = explain([demand(THIS_QUERY)], entries=[entry()]).lines
     figure = line.alone.joules_per_day
     assert figure.high / figure.value == pytest.approx(1 + MICAZ.uncertainty)
     assert figure.value / figure.low == pytest.approx(1 + MICAZ.uncertainty)
 
 
-def test_what_is_assumed_is_said():
+def test_assumptions_are_listed():
     answer = explain([demand(THIS_QUERY)], entries=[entry(device="home-made", battery_joules=None)])
     (line,) = answer.lines
     assert (line.device, line.device_assumed, line.alone.days) == ("telosb", True, None)
-    said = "\n".join(answer.assumptions)
-    assert "1 mote does not report a device: assumed to be telosb" in said
-    assert "the lifetime is unknown" in said
-    assert "50% of samples" in said
-    assert "how north fills packets" in said
+    text = "\n".join(answer.assumptions)
+    assert "1 mote does not report a device: assumed to be telosb" in text
+    assert "the lifetime is unknown" in text
+    assert "50% of samples" in text
+    assert "how north fills packets" in text
 
 
-def test_the_style_is_taken_from_what_the_proxy_makes_its_motes_do():
+def test_the_style_follows_from_the_programs_of_a_proxys_motes():
     listen = ListenSchedule(30 * SECOND, 50_000)
     awake = [SamplingProgram(("speed",), SECOND, size, listen) for size in (4, 20)]
     entries = [entry(f"m{n}", wanted=program) for n, program in enumerate([*awake, SLEEP])]
@@ -137,7 +137,7 @@ def test_streams_without_motes_and_demands_that_cannot_be_answered():
     assert explain_energy({"rain": [demand(THIS_QUERY)]}, {}, SCHEMAS, []).refused[0].stream == "rain"
 
 
-def test_the_actual_stands_beside_the_estimate():
+def test_measured_energy_is_shown_beside_the_estimate():
     entries = [entry(name) for name in ("m1", "m2", "m3")]
     (line,) = explain(
         [demand(THIS_QUERY)], entries=entries, measured={("north", "m1"): 2.0, ("north", "m3"): 4.0}
@@ -149,7 +149,7 @@ def test_the_actual_stands_beside_the_estimate():
 
 
 def run_meter(preset, program, seconds, *, samples, packets, listens, bits=64.0):
-    """Let a meter do things; return what it counted, and what a mote's health would say."""
+    """Run activities on a meter; return what it counted, and the mote's report of health."""
     meter = Meter(find_profile(preset))
     meter.settle(0)
     meter.run(program)
@@ -173,11 +173,11 @@ def run_meter(preset, program, seconds, *, samples, packets, listens, bits=64.0)
         (SamplingProgram(("speed",), 60 * SECOND), {"samples": 10, "packets": 0, "listens": 0}),
     ],
 )
-def test_spent_is_what_the_meter_of_a_mote_counts(preset, program, done):
+def test_spent_energy_equals_that_of_the_simulators_meter(preset, program, done):
     joules, health = run_meter(preset, program, 600, **done)
     nothing = Health(None, 0, 0, 0, 0)
     found = spent_joules(find_profile(preset), program, nothing, health, 600 * SECOND)
-    # Times on the air are whole microseconds in health, and the clock is heard a whole number of times.
+    # Times on the air are whole microseconds in health, and clocks are synchronised a whole number of times.
     assert found == pytest.approx(joules, rel=1e-2 if preset == "esp32-wifi" else 1e-3)
 
 
@@ -190,13 +190,13 @@ def test_after_a_reboot_counters_begin_at_zero():
     )
 
 
-def test_the_ledger_adds_up_and_gives_out_once():
+def test_the_ledger_adds_up_and_hands_out_each_amount_once():
     program = SamplingProgram(("speed",), SECOND)
     reports = [Health(None, n * 600, n * 600, n * 600 * 500, n * 30_000_000) for n in range(4)]
     ledger = Ledger()
     for n, health in enumerate(reports):
         ledger.note(entry(health=health, heard_us=n * 600 * SECOND, wanted=program, milliwatts=2.0))
-        ledger.note(entry(health=health, heard_us=n * 600 * SECOND + SECOND, wanted=program))  # says nothing new
+        ledger.note(entry(health=health, heard_us=n * 600 * SECOND + SECOND, wanted=program))  # an equal report
     expected = spent_joules(MICAZ, program, reports[0], reports[3], 1800 * SECOND)
     ((seen, joules),) = ledger.collect()
     assert seen.mote == "m1"
@@ -208,7 +208,7 @@ def test_the_ledger_adds_up_and_gives_out_once():
 
 @pytest.mark.parametrize("preset", preset_names())
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         Health(None, 2**62, 1, 500, 90),
         Health(None, 10, 2**62, 500, 90),
@@ -217,10 +217,10 @@ def test_the_ledger_adds_up_and_gives_out_once():
         Health(None, 2**62, 2**62, 2**62, 2**62),
     ],
 )
-def test_no_mote_spends_more_than_it_can_whatever_it_reports(preset, told):
+def test_no_mote_spends_more_than_it_can_whatever_it_reports(preset, reported):
     ledger = Ledger()
     ledger.note(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, device=preset))
-    ledger.note(entry(health=told, heard_us=60 * SECOND, device=preset))
+    ledger.note(entry(health=reported, heard_us=60 * SECOND, device=preset))
     ((_, joules),) = ledger.collect()
     most = energy(most_mw(find_profile(preset)), 60 * SECOND)
     assert joules <= most < 60, "a watt at most"
@@ -240,7 +240,7 @@ def test_what_a_mote_can_spend_is_plausible(preset):
     assert ledger.implausible_reports == 0
 
 
-def test_a_mote_that_has_not_taken_up_its_program_is_billed_for_what_it_runs():
+def test_a_mote_that_still_runs_an_older_program_is_billed_for_that():
     ledger = Ledger()
     fast = SamplingProgram(("speed",), SECOND)
     ledger.note(entry(health=Health(None, 0, 0, 0, 0), heard_us=0, wanted=fast, program=0, period_us=0))

@@ -22,7 +22,7 @@ AVERAGE = "SELECT AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 
 HERTZ = SamplingProgram(("speed",), SECOND)
 
 
-def hear(sensors, minutes, mote="m1"):
+def report_health(sensors, minutes, mote="m1"):
     """Let a mote report that it has sampled at 1 Hz for so many minutes."""
     done = minutes * 60
     health = Health(None, done, done, done * 500, done * 50_000)
@@ -52,9 +52,9 @@ async def bill(api):
 
 
 @pytest.mark.parametrize("words", ["", "EXPLAIN ENERGY ", "  explain\n energy\n"])
-async def test_what_a_query_would_cost(api, sensors, words):
-    hear(sensors, 0)
-    hear(sensors, 1)
+async def test_explain_energy_returns_the_cost_of_a_query(api, sensors, words):
+    report_health(sensors, 0)
+    report_health(sensors, 1)
     answer = await api.post("/v1/explain/energy", json={"sql": words + AVERAGE})
     assert answer.status_code == 200
     (line,) = answer.json()["lines"]
@@ -64,8 +64,8 @@ async def test_what_a_query_would_cost(api, sensors, words):
     assert (await api.get("/v1/queries")).json() == []
 
 
-async def test_what_runs_already_costs_no_more(api, sensors):
-    hear(sensors, 0)
+async def test_a_query_that_runs_already_costs_nothing_more(api, sensors):
+    report_health(sensors, 0)
     await add(api, "q1", SQL)
     body = (await api.post("/v1/explain/energy", json={"sql": SQL})).json()
     assert body["totals"]["adds"]["value"] == 0
@@ -90,14 +90,14 @@ async def test_each_query_pays_for_the_time_it_ran(api, sensors):
     b                |-------|
     """
     await add(api, "a", SQL)
-    hear(sensors, 0)
-    hear(sensors, 10)
+    report_health(sensors, 0)
+    report_health(sensors, 10)
     await add(api, "b", SQL)
     first = await bill(api)
-    hear(sensors, 20)
+    report_health(sensors, 20)
     second = await bill(api)
     assert (await api.delete("/v1/queries/b")).status_code == 204
-    hear(sensors, 30)
+    report_health(sensors, 30)
     third = await bill(api)
 
     def joules(found):
@@ -117,14 +117,14 @@ async def test_each_query_pays_for_the_time_it_ran(api, sensors):
     )
 
 
-async def test_changes_while_nobody_asks_for_the_bill_are_kept_apart(api, sensors):
+async def test_periods_are_separate_even_if_no_bill_is_requested_between_them(api, sensors):
     await add(api, "a", SQL)
-    hear(sensors, 0)
-    hear(sensors, 10)
+    report_health(sensors, 0)
+    report_health(sensors, 10)
     await add(api, "b", SQL)
-    hear(sensors, 20)
+    report_health(sensors, 20)
     await api.delete("/v1/queries/a")
-    hear(sensors, 30)
+    report_health(sensors, 30)
     found = await bill(api)
     assert [each["query"] for each in found["queries"]] == ["b"]
     (query,) = found["queries"]
@@ -145,8 +145,8 @@ def answers(monkeypatch):
 
 async def test_explain_energy_prints_motes_devices_and_programs(api, sensors, answers):
     for minutes in (0, 10):
-        hear(sensors, minutes)
-        hear(sensors, minutes, "m2")
+        report_health(sensors, minutes)
+        report_health(sensors, minutes, "m2")
     sensors.apply(EntryPublished(entry("m3", device="", battery_joules=None)))
     answers["energy"] = (await api.post("/v1/explain/energy", json={"sql": SQL})).json()
     for arguments in (["explain", "--energy", SQL], ["explain", f"EXPLAIN ENERGY {SQL}"]):
@@ -161,7 +161,7 @@ async def test_explain_energy_prints_motes_devices_and_programs(api, sensors, an
     assert CliRunner().invoke(query, ["explain", "--json", SQL]).exit_code == 2
 
 
-async def test_explain_energy_prints_that_no_mote_is_touched(api, capsys):
+async def test_explain_energy_prints_that_no_mote_is_needed(api, capsys):
     print_energy((await api.post("/v1/explain/energy", json={"sql": SQL})).json())
     assert "it demands nothing of any mote: no proxy has announced a mote of traffic" in capsys.readouterr().out
 
@@ -171,8 +171,8 @@ async def test_the_bill_is_printed_by_query(api, sensors, answers, capsys):
     assert "it is unknown yet" in capsys.readouterr().out
     await add(api, "fast", SQL)
     await add(api, "slow", AVERAGE)
-    hear(sensors, 0)
-    hear(sensors, 10)
+    report_health(sensors, 0)
+    report_health(sensors, 10)
     answers["bill"] = await bill(api)
     shown = CliRunner().invoke(query, ["bill"])
     assert shown.exit_code == 0, shown.output

@@ -1,4 +1,4 @@
-"""Entries of sensors whose values are as extreme as their format allows break nothing that reads the catalog."""
+"""The most extreme values that the format of entries allows break no reader of the catalog."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_extreme_entries_break_no_reader_of_the_catalog(entries: list[MoteEntry]
 
 
 @pytest.mark.parametrize("stretched", [0, 2**63, 2**64 - 1])
-def test_counters_that_no_column_can_hold_are_refused(stretched: int) -> None:
+def test_counters_that_no_column_can_hold_are_rejected(stretched: int) -> None:
     with pytest.raises(FrameError, match="does not fit its format"):
         decode_mote_entry(encode(msgspec.structs.replace(entry("m1"), stretched=stretched)))

@@ -71,7 +71,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("kind", ["newer", "one query", "damaged"])
-def test_a_refused_folder_stays_as_it_is(tmp_path: Path, kind: str) -> None:
+def test_a_refused_folder_is_not_changed(tmp_path: Path, kind: str) -> None:
     Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans")).close()
     if kind == "one query":
         log = tmp_path / "checkpoint-1234" / "offsets"
@@ -85,7 +85,7 @@ def test_a_refused_folder_stays_as_it_is(tmp_path: Path, kind: str) -> None:
     assert contents(tmp_path) == before
 
 
-def test_a_folder_is_marked_once_and_for_all_versions_to_come(tmp_path: Path) -> None:
+def test_a_new_folder_gets_a_marker(tmp_path: Path) -> None:
     assert decide_on(tmp_path, inspect(tmp_path)) is Action.BEGIN
     mark(tmp_path)
     assert msgspec.json.decode((tmp_path / MARKER).read_bytes(), type=Marker).format == FORMAT
@@ -93,7 +93,7 @@ def test_a_folder_is_marked_once_and_for_all_versions_to_come(tmp_path: Path) ->
     assert [path.name for path in tmp_path.iterdir()] == [MARKER]
 
 
-def test_two_spark_queries_are_no_single_one(tmp_path: Path) -> None:
+def test_a_folder_with_two_spark_queries_is_upgraded(tmp_path: Path) -> None:
     (tmp_path / "registry.sqlite").touch()
     for host in ("stateful", "stateless"):
         log = tmp_path / "checkpoint-1234" / host / "offsets"
@@ -102,7 +102,7 @@ def test_two_spark_queries_are_no_single_one(tmp_path: Path) -> None:
     assert decide_on(tmp_path, inspect(tmp_path)) is Action.UPGRADE
 
 
-def test_a_version_without_markers_refuses_what_today_s_has_upgraded(tmp_path: Path) -> None:
+def test_a_version_without_markers_refuses_an_upgraded_folder(tmp_path: Path) -> None:
     Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans")).close()
     with sqlite3.connect(tmp_path / "registry.sqlite") as database:
         assert database.execute("PRAGMA user_version").fetchone() > (3,)

@@ -1,4 +1,4 @@
-"""A data folder has a path that tables find again, or the cluster refuses it before it writes anything."""
+"""Tables are found again in a data folder, or the cluster refuses its path before it writes anything."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 
 
 @pytest.mark.parametrize("name", ["a%20b", "x%41y", "%2f", "a\\b", "a\nb", "a\x7fb"])
-def test_a_path_that_is_taken_for_another_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+def test_a_path_that_would_be_misread_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(FolderPathError, match="in its path") as caught:
         ClusterServer(ClusterSettings(folder=tmp_path / name / "data"))
     assert caught.value.hint is not None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_a_link_leads_counts(tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_checked(tmp_path: Path) -> None:
     (tmp_path / "x%41y").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "x%41y")
     with pytest.raises(FolderPathError):

@@ -34,7 +34,7 @@ OFFER = encode(StreamOffer(1, "p", WEATHER))
 
 @contextmanager
 def full(registry: Registry) -> Iterator[None]:
-    """Let SQLite refuse all that is written, as it does on a full disk."""
+    """Make every write of SQLite fail, as on a full disk."""
     registry._database.execute("PRAGMA query_only = ON")
     yield
     registry._database.execute("PRAGMA query_only = OFF")
@@ -44,7 +44,7 @@ def no_space(*_: Any, **__: Any) -> NoReturn:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-async def test_what_is_refused_and_cannot_be_kept_is_counted(service: Service) -> None:
+async def test_rejected_messages_that_cannot_be_kept_are_counted(service: Service) -> None:
     with full(service.registry):
         await service.handle(topics.batches("p"), b"\xc1")
         await service.handle(topics.batches("p"), b"\xc1")
@@ -55,7 +55,7 @@ async def test_what_is_refused_and_cannot_be_kept_is_counted(service: Service) -
     assert len(service.registry.quarantine.newest()) == 1
 
 
-async def test_a_query_is_refused_with_the_reason_and_accepted_later(service: Service) -> None:
+async def test_a_query_is_refused_with_the_reason_and_accepted_once_there_is_room(service: Service) -> None:
     await service.queries.add(GOOD, "first")
     async with client(service) as api:
         with full(service.registry):
@@ -85,7 +85,7 @@ async def test_a_query_whose_plan_cannot_be_written_is_not_registered(
     assert list(PlanFiles(service.plans.folder).read(2).subscribers) == ["mine@2"]
 
 
-async def test_a_plan_that_only_lacks_its_name_is_registered_and_gets_it_later(
+async def test_a_plan_file_that_cannot_be_renamed_is_renamed_later(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -94,7 +94,7 @@ async def test_a_plan_that_only_lacks_its_name_is_registered_and_gets_it_later(
         assert [query.name for query in service.registry.queries()] == ["mine"]
         assert not service.plans.exists(2)
         with pytest.raises(UnwritableError):
-            await service.queries.add(GOOD, "later")  # or the Fjord would miss an epoch
+            await service.queries.add(GOOD, "later")  # or the engine would miss an epoch
     assert service.registry.troubles.counts["plan file"] == 2
     assert service.registry.write_plan()
     assert PlanFiles(service.plans.folder).read(2) == service.registry.physical
@@ -116,7 +116,7 @@ async def test_the_publisher_goes_on_and_notes_its_position_later(service: Servi
     assert sequences(link) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_an_offer_whose_table_cannot_be_made_is_taken_up_later(
+async def test_an_offer_whose_table_cannot_be_made_is_retried(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
@@ -127,14 +127,12 @@ async def test_an_offer_whose_table_cannot_be_made_is_taken_up_later(
     assert service.ingest._troubles.counts == {"stream table": 2}
     await service.ingest.retry_offers()
     assert service.ingest.writers["weather"].table.schema == WEATHER
-    assert service.ingest.feeding("weather") == set()  # nobody said that the proxy is online
+    assert service.ingest.feeding("weather") == set()  # the proxy has not reported to be online
     await service.ingest.retry_offers()
     assert service.ingest._troubles.counts == {"stream table": 2}
 
 
-async def test_an_offer_that_is_withdrawn_meanwhile_is_not_taken_up(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_offer_that_was_withdrawn_is_not_retried(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(DeltaTable, "create", no_space)
         await service.handle(topics.stream_offer("p", "weather"), OFFER)
@@ -143,7 +141,7 @@ async def test_an_offer_that_is_withdrawn_meanwhile_is_not_taken_up(
     assert "weather" not in service.ingest.writers
 
 
-async def test_a_stream_that_cannot_be_noted_is_neither_created_nor_dropped(service: Service) -> None:
+async def test_a_stream_that_cannot_be_registered_is_neither_created_nor_dropped(service: Service) -> None:
     create = "CREATE STREAM wind (speed REAL) SOURCE mqtt()"
     derive = "CREATE STREAM fast AS SELECT sensor FROM traffic WHERE speed > 60"
     async with client(service) as api:
@@ -161,7 +159,7 @@ async def test_a_stream_that_cannot_be_noted_is_neither_created_nor_dropped(serv
             assert (await api.delete(f"/v1/streams/{name}")).status_code == 204
 
 
-async def test_a_stream_whose_numbers_cannot_be_kept_is_not_dropped(
+async def test_a_stream_whose_sequence_numbers_cannot_be_kept_is_not_dropped(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with client(service) as api:
@@ -172,7 +170,7 @@ async def test_a_stream_whose_numbers_cannot_be_kept_is_not_dropped(
         assert (await api.delete("/v1/streams/traffic")).status_code == 204
 
 
-async def test_a_relation_stays_fresh_though_that_cannot_be_noted(service: Service) -> None:
+async def test_a_relation_stays_fresh_although_that_cannot_be_written(service: Service) -> None:
     service.registry.relations.create("roads", "CREATE ...", ())
     with full(service.registry):
         service.registry.relations.set_fresh("roads", 7)

@@ -1,4 +1,4 @@
-"""The ingest's shell: what is taken is stored before it is acknowledged; what is not is refused, counted and kept."""
+"""The ingest's shell: accepted batches are stored before they are acknowledged; others are counted and kept."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_batch_of_another_shape_is_rejected_and_does_not_block(service: 
     assert service.registry.quarantine.newest()[0].kind == "batch"
 
 
-async def test_late_rows_are_set_aside(service: Service) -> None:
+async def test_late_rows_are_quarantined(service: Service) -> None:
     await service.handle(topics.batches("p"), batch(1, 10, watermark=100))
     await service.handle(topics.batches("p"), batch(2, 50, 100, watermark=200))
     await service.ingest.writers["traffic"].commit()
@@ -86,7 +86,7 @@ async def test_late_rows_are_set_aside(service: Service) -> None:
     assert service.registry.quarantine.newest()[0].kind == "late sample"
 
 
-async def test_refused_messages_are_counted_by_reason_and_kept(service: Service) -> None:
+async def test_rejected_messages_are_counted_by_reason_and_kept(service: Service) -> None:
     await service.handle(topics.batches("p"), b"\xc1")
     await service.handle(topics.batches("q"), batch(1, 10))
     await service.handle(topics.batches("p"), batch(1, 10, stream="unheard"))
@@ -98,7 +98,7 @@ async def test_refused_messages_are_counted_by_reason_and_kept(service: Service)
     assert acks(service) == []
 
 
-async def test_an_instant_after_all_that_is_taken_is_known_before_it_is_stored_and_after_a_restart(
+async def test_the_instant_after_all_accepted_rows_is_known_before_they_are_stored_and_after_a_restart(
     service: Service, tmp_path: Path
 ) -> None:
     writer = service.ingest.writers["traffic"]
@@ -114,16 +114,18 @@ async def test_an_instant_after_all_that_is_taken_is_known_before_it_is_stored_a
     assert again.writers["traffic"].table.latest_stamp() == 30
 
 
-async def test_what_a_clock_in_2100_stamped_does_not_put_off_what_changes_now(service: Service) -> None:
+async def test_stamps_of_2100_do_not_delay_changes_of_today(service: Service) -> None:
     now_us = round(time.time() * 1e6)
     await service.handle(topics.batches("p"), batch(1, 1_000, watermark=1_000))
-    assert service.ingest.instants() == {"traffic": 1_001}, "a replay counts by its own clock"
+    assert service.ingest.instants() == {"traffic": 1_001}, "a replay has a clock of its own"
     await service.handle(topics.batches("p"), batch(2, 2 * now_us, watermark=2_000))
     later_us = service.ingest.instants()["traffic"]
     assert 0 <= later_us - now_us - 60_000_000 < 60_000_000
 
 
-async def test_a_relation_changes_today_though_a_mote_lives_in_2100(service: Service, tmp_path: Path) -> None:
+async def test_a_relation_changes_today_although_a_mote_stamps_samples_in_2100(
+    service: Service, tmp_path: Path
+) -> None:
     now_us = round(time.time() * 1e6)
     await service.handle(topics.batches("p"), batch(1, 2 * now_us, watermark=1_000))
     versions = RelationVersions(tmp_path / "relations" / "r@1")
@@ -135,10 +137,10 @@ async def test_a_relation_changes_today_though_a_mote_lives_in_2100(service: Ser
     assert begins_us < now_us + 120_000_000, "a tuple of tomorrow meets the second version"
 
 
-async def test_a_proxy_whose_clock_is_wrong_is_reported_and_its_batches_are_taken(service: Service) -> None:
+async def test_a_proxy_whose_clock_is_wrong_is_reported_and_its_batches_are_accepted(service: Service) -> None:
     now_us = round(time.time() * 1e6)
-    said = encode(ProxyClock(1, "p", now_us + 3_600_000_000))
-    await service.handle(topics.proxy_clock("p"), said)
+    payload = encode(ProxyClock(1, "p", now_us + 3_600_000_000))
+    await service.handle(topics.proxy_clock("p"), payload)
     assert service.ingest.proxy_clocks.faults == {"p": "ahead"}
     await service.handle(topics.batches("p"), batch(1, 10, watermark=20))
     await service.ingest.writers["traffic"].commit()
@@ -147,14 +149,14 @@ async def test_a_proxy_whose_clock_is_wrong_is_reported_and_its_batches_are_take
     assert service.ingest.proxy_clocks.faults == {}
 
 
-async def test_what_waits_at_proxies_is_known_as_they_said_last(service: Service) -> None:
+async def test_the_last_report_of_each_spool_is_kept(service: Service) -> None:
     for batches, waits_us in ((3, 5_000_000), (2, 1_500_000)):
         await service.handle(topics.proxy_spool("p"), encode(ProxySpool(1, "p", batches, 1_000, waits_us)))
     await service.handle(topics.proxy_spool("r"), encode(ProxySpool(1, "r", 0, 0)))
     await service.handle(topics.proxy_spool("q"), encode(ProxySpool(1, "p", 9, 9)))
     kept = topics.proxy_spool("q")
-    said = encode(ProxySpool(1, "q", 9, 9))
-    await service.ingest.handle(Message(kept, said, retain=True), topics.parse(kept))
+    payload = encode(ProxySpool(1, "q", 9, 9))
+    await service.ingest.handle(Message(kept, payload, retain=True), topics.parse(kept))
     found = service.ingest.proxy_spools.all()
     assert {name: (each.report.batches, each.report.bytes, each.waits_seconds) for name, each in found.items()} == {
         "p": (2, 1_000, 1.5),
@@ -163,14 +165,14 @@ async def test_what_waits_at_proxies_is_known_as_they_said_last(service: Service
     assert service.ingest.rejected == {"identity": 1, "retained": 1}
 
 
-def test_spools_of_more_proxies_than_there_are_room_for_are_passed_over() -> None:
+def test_spools_of_proxies_beyond_the_limit_are_ignored() -> None:
     spools = ProxySpools(max_proxies=1)
     for proxy in ("p", "q", "p"):
         spools.note(ProxySpool(1, proxy, 7, 7), 0)
     assert set(spools.all()) == {"p"}
 
 
-def test_status_and_metrics_show_what_waits_at_proxies(tmp_path: Path) -> None:
+def test_status_and_metrics_show_the_spools_of_proxies(tmp_path: Path) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
         server.parts.ingest.proxy_spools.note(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
@@ -196,10 +198,10 @@ def test_status_and_metrics_show_what_waits_at_proxies(tmp_path: Path) -> None:
     )
 
 
-async def test_clocks_of_others_and_kept_ones_are_refused(service: Service) -> None:
-    said = encode(ProxyClock(1, "q", 2**60))
-    await service.handle(topics.proxy_clock("p"), said)
+async def test_clocks_of_other_proxies_and_retained_ones_are_rejected(service: Service) -> None:
+    payload = encode(ProxyClock(1, "q", 2**60))
+    await service.handle(topics.proxy_clock("p"), payload)
     topic = topics.proxy_clock("q")
-    await service.ingest.handle(Message(topic, said, retain=True), topics.parse(topic))
+    await service.ingest.handle(Message(topic, payload, retain=True), topics.parse(topic))
     assert service.ingest.rejected == {"identity": 1, "retained": 1}
     assert not service.ingest.proxy_clocks.behind_us

@@ -1,4 +1,4 @@
-"""A cluster keeps of its tables what those who read them still have to read: it asks who that is."""
+"""A cluster keeps the versions of its tables that their readers still need."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.cluster.spark.test_positions import lay
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int | None]]:
-    """What tables are told to keep, each time they are looked after: with every commit."""
+def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int | None]]:
+    """The oldest version that each table is to keep, noted at every commit."""
     found: dict[str, list[int | None]] = {}
 
     def take(root: Path, *, needed: int | None, **_: Any) -> int:
@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int | None]]:
 
 
 def test_results_are_kept_for_the_publisher_and_streams_for_spark(
-    tmp_path: Path, asked: dict[str, list[int | None]]
+    tmp_path: Path, kept: dict[str, list[int | None]]
 ) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
@@ -42,13 +42,13 @@ def test_results_are_kept_for_the_publisher_and_streams_for_spark(
         for number in range(3):
             server.parts.results.append(pl.DataFrame(row), number)
             server.parts.registry.publication.set_position(1, 0)
-        assert asked["results"][-1] == 1
+        assert kept["results"][-1] == 1
         server.parts.ingest.declare(TRAFFIC)
         checkpoint = tmp_path / f"checkpoint-{server.parts.registry.engine_id}"
         lay(checkpoint, Host.STATEFUL, [Offset(1, {"traffic": 0}), Offset(1, {"traffic": 1})], done=1)
         table = server.parts.ingest.writers["traffic"].table
         for number in range(3):
             table.append([], StreamPosition(number, {}), {("p", "e"): number})
-        assert asked["traffic"][-1] == 0
+        assert kept["traffic"][-1] == 0
     finally:
         server.close()

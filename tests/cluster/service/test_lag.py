@@ -1,5 +1,5 @@
 """
-versions   0    1    2    3        each adds ten rows; the stateful queries have read up to 1
+versions   0    1    2    3        each adds ten rows; stateful queries have read up to 1
                      ^----^        two versions and twenty rows behind, since 2 was stored
 """  # fmt: skip
 
@@ -43,13 +43,13 @@ def append(table: StreamTable, number: int) -> None:
 
 
 @pytest.mark.parametrize(("read", "rows"), [(-1, 30), (0, 30), (1, 20), (2, 10)])
-def test_what_is_stored_and_not_read_is_the_lag(table: StreamTable, read: int, rows: int) -> None:
+def test_rows_that_are_stored_and_not_read_are_the_lag(table: StreamTable, read: int, rows: int) -> None:
     since = CommitLog(table.root).committed_at(max(read + 1, 0))
     assert lag_behind(table, read, since + 5) == Lag(rows, 5.0)
 
 
 @pytest.mark.parametrize("read", [VERSIONS, VERSIONS + 2])
-def test_who_has_read_everything_is_not_behind(table: StreamTable, read: int) -> None:
+def test_a_reader_of_the_newest_version_has_no_lag(table: StreamTable, read: int) -> None:
     assert lag_behind(table, read, time.time() + 60) == Lag(0, 0.0)
 
 
@@ -57,7 +57,7 @@ def test_a_clock_set_back_makes_no_negative_lag(table: StreamTable) -> None:
     assert lag_behind(table, 0, 0.0) == Lag(30, 0.0)
 
 
-def test_rows_are_counted_on_by_a_table_opened_anew(table: StreamTable) -> None:
+def test_a_reopened_table_goes_on_counting_rows(table: StreamTable) -> None:
     again = StreamTable(table.root)
     append(again, VERSIONS)
     assert lag_behind(again, 1, time.time()).rows == 30
@@ -91,12 +91,12 @@ def test_positions_that_cannot_be_read_leave_the_lag_out(tmp_path: Path, table: 
     assert Lags(SparkPositions(tmp_path, PlanFiles(tmp_path / "plans")), lambda: {"traffic": table}).now() == {}
 
 
-def test_the_greatest_lag_takes_rows_and_seconds_apart() -> None:
+def test_the_greatest_lag_has_the_most_rows_and_the_most_seconds() -> None:
     assert greatest([Lag(3, 9.0), Lag(5, 1.0)]) == Lag(5, 9.0)
     assert greatest([]) is None
 
 
-async def test_the_api_shows_by_query_and_stream_how_far_they_are_behind(service: Service) -> None:
+async def test_the_api_shows_the_lag_of_queries_and_streams(service: Service) -> None:
     await service.queries.add("SELECT sensor FROM traffic", "mine")
     lags = SimpleNamespace(now=lambda: {("traffic", Host.STATELESS): Lag(2_400, 1.25)})
     async with application(service.parts(lags=lags)) as api:
@@ -117,5 +117,5 @@ async def test_the_api_shows_by_query_and_stream_how_far_they_are_behind(service
         ({"rows": 12_345, "seconds": 71.26}, "71.3s, 12,345 rows"),
     ],
 )
-def test_lag_as_people_read_it(lag: dict[str, float] | None, text: str) -> None:
+def test_lag_in_words(lag: dict[str, float] | None, text: str) -> None:
     assert lag_text(lag) == text

@@ -1,4 +1,4 @@
-"""Subscribers hear when sensors sample less often than asked."""
+"""Results have a note when sensors sample less often than demanded."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ def entry(mote: str, stream: str = "traffic", **rest: object) -> MoteEntry:
     return msgspec.structs.replace(found, **rest)
 
 
-def test_nothing_is_said_of_sensors_that_do_as_they_were_asked() -> None:
+def test_there_is_no_note_on_sensors_that_sample_as_demanded() -> None:
     assert lifetime_notes([entry("m1"), entry("m2", "weather", stretched=4)], {"q": {"traffic"}}) == {"q": None}
     assert "sensors" not in msgspec.json.decode(result_message("q", 1, 0, 1, "{}"))
 
 
-def test_the_slowest_and_how_many_die_too_early() -> None:
+def test_notes_have_the_slowest_factor_and_the_number_of_short_lived_sensors() -> None:
     entries = [entry("m1", stretched=4), entry("m2", stretched=2, lifetime_kept=False), entry("m3")]
     note = lifetime_notes(entries, {"q": {"traffic"}})["q"]
     assert note == {"slower": 4, "too_short_lived": 1}
     assert msgspec.json.decode(result_message("q", 1, 0, 1, "{}", sensors=note))["sensors"] == note
 
 
-def test_each_sensor_is_looked_at_once_for_all_queries() -> None:
-    looked_at = []
+def test_each_entry_is_read_once_for_all_queries() -> None:
+    read = []
 
     def entries() -> Iterator[MoteEntry]:
         for number in range(100):
-            looked_at.append(number)
+            read.append(number)
             yield entry(f"m{number}", f"s{number % 2}", stretched=number)
 
     streams = {f"q{number}": {f"s{number % 3}"} for number in range(500)}
     notes = lifetime_notes(entries(), streams)
-    assert looked_at == list(range(100))
+    assert read == list(range(100))
     assert (notes["q0"], notes["q1"], notes["q2"]) == (
         {"slower": 98, "too_short_lived": 0}, {"slower": 99, "too_short_lived": 0}, None,
     )  # fmt: skip

@@ -1,8 +1,8 @@
-"""A registry that is older than its plans and Spark's log goes on behind them, and Spark does not wait.
+"""A registry that is older than its plans and Spark's log continues after them, and Spark does not wait.
 
-registry    1 2 3                  brought back from a copy, or on a disk that does not keep what it syncs
+registry    1 2 3                  restored from a copy, or on a disk that does not keep what it syncs
 plans       1 2 3 4 5
-Spark             3 ... 5          has begun 5; were there another 4 and 5 now, it would never see them
+Spark             3 ... 5          has begun 5; it would never read another 4 and 5
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def log_offset(folder: Path, host: Host, epoch: int) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a cluster that ran q1 to q4, whose registry was brought back from when there were q1 and q2."""
+    """Of a cluster that ran q1 to q4, whose registry was restored from a copy with q1 and q2."""
     registry = opened(tmp_path)
     for name in ("q1", "q2"):
         registry.add(name, "SELECT speed FROM traffic", NODE, {"traffic": 1})
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_newest_epoch_is_that_of_plans_or_of_spark_s_log(folder: Path) -> None:
+def test_the_newest_known_epoch_comes_from_plans_or_spark_s_log(folder: Path) -> None:
     plans = PlanFiles(folder / "plans")
     assert newest_known_epoch(plans, folder / "checkpoint") == 5
     log_offset(folder, Host.STATELESS, 8)
@@ -63,7 +63,7 @@ def test_the_newest_epoch_is_that_of_plans_or_of_spark_s_log(folder: Path) -> No
     assert newest_known_epoch(PlanFiles(folder / "none"), folder / "none") == 0
 
 
-def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
+def test_queries_are_added_and_dropped_after_lost_epochs(folder: Path) -> None:
     log_offset(folder, Host.STATEFUL, 5)
     registry = opened(folder)
     assert skip_lost_epochs(registry, 5, {"traffic": 9}) == 2
@@ -79,7 +79,7 @@ def test_queries_come_and_go_behind_what_is_lost(folder: Path) -> None:
     registry.close()
 
 
-def test_status_and_metrics_say_how_many_epochs_are_lost_over_restarts_too(folder: Path) -> None:
+def test_status_and_metrics_count_lost_epochs_over_restarts(folder: Path) -> None:
     for epochs in (2, 2, 5):
         if epochs == 5:
             plans = PlanFiles(folder / "plans")
@@ -104,7 +104,7 @@ def test_spark_finds_a_plan_for_every_epoch_it_may_have_begun(folder: Path) -> N
     registry.close()
 
 
-def test_nothing_is_done_where_nothing_is_lost(folder: Path) -> None:
+def test_nothing_changes_if_no_epoch_is_lost(folder: Path) -> None:
     registry = opened(folder)
     before = registry.plan
     assert skip_lost_epochs(registry, before.epoch, {"traffic": 9}) == 0
@@ -113,7 +113,7 @@ def test_nothing_is_done_where_nothing_is_lost(folder: Path) -> None:
     registry.close()
 
 
-def test_what_a_power_cut_left_of_a_newer_plan_is_no_epoch(folder: Path) -> None:
+def test_an_unfinished_plan_file_is_not_a_known_epoch(folder: Path) -> None:
     plans = PlanFiles(folder / "plans")
     plans.path(5).write_bytes(b"")
     plans.path(9).with_suffix(".unfinished").write_bytes(b"{}")

@@ -1,4 +1,4 @@
-"""Versions that are named and gone: nothing waits for them, nothing takes their place unseen, and they are counted."""
+"""Lost versions: nothing waits for them, no other rows get their numbers, and they are counted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def log_offset(checkpoint: Path, number: int, versions: dict[str, int]) -> None:
 async def acknowledge(_: Ack) -> None: ...
 
 
-def test_plans_and_both_logs_of_offsets_name_versions(tmp_path: Path) -> None:
+def test_known_versions_come_from_plans_and_both_logs_of_offsets(tmp_path: Path) -> None:
     queries = tuple(PlannedQuery(name, 1, Source(name, (Column("speed", FieldType.REAL),))) for name in "ab")
     plan = Plan(1, queries, {"a": 7, "b": 1, "dropped": 500})
     assert newest_known_versions(plan, tmp_path / "none") == {"a": 7, "b": 1}
@@ -47,7 +47,7 @@ def test_plans_and_both_logs_of_offsets_name_versions(tmp_path: Path) -> None:
     assert newest_known_versions(plan, tmp_path) == {"a": 7, "b": 6}
 
 
-def test_a_stream_goes_on_behind_the_versions_that_are_lost(tmp_path: Path) -> None:
+def test_a_stream_goes_on_after_its_lost_versions(tmp_path: Path) -> None:
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     for number in range(1, 6):
         table.append([rows(number)], at(number), {("p", "e"): number})
@@ -62,7 +62,7 @@ def test_a_stream_goes_on_behind_the_versions_that_are_lost(tmp_path: Path) -> N
     assert writer.admission.counters.lost_versions == 2
 
 
-async def test_the_publisher_goes_on_with_the_results_there_are(tmp_path: Path) -> None:
+async def test_the_publisher_goes_on_with_the_results_that_remain(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
     results, link = ResultsTable(str(tmp_path / "results"), "f"), FlakyLink()
     for micro_batch in range(3):
@@ -74,7 +74,7 @@ async def test_the_publisher_goes_on_with_the_results_there_are(tmp_path: Path) 
     rewind_publication(registry, results)
     assert registry.publication.lost().commits == 2
     results.append(answers(("q", 1)), 1)
-    publisher = Publisher(results, registry, link)  # type: ignore[arg-type] # as far as it is asked
+    publisher = Publisher(results, registry, link)  # type: ignore[arg-type] # a partial fake
     assert await publisher.publish_next()
     assert not await publisher.publish_next()
     assert sequences(link) == [2]
@@ -82,7 +82,7 @@ async def test_the_publisher_goes_on_with_the_results_there_are(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("named", [{}, {"traffic": 0}, {"traffic": 1}, {"other": 9}])
-def test_nothing_is_made_up_where_nothing_is_lost(tmp_path: Path, named: dict[str, int]) -> None:
+def test_nothing_changes_if_no_version_is_lost(tmp_path: Path, named: dict[str, int]) -> None:
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     table.append([rows(1)], at(1), {("p", "e"): 1})
     writer = StreamWriter(table, acknowledge=acknowledge, quarantine=lambda *_: None)

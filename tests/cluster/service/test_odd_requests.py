@@ -1,4 +1,4 @@
-"""Whatever is sent to the API, it refuses what it cannot take: nothing is an error of its own."""
+"""The API refuses odd requests with an error of the request; none is an internal failure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
 async def test_odd_bodies_are_refused(api: httpx.AsyncClient, path: str, body: bytes) -> None:
     answer = await api.post(path, content=body, headers={"Content-Type": "application/json"})
     assert 400 <= answer.status_code < 500
-    assert len(answer.content) < 10_000, "what was sent is not sent back"
+    assert len(answer.content) < 10_000, "the request is not echoed"
 
 
 @pytest.mark.parametrize("body", ODD_QUERIES.values(), ids=ODD_QUERIES)
@@ -79,7 +79,7 @@ async def test_odd_numbers_are_refused(api: httpx.AsyncClient, number: str) -> N
     assert answer.status_code == 422
 
 
-async def test_a_body_without_end_is_refused_unread(api: httpx.AsyncClient) -> None:
+async def test_an_endless_body_is_refused_without_reading_it(api: httpx.AsyncClient) -> None:
     piece, pieces = b" " * 65_536, 0
 
     async def endless() -> AsyncIterator[bytes]:

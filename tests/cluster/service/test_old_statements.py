@@ -1,4 +1,4 @@
-"""A registry written when durations needed no unit starts again, and everything in it goes on as it was."""
+"""A registry from when durations needed no unit: its streams, relations and queries continue unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def windows(node):
 
 @pytest.fixture
 async def old(service: Service, tmp_path):
-    """Return services over rows as they were written then."""
+    """Return services over rows that an earlier version wrote."""
     node = translate(RUNS, service.queries.streams.catalog(), registered=True).node
     service.registry.add("runs", RUNS, node, service.queries._positions(frozenset({"traffic"})), frozenset({"traffic"}))
     database = service.registry._database
@@ -48,7 +48,7 @@ async def old(service: Service, tmp_path):
     return relations
 
 
-async def test_derived_streams_relations_and_queries_go_on(old):
+async def test_derived_streams_relations_and_queries_continue(old):
     (load, busy) = old.queries.streams.derived
     assert windows(load.node) == windows(busy.node) == [(60_000_000, 30_000_000)]
     roads = old.queries.store.find("roads")
@@ -60,7 +60,7 @@ async def test_derived_streams_relations_and_queries_go_on(old):
     assert warnings == ()
 
 
-async def test_whoever_runs_the_cluster_is_warned(old):
+async def test_old_statements_are_warned_of_in_the_log(old):
     found = {(each.get("stream") or each.get("relation")): each["warnings"] for each in old.logs if "warnings" in each}
     assert found == {
         "load": (
@@ -85,7 +85,7 @@ async def test_a_query_that_waited_begins(old):
     assert warned["warnings"] == ("5000000 without a unit is 5000000 microseconds",)
 
 
-async def test_what_is_new_needs_a_unit(old):
+async def test_new_statements_need_a_unit(old):
     for text in (RUNS, WAITS):
         with pytest.raises(FjordSqlError, match="needs a unit"):
             await old.queries.add(text, "again")

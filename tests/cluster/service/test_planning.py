@@ -1,4 +1,4 @@
-"""Planning beside the event loop: whatever is sent, everybody else is served, and what is refused leaves nothing."""
+"""Planning beside the event loop: other requests are served meanwhile, and refused statements change nothing."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.cluster.service.test_api import client
 GOOD = "SELECT sensor FROM traffic"
 DERIVED = "CREATE STREAM slow AS SELECT sensor, lane FROM traffic WHERE speed < 20"
 LIMIT = 1e-9
-"""Seconds in which nothing can be planned."""
+"""Seconds that suffice for no plan."""
 
 
 @dataclass
 class Held:
-    """Work that begins and does not end until it is let go."""
+    """Work that does not end until it is released."""
 
     begun: threading.Event = field(default_factory=threading.Event)
     let_go: threading.Event = field(default_factory=threading.Event)
@@ -41,7 +41,7 @@ class Held:
 
 
 async def until(event: threading.Event) -> None:
-    """Wait without holding up the loop."""
+    """Wait without blocking the loop."""
     assert await asyncio.to_thread(event.wait, 60)
 
 
@@ -69,7 +69,7 @@ async def test_a_statement_is_refused_when_too_many_wait_to_be_planned() -> None
     await place.run(held)
 
 
-async def test_work_stops_when_nobody_waits_for_it() -> None:
+async def test_work_stops_when_its_caller_is_cancelled() -> None:
     place, begun, ended = Planning(), threading.Event(), threading.Event()
 
     def endless() -> None:
@@ -93,7 +93,7 @@ def hasty(service: Service) -> QueryService:
     return service.started(planning_seconds=LIMIT)
 
 
-async def test_what_takes_too_long_leaves_nothing_behind(service: Service) -> None:
+async def test_a_statement_that_takes_too_long_changes_nothing(service: Service) -> None:
     queries, epoch = hasty(service), service.registry.plan.epoch
     for refused in (
         lambda: queries.add(GOOD, "q"),
@@ -120,7 +120,7 @@ async def hasty_api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.parametrize("route", ["/v1/queries", "/v1/explain", "/v1/streams", "/v1/explain/energy"])
-async def test_a_client_sees_which_limit_it_was(hasty_api: httpx.AsyncClient, route: str) -> None:
+async def test_the_error_names_the_limit(hasty_api: httpx.AsyncClient, route: str) -> None:
     answer = await hasty_api.post(route, json={"sql": DERIVED if route == "/v1/streams" else GOOD})
     assert answer.status_code == 400
     assert answer.json()["error"] == "PlanningLimitError"
@@ -149,7 +149,7 @@ async def test_requests_are_answered_while_a_statement_is_planned(
         assert (await adding).status_code == 201
 
 
-async def test_a_stream_that_goes_while_a_query_of_it_is_planned_is_missed(
+async def test_a_query_is_planned_again_if_its_stream_was_dropped_meanwhile(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = Held()

@@ -1,4 +1,4 @@
-"""What is published is what proxies can read, and one query's demand never hurts another's."""
+"""Proxies can decode what is published, and no query's demand spoils another's."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_hundreds_of_values_and_long_texts_disable_nothing(service: Servic
     assert [each.query for each in found.demands] == ["before", "text", "after"]
 
 
-async def test_what_no_proxy_could_read_is_refused_when_it_is_added(
+async def test_a_query_whose_demand_no_proxy_could_decode_is_refused(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await service.queries.add(SMALL, "before")
@@ -96,7 +96,7 @@ async def test_the_newest_query_is_refused_where_there_is_no_room(service: Servi
     await service.queries.add("SELECT speed FROM traffic", "q4")
 
 
-async def test_what_was_registered_before_and_cannot_be_asked_is_left_out_and_shown(service: Service) -> None:
+async def test_a_registered_query_whose_demand_cannot_be_published_is_shown(service: Service) -> None:
     query, _ = await service.queries.add(SMALL, "old")
     service.registry.drop("old", {})
     service.registry.add("old", SMALL, _with(2**50), {"traffic": 0})
@@ -120,16 +120,16 @@ def test_a_thousand_queries_about_hundreds_of_sensors_each_fit() -> None:
     read = decode_demand(found.payload)
     assert read == found.demand
     assert [each.query for each in read.demands] == [each.query for each in running]
-    # The first ask just what they need, the last for more; none for less.
+    # The first queries demand exactly what they need, the last more; none less.
     assert len(read.demands[0].sensors) == 256
     assert len(read.demands[-1].sensors) < 256
     for number in (0, 500, 999):
-        asked = read.demands[number].sensors
+        sensors = read.demands[number].sensors
         names = [f"sensor-{number % 4:04}-{place:03}" for place in range(300)]
-        assert not asked or all(any(each.holds(name) for each in asked) for name in names)
+        assert not sensors or all(any(each.holds(name) for each in sensors) for name in names)
 
 
-def test_a_query_more_leaves_those_before_as_they_were() -> None:
+def test_another_query_does_not_change_the_demands_before_it() -> None:
     node = plan(listing(0))
     running = [running_query(f"q{number}", node, number) for number in range(12)]
     demands = PublishedDemands(max_bytes=1_800_000)
@@ -139,7 +139,7 @@ def test_a_query_more_leaves_those_before_as_they_were() -> None:
     assert PublishedDemands(max_bytes=1_800_000).assemble("traffic", NOTHING, running).demand.demands == all_of_them
 
 
-def test_what_is_put_together_is_what_would_be_encoded_at_once() -> None:
+def test_the_assembled_message_equals_the_whole_demand_encoded() -> None:
     declared = StreamDemand(VERSION, "cluster", "traffic", 3, (), ROADS, "p")
     running = [running_query("a", plan(SMALL)), running_query("b", plan(f"{SMALL} WHERE road = 'A1'"), 2)]
     found = PublishedDemands().assemble("traffic", declared, running)

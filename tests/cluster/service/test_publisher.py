@@ -1,4 +1,4 @@
-"""The publisher: every stored row, in order, numbered. A broker that goes away may double rows, but loses none."""
+"""The publisher: every stored row, in order, numbered. A broker that goes away may repeat rows, but loses none."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_rows_say_which_relations_were_stale(tmp_path: Path) -> None:
 
 @pytest.fixture
 def days_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A day is over at once, logs are short, and folders small."""
+    """Make logs short, folders small, and let a day pass at once."""
     monkeypatch.setattr(retention, "KEEP_HOURS", 0)
     monkeypatch.setattr(archived_log, "COMMITS_KEPT", 5)
     monkeypatch.setattr(archived_log, "COMMITS_A_FOLDER", 4)
@@ -140,7 +140,7 @@ def days_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("days_pass")
-async def test_a_broker_that_is_away_for_days_loses_nothing(tmp_path: Path) -> None:
+async def test_no_row_is_lost_while_the_broker_is_away_for_days(tmp_path: Path) -> None:
     #  results    1 2 3 | 4 ... 40, compacted again and again
     #  broker     takes | away for days                       | takes
     link = FlakyLink()
@@ -165,7 +165,7 @@ async def test_a_broker_that_is_away_for_days_loses_nothing(tmp_path: Path) -> N
     }
 
 
-async def test_publication_goes_on_behind_commits_that_are_gone(tmp_path: Path) -> None:
+async def test_publication_goes_on_after_commits_that_are_lost(tmp_path: Path) -> None:
     link = FlakyLink()
     publisher, table = make(tmp_path, link)
     for number in range(6):
@@ -178,10 +178,10 @@ async def test_publication_goes_on_behind_commits_that_are_gone(tmp_path: Path) 
     assert sequences(link) == [1, 2, 9, 10, 11, 12]
     assert publisher.status()["lost"]["commits"] == 3
     again = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    assert (again.publication.lost().commits, again.publication.position()) == (3, (6, 0)), "it is remembered"
+    assert (again.publication.lost().commits, again.publication.position()) == (3, (6, 0)), "it is stored"
 
 
-async def test_rows_of_files_that_are_gone_are_counted(tmp_path: Path) -> None:
+async def test_rows_of_lost_files_are_counted(tmp_path: Path) -> None:
     link = FlakyLink(fails_after=IN_FLIGHT + 3)
     publisher, table = make(tmp_path, link)
     table.append(answers(2 * IN_FLIGHT), 0)
@@ -198,7 +198,9 @@ async def test_rows_of_files_that_are_gone_are_counted(tmp_path: Path) -> None:
     assert (lost["commits"], lost["rows"]) == (1, IN_FLIGHT), "those that the broker had acknowledged are not lost"
 
 
-async def test_results_that_cannot_be_read_now_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_publisher_waits_for_results_that_cannot_be_read_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     link = FlakyLink()
     publisher, table = make(tmp_path, link)
     table.append(answers(1), 0)
@@ -226,9 +228,7 @@ async def test_results_that_cannot_be_read_now_are_waited_for(tmp_path: Path, mo
 
 @pytest.mark.usefixtures("days_pass")
 @pytest.mark.parametrize(("backlog", "all_there"), [(0, False), (10**9, True)])
-async def test_what_is_given_up_for_want_of_room_is_counted_to_the_row(
-    tmp_path: Path, backlog: int, all_there: bool
-) -> None:
+async def test_rows_given_up_for_lack_of_room_are_counted(tmp_path: Path, backlog: int, all_there: bool) -> None:
     link = FlakyLink()
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
     compaction = Compaction(8, needed=registry.publication.version, backlog_bytes=backlog)
@@ -269,19 +269,19 @@ async def test_nothing_is_published_that_is_not_on_disk(tmp_path: Path, monkeypa
 
 
 async def test_notes_are_made_once_for_all_queries_of_a_commit(tmp_path: Path) -> None:
-    """One by one they took the registry, every query and every sensor for each of five hundred queries."""
-    link, asked = FlakyLink(), []
+    """Making them one by one would read the whole registry and catalog for each of five hundred queries."""
+    link, calls = FlakyLink(), []
     registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
     table = ResultsTable(str(tmp_path / "results"), "f")
 
     def notes(queries: Collection[str]) -> Mapping[str, dict[str, Any] | None]:
-        asked.append(sorted(queries))
+        calls.append(sorted(queries))
         return {"q7": {"slower": 2, "too_short_lived": 0}}
 
     publisher = Publisher(table, registry, link, notes=notes)  # type: ignore[arg-type]
     names = [f"q{number}" for number in range(500)]
     table.append(answers(500).with_columns(pl.Series("query", names)), 0)
     await publisher.publish_next()
-    assert asked == [sorted(names)]
+    assert calls == [sorted(names)]
     found = {each["query"]: each.get("sensors") for each in (msgspec.json.decode(m.payload) for m in link.published)}
     assert (found["q7"], found["q8"], len(found)) == ({"slower": 2, "too_short_lived": 0}, None, 500)

@@ -1,4 +1,4 @@
-"""Queries come and go: plans, positions and demands follow."""
+"""Queries are added and dropped: plans, positions and demands follow."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def test_a_query_becomes_a_plan_and_a_demand(service: Service) -> None:
     assert demand.panes.measures == (Measure.COUNT, Measure.SUM)
 
 
-async def test_names_are_given_and_never_twice(service: Service) -> None:
+async def test_generated_names_are_never_used_twice(service: Service) -> None:
     assert [(await service.queries.add(AVERAGE))[0].name for _ in range(2)] == ["q1", "q2"]
     await service.queries.drop("q2")
     assert (await service.queries.add(AVERAGE))[0].name == "q3"
@@ -82,7 +82,7 @@ async def test_bad_sql_names_its_place_and_changes_nothing(
     assert service.registry.plan.epoch == epoch
 
 
-async def test_what_cannot_be_run_yet_is_refused_before_it_is_registered(service: Service) -> None:
+async def test_an_unsupported_plan_is_refused_before_it_is_registered(service: Service) -> None:
     """The language is ahead of the operators: nothing it accepts may reach a running Fjord that cannot run it."""
     epoch = service.registry.plan.epoch
     with pytest.raises(UnsupportedPlanError, match="once for every microsecond") as caught:
@@ -100,7 +100,7 @@ async def test_too_many_queries_are_refused_with_the_figures(service: Service) -
         await service.queries.add(AVERAGE)
 
 
-async def test_a_query_that_would_keep_too_much_is_refused_with_the_figures(service: Service) -> None:
+async def test_a_query_that_would_keep_too_much_state_is_refused_with_the_figures(service: Service) -> None:
     table = service.ingest.writers["traffic"].table
     for second in range(1, 4):  # fifty tuples a second
         rows = pl.DataFrame(
@@ -127,9 +127,7 @@ async def test_a_query_that_would_keep_too_much_is_refused_with_the_figures(serv
     "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR SLIDE 2 US)",
     "SELECT lane, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 DAY SLIDE 100 MS) GROUP BY lane",
 ])  # fmt: skip
-async def test_a_query_that_would_make_too_much_of_a_tuple_is_refused_before_anything_has_come(
-    service: Service, text: str
-) -> None:
+async def test_a_query_that_would_make_too_many_rows_of_a_tuple_is_refused(service: Service, text: str) -> None:
     with pytest.raises(RowLimitError, match="one tuple would make up to"):
         await service.queries.add(text)
     limits = RowLimits(per_tuple=2_000_000_000)
@@ -138,7 +136,7 @@ async def test_a_query_that_would_make_too_much_of_a_tuple_is_refused_before_any
     assert len(service.registry.plan.queries) == 1
 
 
-async def test_demand_waits_for_a_broker_that_is_away(service: Service) -> None:
+async def test_a_demand_waits_for_a_broker_that_is_away(service: Service) -> None:
     service.link.away = True
     await service.queries.add(AVERAGE, "mean")
     assert service.link.published == []
@@ -154,16 +152,16 @@ async def test_explain_shows_the_plan_and_runs_nothing(service: Service) -> None
     assert service.registry.plan.queries == ()
 
 
-async def test_explain_says_what_a_query_would_share(service: Service) -> None:
+async def test_explain_shows_what_a_query_would_share(service: Service) -> None:
     assert "nothing: no running query" in await service.queries.explain(AVERAGE)
     await service.queries.add(AVERAGE, "mean")
     await service.queries.add("SELECT sensor FROM traffic WHERE speed < 20", "slow")
     finest = "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 10 SECONDS) GROUP BY sensor"
-    told = await service.queries.explain(finest)
-    assert "panes of 10s with 1 query: mean" in told
-    assert "the scan of traffic with 1 query: mean" in told, "who keeps no state has scans of its own"
-    told = await service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
-    assert "all but its conditions with 1 query: slow" in told
+    explained = await service.queries.explain(finest)
+    assert "panes of 10s with 1 query: mean" in explained
+    assert "the scan of traffic with 1 query: mean" in explained, "queries without state have scans of their own"
+    explained = await service.queries.explain("SELECT sensor FROM traffic WHERE lane = 1")
+    assert "all but its conditions with 1 query: slow" in explained
     assert len(service.registry.plan.queries) == 2
 
 
@@ -177,7 +175,7 @@ BACK = "SELECT sensor, speed FROM traffic SINCE 2 HOURS AGO"
 HOUR_US = 3_600_000_000
 
 
-async def test_how_far_a_query_looks_back_is_fixed_when_it_begins(service: Service) -> None:
+async def test_the_history_of_a_query_is_fixed_when_it_begins(service: Service) -> None:
     now_us = 1_330_560_000_000_000  # 2012-03-01 00:00
     store(service, [now_us - hour * HOUR_US for hour in range(5, 0, -1)], now_us)
     query, warnings = await service.queries.add(BACK)
@@ -194,7 +192,7 @@ async def test_how_far_a_query_looks_back_is_fixed_when_it_begins(service: Servi
     assert next(iter(service.queries.history(again.node))).begins_us == now_us - HOUR_US
 
 
-async def test_who_looks_back_further_than_there_is_anything_is_warned(service: Service) -> None:
+async def test_a_query_is_warned_if_its_history_is_not_stored(service: Service) -> None:
     _, warnings = await service.queries.add(BACK)
     assert warnings == ("nothing is stored of traffic yet: there is no history to read",)
     store(service, [HOUR_US], 2 * HOUR_US)
@@ -204,7 +202,7 @@ async def test_who_looks_back_further_than_there_is_anything_is_warned(service: 
     assert warnings == ()
 
 
-async def test_explain_says_what_is_read_first(service: Service) -> None:
+async def test_explain_shows_the_history_that_is_read_first(service: Service) -> None:
     store(service, [hour * HOUR_US for hour in range(5)], 5 * HOUR_US)
     store(service, [7 * HOUR_US, 8 * HOUR_US], 9 * HOUR_US)
     explained = await service.queries.explain(BACK)

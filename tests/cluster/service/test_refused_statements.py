@@ -1,4 +1,4 @@
-"""A registry with statements that an earlier version accepted and this one refuses: all else goes on."""
+"""A registry with statements that an earlier version accepted and this one refuses: the others continue."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ WAITS = "SELECT t.sensor FROM traffic AS t FINAL, roads AS r WHERE t.sensor = r.
 
 
 def insert(service: Service, statements: dict[str, str]) -> None:
-    """Insert rows as they were written then."""
+    """Insert rows as an earlier version wrote them."""
     for name, text in statements.items():
         service.registry._database.execute("INSERT INTO streams (name, text) VALUES (?, ?)", (name, text))
 
@@ -60,7 +60,7 @@ def old(service: Service) -> QueryService:
     return started(service)
 
 
-def test_the_cluster_starts_and_the_rest_goes_on(old):
+def test_the_cluster_starts_with_the_readable_statements(old):
     assert [each.name for each in old.streams.derived] == ["fine"]
     assert [each.name for each in old.streams.unreadable.all()] == ["pairs", "first", "outer_one", "last_one"]
     reasons = [each.reason for each in old.streams.unreadable.all()]
@@ -72,14 +72,14 @@ def test_the_cluster_starts_and_the_rest_goes_on(old):
         assert part in reason
 
 
-def test_the_log_says_why(service):
+def test_the_reason_is_logged(service):
     insert(service, STREAMS)
     with capture_logs() as logs:
         started(service)
     assert {each["stream"] for each in logs if "cannot be read" in each["event"]} == STREAMS.keys() - {"fine"}
 
 
-def test_what_was_ignored_goes_on_to_be(service):
+def test_syntax_that_was_ignored_before_is_still_ignored(service):
     insert(service, IGNORED)
     with capture_logs() as logs:
         queries = started(service)
@@ -93,7 +93,7 @@ def test_what_was_ignored_goes_on_to_be(service):
     assert all("is ignored" in warning for (warning,) in warned.values())
 
 
-async def test_what_is_new_is_refused_all_the_same(service):
+async def test_new_statements_are_refused(service):
     queries = started(service)
     for text in (*IGNORED.values(), *STREAMS.values()):
         if text not in (FINE, OVER_IT):
@@ -101,7 +101,7 @@ async def test_what_is_new_is_refused_all_the_same(service):
                 await queries.streams.execute(text)
 
 
-async def test_a_query_that_reads_one_is_refused_with_the_reason(old):
+async def test_a_query_of_an_unreadable_stream_is_refused_with_the_reason(old):
     with pytest.raises(FjordSqlError, match="stream 'Pairs' cannot be read: JOIN needs a condition") as caught:
         await old.add("SELECT one FROM Pairs", "new")
     assert caught.value.offending == "Pairs"
@@ -124,7 +124,7 @@ async def test_an_unreadable_stream_is_listed_with_the_reason(old, service, monk
     assert "drop it with `fjord stream drop pairs`, and create it anew" in shown
 
 
-async def test_its_name_is_taken_until_it_is_dropped(old, service):
+async def test_the_name_of_an_unreadable_stream_is_reserved_until_it_is_dropped(old, service):
     with pytest.raises(CatalogError, match="already a stream 'pairs', which cannot be read"):
         await old.streams.execute("CREATE STREAM Pairs AS SELECT lane AS one FROM traffic")
     with pytest.raises(CatalogError, match="already a stream 'pairs', which cannot be read"):
@@ -134,10 +134,10 @@ async def test_its_name_is_taken_until_it_is_dropped(old, service):
     assert "pairs" not in service.ingest.writers
 
 
-async def test_dropping_and_creating_an_unreadable_stream_makes_its_readers_readable(old, service):
+async def test_recreating_an_unreadable_stream_makes_its_derived_streams_readable(old, service):
     await old.streams.drop("pairs")
     assert await old.streams.execute("CREATE STREAM pairs AS SELECT lane AS one FROM traffic") == "pairs"
-    # What read it can be read again.
+    # Streams derived from it can be read again.
     assert [each.name for each in old.streams.derived] == ["fine", "pairs", "first"]
     await old.streams.execute("DROP STREAM outer_one")
     await old.streams.execute("DROP STREAM last_one")
@@ -146,7 +146,7 @@ async def test_dropping_and_creating_an_unreadable_stream_makes_its_readers_read
     assert sorted(each.name for each in again.streams.derived) == ["fine", "first", "pairs"]
 
 
-async def test_a_query_that_runs_goes_on_as_it_was_planned(service):
+async def test_a_running_query_keeps_its_plan(service):
     catalog = service.queries.streams.catalog()
     node = translate(f"SELECT a.lane FROM traffic a {HOUR}, traffic b {HOUR}", catalog).node
     positions = service.queries._positions(frozenset({"traffic"}))
@@ -161,7 +161,7 @@ async def test_a_query_that_runs_goes_on_as_it_was_planned(service):
     assert [each.name for each in service.registry.queries()] == ["runs"]
 
 
-async def test_a_query_that_waits_says_why_it_cannot_begin(service, tmp_path):
+async def test_a_waiting_query_shows_why_it_cannot_begin(service, tmp_path):
     insert_waiting(service)
     relations = Relations(service, tmp_path)
     await relations.create()

@@ -56,10 +56,10 @@ def test_a_plan_file_lost_in_a_crash_is_written_again(tmp_path: Path) -> None:
     assert list(files.read(2).subscribers) == ["a@2"]
 
 
-def test_threads_that_ask_while_a_plan_is_stored_see_the_one_before(
+def test_threads_see_the_previous_plan_while_a_new_one_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Retention asks in a thread of its own, and must not take the queries there are for none.
+    # Retention reads the plan in a thread of its own, and must not find it without queries.
     registry = open_registry(tmp_path)
     registry.add("a", "SELECT 1", NODE, {})
     seen: list[int] = []
@@ -74,7 +74,9 @@ def test_threads_that_ask_while_a_plan_is_stored_see_the_one_before(
     assert registry.plan.epoch == 3
 
 
-def test_a_plan_that_could_not_be_stored_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_previous_plan_remains_if_a_new_one_cannot_be_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry = open_registry(tmp_path)
     registry.add("a", "SELECT 1", NODE, {})
 
@@ -128,8 +130,8 @@ def test_plan_files_are_never_changed(tmp_path: Path) -> None:
         files.read(7)
 
 
-def test_what_runs_is_what_the_file_says(tmp_path: Path) -> None:
-    # Another version may have lowered it, to other operators.
+def test_the_physical_plan_is_that_of_the_file(tmp_path: Path) -> None:
+    # Another version may have lowered it to other operators.
     first = open_registry(tmp_path)
     first.add("a", "SELECT 1", NODE, {"traffic": 1})
     first.close()
@@ -141,7 +143,7 @@ def test_what_runs_is_what_the_file_says(tmp_path: Path) -> None:
     assert "velocity" in str(again.physical)
     assert again.physical == PlanFiles(tmp_path / "plans").read(2)
     again.add("b", "SELECT 1", NODE, {"traffic": 2})
-    assert "velocity" not in str(again.physical), "its queries have changed, and so it is lowered anew"
+    assert "velocity" not in str(again.physical), "its queries have changed, so it is lowered again"
     assert again.physical == PlanFiles(tmp_path / "plans").read(3)
 
 
@@ -175,7 +177,7 @@ def test_garbled_plan_files_are_refused_with_their_name(tmp_path: Path, content:
         files.read(1)
 
 
-def test_a_registry_from_before_relations_is_taken_up(tmp_path: Path) -> None:
+def test_a_registry_from_before_relations_is_migrated(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "registry.sqlite")) as database:
         for script in MIGRATIONS[:2]:
             database.executescript(script)

@@ -1,4 +1,4 @@
-"""A relation from a PostgreSQL server that goes away and comes back, refreshed as a cluster does it."""
+"""A relation from a PostgreSQL server that stops and starts again, refreshed as in a cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_a_relation_goes_away_with_its_server_and_comes_back(service, tmp_
         postgres.execute("INSERT INTO roads VALUES ('s2', false)", database=database)
         await until(queries, rows=4, version=2)
         postgres.stop()
-        # It is stale meanwhile (see test_relation_refresh.py); how long is up to how busy the machine is.
+        # It is stale meanwhile (test_relation_refresh.py), for as long as a busy machine needs.
         away = await until(queries, state="away", version=3)
         assert "refused" in away["reason"]
         postgres.start()

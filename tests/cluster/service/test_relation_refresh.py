@@ -1,4 +1,4 @@
-"""Relations are read now and then; a version is made of what changed, and told what cannot be read.
+"""Relations are read once a period: changed rows make a version, and sources that stay away a failure.
 
 seconds   0        30       60                    ...  360
 source    [====================]  away            ...            [=== back
@@ -27,19 +27,19 @@ def relations(service, tmp_path):
     return Relations(service, tmp_path / "relations")
 
 
-async def test_the_first_version_is_there_when_the_relation_is(relations):
+async def test_a_new_relation_has_a_first_version(relations):
     shown = await relations.create()
     assert (shown["rows"], shown["version"], shown["state"], shown["age"]) == (1, 1, "fresh", 0)
     assert relations.rows() == [("s1", False)]
     assert relations.known.identity == "roads@1"
 
 
-async def test_what_has_not_changed_makes_no_version(relations):
+async def test_unchanged_rows_make_no_version(relations):
     relations.source.table = [("s1", False), (None, None), ("s1", False)]
     await relations.create()
     relations.source.table = [(None, None), ("s1", False), ("s1", False)]
     await relations.passes(30)
-    assert (relations.shown["version"], relations.shown["age"], relations.source.asked) == (1, 0, 2)
+    assert (relations.shown["version"], relations.shown["age"], relations.source.reads) == (1, 0, 2)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ async def test_changed_rows_or_multiplicities_make_a_version(relations, table):
     assert sorted(map(repr, relations.rows())) == sorted(map(repr, table))
 
 
-async def test_a_version_begins_after_all_that_is_taken_of_every_stream(relations):
+async def test_a_version_begins_after_all_accepted_rows_of_every_stream(relations):
     admission = relations.service.ingest.writers["traffic"].admission
     await relations.create()
     assert relations.known.last.begins_us == {}
@@ -68,23 +68,23 @@ async def test_a_version_begins_after_all_that_is_taken_of_every_stream(relation
     assert relations.known.last.begins_us == {"traffic": 900}
 
 
-async def test_a_source_is_asked_once_a_period_and_soon_again_when_it_fails(relations):
+async def test_a_source_is_read_once_a_period_and_retried_soon_after_a_failure(relations):
     await relations.create()
     await relations.passes(29)
-    assert relations.source.asked == 1
+    assert relations.source.reads == 1
     await relations.passes(1)
-    assert relations.source.asked == 2
+    assert relations.source.reads == 2
     relations.source.away()
     await relations.passes(30)
     for seconds in (1, 2, 4, 8, 16, 30, 30):
-        before = relations.source.asked
+        before = relations.source.reads
         await relations.passes(seconds - 0.5)
-        assert relations.source.asked == before
+        assert relations.source.reads == before
         await relations.passes(0.5)
-        assert relations.source.asked == before + 1
+        assert relations.source.reads == before + 1
 
 
-async def test_while_the_source_is_away_the_last_version_goes_on_and_is_stale(relations):
+async def test_while_the_source_is_away_the_last_version_is_used_and_stale(relations):
     await relations.create()
     relations.source.away()
     await relations.passes(30)
@@ -96,7 +96,7 @@ async def test_while_the_source_is_away_the_last_version_goes_on_and_is_stale(re
     assert (relations.shown["state"], relations.shown["version"], relations.shown["reason"]) == ("fresh", 1, "")
 
 
-async def test_what_is_stale_for_too_long_fails_once_and_comes_back(relations):
+async def test_a_relation_that_is_stale_for_too_long_fails_once_and_recovers(relations):
     await relations.create()
     relations.source.away()
     for _ in range(15):
@@ -123,7 +123,7 @@ async def test_a_relation_that_comes_back_changed_gets_a_version(relations):
     assert relations.rows() == [("s9", True)]
 
 
-async def test_without_a_limit_the_last_version_goes_on_for_ever(relations):
+async def test_without_a_limit_the_last_version_is_used_for_ever(relations):
     await relations.create(CREATE.replace(" STALE AFTER 5 MINUTES", ""))
     relations.source.away()
     for _ in range(100):
@@ -131,7 +131,7 @@ async def test_without_a_limit_the_last_version_goes_on_for_ever(relations):
     assert (relations.shown["state"], relations.known.last.number) == ("stale", 1)
 
 
-async def test_a_column_that_is_gone_or_changed_is_named(relations):
+async def test_a_column_that_was_removed_or_changed_is_named(relations):
     await relations.create()
     relations.source.given = (Column("segment", FieldType.TEXT), Column("shut", FieldType.BOOLEAN))
     await relations.passes(30)
@@ -145,7 +145,7 @@ async def test_a_column_that_is_gone_or_changed_is_named(relations):
     assert relations.shown["state"] == "fresh"
 
 
-async def test_what_has_become_too_large_leaves_the_last_version(relations):
+async def test_a_source_that_became_too_large_leaves_the_last_version(relations):
     await relations.create()
     relations.source.error = SourceTooLargeError("it takes 3 bytes, the limit is 2 bytes")
     await relations.passes(30)
@@ -153,7 +153,7 @@ async def test_what_has_become_too_large_leaves_the_last_version(relations):
     assert "3 bytes" in relations.shown["reason"]
 
 
-async def test_trouble_nobody_thought_of_is_the_relations_own(relations):
+async def test_an_unexpected_failure_concerns_one_relation_only(relations):
     await relations.create()
     relations.source.error = RuntimeError("postgresql://u:secret@h is odd")
     await relations.passes(30)
@@ -201,7 +201,7 @@ async def test_after_a_restart_the_last_version_is_used_at_once(relations):
     assert (relations.shown["state"], relations.known.last.failure) == ("fresh", "")
 
 
-async def test_a_relation_that_is_dropped_while_it_is_read_is_gone(relations):
+async def test_a_relation_that_is_dropped_while_it_is_read_gets_no_version(relations):
     await relations.create()
     relation = relations.known
     relations.source.table = []
@@ -226,7 +226,7 @@ async def test_versions_of_a_dropped_relation_stay_for_replays_and_its_identity_
     assert sorted(path.name for path in (tmp_path / "relations").iterdir()) == ["roads@2"]
 
 
-def test_times_between_looks_vary_a_little():
+def test_periods_between_reads_vary_a_little():
     fresh = Freshness(30.0)
     assert (fresh.pause(0), fresh.pause(0.5), fresh.pause(1)) == pytest.approx((27, 30, 33))
     failed = fresh
@@ -244,30 +244,30 @@ SIX_HOURS = 6 * 3600
 
 
 @pytest.mark.parametrize("set_back", [SIX_HOURS, -SIX_HOURS])
-async def test_a_clock_on_the_wall_that_is_set_changes_no_period(relations, set_back):
+async def test_setting_the_wall_clock_changes_no_period(relations, set_back):
     await relations.create()
     relations.set_back = set_back
     await relations.passes(29)
-    assert relations.source.asked == 1
+    assert relations.source.reads == 1
     await relations.passes(1)
-    assert (relations.source.asked, relations.shown["age"], relations.shown["state"]) == (2, 0, "fresh")
+    assert (relations.source.reads, relations.shown["age"], relations.shown["state"]) == (2, 0, "fresh")
     relations.source.away()
     await relations.passes(30)
     assert (relations.shown["state"], relations.shown["age"]) == ("stale", 30)
 
 
-async def test_how_old_a_relation_is_is_known_after_a_restart(relations):
+async def test_the_age_of_a_relation_is_known_after_a_restart(relations):
     await relations.create()
     relations.clock.now += 100
     relations.start()
     assert relations.shown["age"] == 100
     relations.set_back = SIX_HOURS
     relations.start()
-    assert relations.shown["age"] == 0, "nobody knows; at least it is looked at at once"
+    assert relations.shown["age"] == 0, "it is unknown, so the source is read at once"
     await relations.passes(0)
-    assert relations.source.asked == 2
+    assert relations.source.reads == 2
 
 
-def test_periods_are_measured_by_a_clock_that_nobody_sets(service, tmp_path):
+def test_periods_are_measured_by_the_monotonic_clock(service, tmp_path):
     store = RelationStore(service.registry.relations, tmp_path / "relations")
     assert store.clock is time.monotonic

@@ -35,7 +35,7 @@ async def api(service, relations):
 
 @pytest.fixture
 async def real(service):
-    """An API whose relations come from where they say."""
+    """An API whose relations come from real sources."""
     async with application(service.parts(queries=service.queries)) as found:
         yield found
 
@@ -44,7 +44,7 @@ async def declare(api, text):
     return await api.post("/v1/relations", json={"sql": text})
 
 
-async def test_create_list_show_drop(api):
+async def test_relations_are_created_listed_shown_and_dropped(api):
     made = await declare(api, CREATE)
     assert (made.status_code, made.json()["name"], made.json()["rows"]) == (201, "roads", 1)
     (listed,) = (await api.get("/v1/relations")).json()
@@ -56,7 +56,7 @@ async def test_create_list_show_drop(api):
     assert (await api.delete("/v1/relations/roads")).status_code == 404
 
 
-async def test_what_is_wrong_is_said(api):
+async def test_wrong_requests_are_refused_with_the_reason(api):
     await declare(api, CREATE)
     assert (await declare(api, CREATE)).status_code == 409
     assert (await declare(api, "CREATE RELATION x FROM 'a' REFRESH EVERY 5 SECONDS")).status_code == 201  # scripted
@@ -67,7 +67,7 @@ async def test_what_is_wrong_is_said(api):
     assert (refused.status_code, refused.json()["message"]) == (409, "relation 'roads' is in use by near")
 
 
-async def test_a_query_that_waits_says_so(api, relations):
+async def test_a_waiting_query_shows_that_it_waits(api, relations):
     relations.source.away()
     await declare(api, DECLARED)
     added = await api.post("/v1/queries", json={"sql": JOINED, "name": "near"})
@@ -140,13 +140,13 @@ def test_relations_are_created_listed_shown_and_dropped_by_commands(monkeypatch)
         "reason": "connection refused",
         "used_by": ["q1", "q2"],
     }
-    asked = []
+    requests = []
 
-    def ask(self, method, path, **rest):
-        asked.append((method, path, rest))
+    def request(self, method, path, **rest):
+        requests.append((method, path, rest))
         return httpx.Response(200, json=[described] if path == "/v1/relations" and method == "GET" else described)
 
-    monkeypatch.setattr(ApiClient, "_request", ask)
+    monkeypatch.setattr(ApiClient, "_request", request)
     monkeypatch.setenv("COLUMNS", "200")
     runner = CliRunner()
     assert (
@@ -167,10 +167,10 @@ def test_relations_are_created_listed_shown_and_dropped_by_commands(monkeypatch)
         assert json.loads(runner.invoke(relation, arguments).output) == described
     assert json.loads(runner.invoke(relation, ["list", "--json"]).output) == [described]
     assert runner.invoke(relation, ["drop", "roads", "lanes"]).output == "dropped roads\ndropped lanes\n"
-    assert asked[-1][:2] == ("DELETE", "/v1/relations/lanes")
+    assert requests[-1][:2] == ("DELETE", "/v1/relations/lanes")
 
 
-def test_a_long_first_reading_says_how_much_there_is(monkeypatch):
+def test_a_long_first_reading_shows_the_estimated_rows(monkeypatch):
     described = {
         "name": "roads",
         "rows": None,
@@ -199,7 +199,7 @@ def test_queries_show_what_they_wait_for(monkeypatch):
     }
     monkeypatch.setattr(
         ApiClient,
-        "_ask",
+        "_request",
         lambda self, method, path, **rest: httpx.Response(
             200, json=[found] if (method, path) == ("GET", "/v1/queries") else found
         ),

@@ -1,4 +1,4 @@
-"""Relations come and go; queries that read one that has never been read wait for it."""
+"""Relations are created and dropped; queries wait for the first version of their relations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def relations(service, tmp_path):
     return Relations(service, tmp_path / "relations")
 
 
-async def test_away_at_creation_is_refused_unless_columns_are_declared(relations):
+async def test_a_relation_without_declared_columns_is_not_created_while_its_source_is_away(relations):
     relations.source.away("no route to host")
     with pytest.raises(FjordSqlError, match="cannot be reached: no route to host") as caught:
         await relations.create()
@@ -62,7 +62,7 @@ async def test_declared_columns_are_checked_against_the_source(relations, column
         (SourceTooLargeError("it takes 3 bytes, the limit is 2 bytes"), "'roads.csv'"),
     ],
 )
-async def test_what_the_first_reading_finds_wrong_is_refused(relations, error, offending):
+async def test_errors_of_the_first_reading_are_errors_of_the_statement(relations, error, offending):
     relations.source.rows = refuse(error)
     with pytest.raises(FjordSqlError, match=error.message) as caught:
         await relations.create(DECLARED)
@@ -78,7 +78,7 @@ def refuse(error):
     return rows
 
 
-async def test_a_first_reading_that_takes_long_goes_on_by_itself(relations):
+async def test_a_long_first_reading_goes_on_after_the_creation(relations):
     begun, ends = threading.Event(), threading.Event()
 
     async def until_it_has_begun(seconds):
@@ -114,7 +114,7 @@ async def test_fewer_rows_may_be_declared(relations):
     assert relations.rows() == [("s2", True)], "also after a restart"
 
 
-async def test_rows_that_no_column_could_choose_are_refused_before_anything_is_kept(relations):
+async def test_a_condition_on_an_unknown_column_is_refused_before_anything_is_registered(relations):
     for where, offending in (("lane = 2", "lane"), ("segment = 2", "segment")):
         with pytest.raises(FjordSqlError) as caught:
             await relations.create(CREATE.replace("'roads.csv'", f"'roads.csv' WHERE {where}"))
@@ -122,7 +122,7 @@ async def test_rows_that_no_column_could_choose_are_refused_before_anything_is_k
     assert relations.known is None
 
 
-async def test_names_are_taken_once_by_streams_or_relations(relations):
+async def test_streams_and_relations_have_different_names(relations):
     await relations.create()
     with pytest.raises(CatalogError, match="already a relation 'roads'"):
         await relations.create(CREATE.replace("roads FROM", "Roads FROM"))
@@ -162,7 +162,7 @@ async def test_derived_streams_over_relations_outlive_a_restart(relations):
 
 
 @pytest.mark.parametrize("text", ["SELECT sensor FROM traffic", "CREATE STREAM a AS SELECT sensor FROM traffic"])
-async def test_what_is_about_no_relation_is_refused(relations, text):
+async def test_statements_that_do_not_concern_relations_are_refused(relations, text):
     with pytest.raises(FjordSqlError, match="CREATE RELATION or DROP RELATION"):
         await relations.create(text)
     with pytest.raises(FjordSqlError, match="about a relation"):
@@ -204,7 +204,7 @@ async def test_a_waiting_query_outlives_a_restart(relations):
     assert [each.name for each in relations.service.registry.queries()] == ["near"]
 
 
-async def test_a_waiting_query_keeps_its_name_and_what_it_reads(relations):
+async def test_the_name_of_a_waiting_query_is_reserved_and_its_streams_stay(relations):
     await waiting(relations, name=None)
     assert [each.name for each in relations.queries.waiting.all()] == ["q1"]
     with pytest.raises(QueryExistsError):
@@ -228,7 +228,7 @@ async def test_waiting_queries_count_towards_the_limit(relations):
         await relations.queries.add(JOINED)
 
 
-async def test_a_query_that_cannot_begin_says_why(relations):
+async def test_a_query_that_cannot_begin_shows_the_reason(relations):
     query = await waiting(relations)
     relations.queries._max_state_bytes = -1
     relations.source.back()
@@ -245,7 +245,7 @@ def refused(*_):
     raise ClusterError("too much state")
 
 
-async def test_a_relation_that_was_read_once_makes_nobody_wait(relations):
+async def test_a_query_of_a_relation_with_a_version_does_not_wait(relations):
     await relations.create()
     relations.source.away()
     await relations.passes(30)
@@ -256,7 +256,7 @@ async def test_a_relation_that_was_read_once_makes_nobody_wait(relations):
 # Stale
 
 
-async def test_results_say_which_relations_are_stale_and_for_how_long(relations):
+async def test_results_name_stale_relations_with_their_age(relations):
     await relations.create()
     query, _ = await relations.queries.add(JOINED)
     other, _ = await relations.queries.add("SELECT sensor FROM traffic")
@@ -265,10 +265,17 @@ async def test_results_say_which_relations_are_stale_and_for_how_long(relations)
     await relations.passes(30)
     await relations.passes(12)
     assert relations.queries.relations.stale_for([query.name, other.name]) == {query.name: {"roads": 42}}
-    assert relations.queries.relations.stale_for(["nobody"]) == {}
+    assert relations.queries.relations.stale_for(["none"]) == {}
 
 
-# For real
+async def test_explain_shows_lookups_with_the_figures_of_the_newest_version(relations):
+    await relations.create()
+    explained = await relations.queries.explain(JOINED)
+    assert "It would look up\n  look up in roads on sensor = roads.segment\n    roads: 1 row, " in explained
+    assert "whole in the memory of each worker (up to 256.0 MiB), by a hash table on roads.segment" in explained
+
+
+# A real source
 
 
 async def test_a_relation_from_a_file(service, tmp_path):

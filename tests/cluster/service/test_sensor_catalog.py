@@ -79,7 +79,7 @@ def test_newest_entry_of_each_mote_counts_and_motes_of_two_proxies_may_share_a_n
     assert sensors_relation(*catalog.snapshot())["type"].to_list() == ["loop", "loop", "radar"]
 
 
-def test_removed_entries_are_gone_and_unknown_ones_do_not_matter():
+def test_entries_are_removed_and_unknown_ones_ignored():
     catalog = catalog_of(entry("m1"), entry("m2"))
     catalog.apply(EntryRemoved("north", "m1"))
     catalog.apply(EntryRemoved("north", "m1"))
@@ -95,7 +95,7 @@ def test_a_snapshot_does_not_change():
     assert catalog.snapshot() == ((), frozenset())
 
 
-def test_what_goes_beyond_the_limit_is_refused_and_what_is_known_stays_up_to_date():
+def test_entries_beyond_the_limit_are_rejected_and_known_ones_updated():
     catalog = catalog_of(entry("m1"), max_sensors=1)
     with pytest.raises(FrameError, match="1 sensors already"):
         catalog.apply(EntryPublished(entry("m2")))
@@ -143,7 +143,7 @@ def test_messages_fill_and_empty_the_catalog():
         (b"", False),
     ],
 )
-def test_sensors_know_whether_their_proxy_is_online(payload, online):
+def test_sensors_show_whether_their_proxy_is_online(payload, online):
     catalog = catalog_of(entry("m1"))
     catalog.apply(ProxyChanged("north", online=not online))
     hand(catalog, topics.proxy_status("north"), payload)
@@ -161,7 +161,7 @@ def test_sensors_know_whether_their_proxy_is_online(payload, online):
         (b"x" * 70_000, "size"),
     ],
 )
-def test_bad_entries_are_refused_counted_and_kept_for_inspection(payload, reason):
+def test_bad_entries_are_rejected_counted_and_quarantined(payload, reason):
     kept = []
     catalog = SensorCatalog(quarantine=lambda *what: kept.append(what))
     catalog.apply(EntryPublished(entry("m1")))
@@ -187,7 +187,7 @@ def test_a_bad_status_is_counted_and_left_to_the_ingest_to_keep():
     assert (catalog.rejected, kept) == ({"garbled": 1}, [])
 
 
-def test_other_messages_are_passed_over():
+def test_other_messages_are_ignored():
     catalog = SensorCatalog()
     hand(catalog, topics.batches("north"), b"\xc1")
     assert (len(catalog), catalog.rejected) == (0, {})
@@ -240,20 +240,20 @@ def test_a_row_per_mote():
     ]
 
 
-def test_what_is_not_known_is_null():
+def test_unknown_values_are_null():
     silent = entry("m1", battery=None, heard_us=0)
     (row,) = sensors_relation([silent]).to_dicts()
     assert (row["battery"], row["heard"], row["proxy_online"]) == (None, None, None)
     assert sensors_relation([entry("m1", battery=None)])["battery"].dtype == pl.Float64
 
 
-def test_motes_that_are_not_asked_have_the_reason_beside_them():
+def test_sensors_of_mismatching_offers_show_the_reason():
     entries = [entry("m1"), msgspec.structs.replace(entry("m2"), proxy="south")]
     relation = sensors_relation(entries, None, {("south", "traffic"): "other columns", ("north", "weather"): "no"})
     assert dict(zip(relation["sensor"], relation["mismatch"], strict=True)) == {"m1": None, "m2": "other columns"}
 
 
-def test_wrong_clocks_of_motes_and_proxies_stand_beside_them_and_are_counted():
+def test_wrong_clocks_of_motes_and_proxies_are_shown_and_counted():
     wrong = msgspec.structs.replace(entry("m1"), clock_fault=ClockFault.BEHIND, samples_behind=7)
     ahead = msgspec.structs.replace(entry("m2", proxy="south"), samples_ahead=3)
     catalog = SensorCatalog(proxy_clocks=lambda: {"south": ClockFault.AHEAD})

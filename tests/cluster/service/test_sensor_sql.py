@@ -1,4 +1,4 @@
-"""One-shot questions in SQL over the catalog: what they answer, and that nothing else can be asked."""
+"""One-shot queries in SQL over the catalog: their results, and that nothing else is accepted."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def kept(condition):
         ("UPPER(type) || '!' = 'LOOP!'", "ac"),
         ("COALESCE(segment, 0) = 0", "d"),
         ("CASE WHEN segment IS NULL THEN TRUE ELSE FALSE END", "d"),
-        # Texts mean the same to the reader and to polars.
+        # Texts mean the same here and in Polars.
         ("type = 'it''s'", "b"),
         ("type = 'x\\'", "d"),
         ("type = 'a'' OR 1=1 --'", ""),
         ("type = '\\'' OR 1=1 --'", ""),
     ],
 )
-def test_a_condition_chooses_the_sensors_for_which_it_is_true(condition, sensors):
+def test_a_condition_selects_the_sensors_for_which_it_is_true(condition, sensors):
     assert kept(condition) == sensors
 
 
@@ -121,7 +121,7 @@ def test_names_given_in_select_are_not_known_in_where():
 @pytest.mark.parametrize(
     "sql",
     [
-        # no numbers
+        # not numbers
         "SELECT 10E FROM sensors",
         "SELECT sensor FROM sensors WHERE segment > 10E",
         "SELECT sensor FROM sensors LIMIT 10E",
@@ -161,17 +161,17 @@ def test_names_given_in_select_are_not_known_in_where():
         "EXPLAIN SELECT * FROM sensors",
         "SHOW TABLES",
         "SELECT * INTO mine FROM sensors",
-        # what belongs to streams
+        # syntax of streams
         "SELECT * FROM sensors WINDOW(RANGE 5 MINUTES)",
         "SELECT * FROM sensors SAMPLE EVERY 1 SECOND",
         "SELECT * FROM Istream(sensors)",
         "SELECT segment WITHIN 2 FROM sensors",
-        # patterns that polars would take for several columns
+        # patterns that Polars would match with several columns
         'SELECT "^.*$" FROM sensors',
         'SELECT segment AS "^.*$" FROM sensors ORDER BY "^.*$"',
         "SELECT COLUMNS('.*') FROM sensors",
         "SELECT * EXCLUDE (type) FROM sensors",
-        # what makes much of little, or is of no use here
+        # expressions that amplify, or are useless here
         "SELECT REPEAT(type, 1000000000) FROM sensors",
         "SELECT LPAD(type, 1000000000, 'x') FROM sensors",
         "SELECT SUM(segment) OVER () FROM sensors",
@@ -184,7 +184,7 @@ def test_names_given_in_select_are_not_known_in_where():
         "SELECT ? FROM sensors",
         "SELECT 1",
         "SELECT sensor FROM sensors WHERE COUNT(*) > 1",
-        # what polars refuses
+        # refused by Polars
         "SELECT sensor, COUNT(*) FROM sensors",
         "SELECT segment, segment FROM sensors",
         "SELECT sensor FROM sensors WHERE segment = '3'",
@@ -192,7 +192,7 @@ def test_names_given_in_select_are_not_known_in_where():
         "SELECT * FROM sensors LIMIT -1",
         "SELECT * FROM sensors LIMIT 99999999999999999999",
         "SELECT * FROM sensors WHERE * = 1",
-        # no SQL
+        # not SQL
         "",
         ";",
         "SELECT",
@@ -207,7 +207,7 @@ def test_names_given_in_select_are_not_known_in_where():
         "SELECT \x00 FROM sensors",
     ],
 )
-def test_what_is_no_select_over_sensors_is_refused(sql):
+def test_anything_but_a_select_over_sensors_is_refused(sql):
     assert refusal(sql).message
 
 
@@ -226,12 +226,12 @@ def test_what_is_no_select_over_sensors_is_refused(sql):
         "-- nothing",
     ],
 )
-def test_what_is_no_condition_is_refused(condition):
+def test_anything_but_a_condition_is_refused(condition):
     with pytest.raises(FjordSqlError):
         where(SENSORS, condition)
 
 
-# What would be ignored stands between » and «.
+# Syntax that would be ignored is between » and «.
 @pytest.mark.parametrize(
     "sql",
     [
@@ -255,7 +255,7 @@ def test_what_is_no_condition_is_refused(condition):
         "»;« SELECT sensor FROM sensors",
     ],
 )
-def test_nothing_is_read_and_ignored(sql):
+def test_no_syntax_is_parsed_and_ignored(sql):
     before, offending, after = sql.replace("«", "»").split("»")
     error = refusal(f"{before}{offending}{after}")
     assert (error.start, error.offending) == (len(before), offending)

@@ -20,7 +20,7 @@ QUERY = "SELECT t.speed, s.segment FROM traffic AS t, sensors AS s WHERE t.senso
 
 
 class Motes:
-    """What the catalog shows."""
+    """The content of the catalog."""
 
     def __init__(self):
         self.table = pl.DataFrame({"sensor": ["a"], "battery": [0.1]})
@@ -40,7 +40,7 @@ def relations(service, tmp_path, motes):
     return Relations(service, tmp_path / "relations", sensors=motes.source)
 
 
-async def test_it_is_there_without_being_created_and_cannot_be_dropped(relations, motes):
+async def test_the_relation_is_built_in_and_cannot_be_dropped(relations, motes):
     motes.gain(segment=[3])
     await relations.passes(0)
     (shown,) = relations.queries.relations.all()
@@ -51,7 +51,7 @@ async def test_it_is_there_without_being_created_and_cannot_be_dropped(relations
         await relations.create("CREATE RELATION Sensors FROM 'a.csv' REFRESH EVERY 5 SECONDS")
 
 
-async def test_a_query_that_reads_it_begins_with_how_things_are_now(relations, motes):
+async def test_a_query_of_the_relation_begins_with_the_present_sensors(relations, motes):
     motes.gain(segment=[3])
     await relations.passes(0)
     motes.gain(segment=[4])
@@ -61,7 +61,7 @@ async def test_a_query_that_reads_it_begins_with_how_things_are_now(relations, m
     assert pl.read_parquet(sensors.versions.snapshot(sensors.last.number))["segment"].to_list() == [4]
 
 
-async def test_versions_are_made_only_while_a_query_reads_it(relations, motes):
+async def test_versions_are_made_only_while_a_query_reads_the_relation(relations, motes):
     motes.gain(segment=[3])
     await relations.passes(0)
     for value in range(5):
@@ -75,7 +75,7 @@ async def test_versions_are_made_only_while_a_query_reads_it(relations, motes):
     assert relations.store.find("sensors").last.number == 5
 
 
-async def test_properties_become_columns_and_never_go(relations, motes):
+async def test_properties_become_columns_that_are_never_removed(relations, motes):
     await relations.passes(0)
     motes.gain(segment=[3])
     await relations.passes(30)
@@ -100,7 +100,7 @@ def test_a_property_keeps_its_first_type(motes):
     assert motes.source.rows(motes.source.schema())["segment"].to_list() == [None]
 
 
-async def test_a_cluster_that_starts_again_does_not_take_all_sensors_for_gone(service, tmp_path):
+async def test_after_a_restart_sensors_do_not_seem_removed(service, tmp_path):
     catalog, now = SensorCatalog(), [100.0]
     source = SensorsSource(
         lambda: sensors_relation(*catalog.snapshot()),
@@ -127,7 +127,7 @@ async def test_a_cluster_that_starts_again_does_not_take_all_sensors_for_gone(se
     assert relations.store.find("sensors").last.rows == 0
 
 
-async def test_that_sensors_are_still_announced_is_no_warning_but_what_goes_wrong_then_is(service, tmp_path, motes):
+async def test_a_settling_catalog_is_logged_as_information_and_a_failure_as_a_warning(service, tmp_path, motes):
     connected_at, limits = [None], Limits(max_rows=0)
     source = SensorsSource(lambda: motes.table, limits=limits, connected_at=lambda: connected_at[0], clock=lambda: 11.0)
     relations = Relations(service, tmp_path / "relations", sensors=source)
@@ -143,7 +143,7 @@ async def test_that_sensors_are_still_announced_is_no_warning_but_what_goes_wron
     assert [each["log_level"] for each in logs] == ["warning"]
 
 
-async def test_a_stream_that_has_its_name_keeps_it(relations, service):
+async def test_a_stream_of_the_same_name_keeps_it(relations, service):
     from protocols.wire.streams import Field, StreamSchema
 
     service.ingest.declare(StreamSchema("sensors", (Field("a", FieldType.REAL),)))
@@ -152,7 +152,7 @@ async def test_a_stream_that_has_its_name_keeps_it(relations, service):
     assert isinstance(query, RegisteredQuery)
 
 
-async def test_it_may_be_made_under_another_name(service, tmp_path, motes):
+async def test_the_catalog_can_be_a_relation_of_another_name_too(service, tmp_path, motes):
     from cluster.service.catalog.relation_store import RelationStore
 
     store = RelationStore(service.registry.relations, tmp_path / "relations", sensors=motes.source)

@@ -1,8 +1,8 @@
 """
 versions     1    2    3    4    5    6      each adds rows stamped at or after the watermark of the one before
 read                   |                     by the slower of the two Spark queries
-goes         [=== by the watermark of 3 ===]
-stays                       [==============] whatever the budget wants
+removed      [=== by the watermark of 3 ===]
+kept                        [==============] whatever the budget
 """  # fmt: skip
 
 from __future__ import annotations
@@ -80,19 +80,19 @@ def test_the_slower_of_two_spark_queries_decides_what_is_still_read(tmp_path: Pa
 
 
 @pytest.mark.parametrize("version", [-1, 0])
-def test_who_has_read_nothing_lets_nothing_go(tmp_path: Path, table: StreamTable, version: int) -> None:
+def test_before_anything_is_read_nothing_is_removed(tmp_path: Path, table: StreamTable, version: int) -> None:
     read_up_to(tmp_path, Host.STATEFUL, version)
     found = still_read(tmp_path)("traffic")
     assert found is not None
     assert found.instant_us == EVER_US
 
 
-def test_who_looks_back_counts_as_far_as_it_has_come(tmp_path: Path, table: StreamTable) -> None:
+def test_a_query_with_history_counts_as_far_as_it_has_come(tmp_path: Path, table: StreamTable) -> None:
     read_up_to(tmp_path, Host.STATELESS, 5, {2: {"traffic": 17}})
     assert still_read(tmp_path)("traffic") == Passed(17, "a query with SINCE still reads it")
 
 
-def test_who_is_about_to_look_back_counts_from_where_it_begins(tmp_path: Path, table: StreamTable) -> None:
+def test_a_new_query_with_history_counts_from_its_beginning(tmp_path: Path, table: StreamTable) -> None:
     read_up_to(tmp_path, Host.STATELESS, 5)
     node = with_beginnings(rewrite(translate(SINCE, CATALOG).node).node, 3, {"traffic": 40})
     found = still_read(tmp_path, plan=Plan(3, (PlannedQuery("back", 3, node),)))("traffic")
@@ -101,7 +101,7 @@ def test_who_is_about_to_look_back_counts_from_where_it_begins(tmp_path: Path, t
     assert begun == Passed(50, "queries have not read it yet")
 
 
-def test_who_begins_to_read_live_counts_from_its_position(tmp_path: Path, table: StreamTable) -> None:
+def test_a_new_query_without_history_counts_from_its_position(tmp_path: Path, table: StreamTable) -> None:
     PlanFiles(tmp_path / "plans").write(plan(1, MEANS, ROWS, positions={"traffic": 2}))
     assert still_read(tmp_path)("traffic") == Passed(20, "queries have not read it yet")
 
@@ -111,7 +111,7 @@ versions = st.lists(st.lists(st.integers(0, 40), max_size=4), min_size=1, max_si
 
 
 def assert_kept(ahead: list[list[int]], stateless: int, stateful: int, since: int | None) -> None:
-    """Let everything go that may, and look whether all is there that somebody has to read."""
+    """Remove all rows that may be removed, and check that the others remain."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reading = still_read(folder)
@@ -128,26 +128,26 @@ def assert_kept(ahead: list[list[int]], stateless: int, stateful: int, since: in
         left = pl.read_delta(table.root)["fjord_start_us"].to_list()
         for version in range(min(read) + 1, len(added)):
             for stamp in added[version]:
-                assert stamp in left, f"version {version} is gone, and read up to {min(read)}"
+                assert stamp in left, f"version {version} is removed, and read up to {min(read)}"
         watermark_us = watermark_at(table.log, max(read[0], 0)) or EVER_US
         for stamp in (stamp for each in added for stamp in each):
             if stamp >= watermark_us or (since is not None and stamp >= since):
-                assert stamp in left, f"{stamp} is gone, and the stateless queries have passed {watermark_us}"
+                assert stamp in left, f"{stamp} is removed, and the stateless queries have passed {watermark_us}"
 
 
 @settings(max_examples=12, deadline=None)
 @given(versions, st.integers(-1, 7), st.integers(-1, 7), st.none() | st.integers(0, 70))
-def test_wherever_they_are_nothing_goes_that_they_have_to_read(
+def test_no_row_is_removed_that_a_query_still_has_to_read(
     ahead: list[list[int]], stateless: int, stateful: int, since: int | None
 ) -> None:
     assert_kept(ahead, stateless, stateful, since)
 
 
-def test_one_version_too_early_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removing_a_version_too_early_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead = [[0, 5]] * VERSIONS
     assert_kept(ahead, 3, 3, None)
     monkeypatch.setattr(stream_budgets, "watermark_at", lambda log, version: watermark_at(log, version + 1))
-    with pytest.raises(AssertionError, match="version 4 is gone"):
+    with pytest.raises(AssertionError, match="version 4 is removed"):
         assert_kept(ahead, 3, 3, None)
 
 
@@ -166,7 +166,7 @@ def test_budgets_of_single_streams_are_remembered(service: Service) -> None:
 async def test_a_dropped_stream_takes_its_budget_with_it(tmp_path: Path) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        for _ in range(2):  # made anew, all of it is kept again
+        for _ in range(2):  # created again, it has the default budget
             await server.parts.queries.streams.execute("CREATE STREAM loops (speed REAL) SOURCE mqtt()")
             assert server.parts.budgets.of("loops") == Budget()
             server.parts.budgets.set("loops", Budget(age_us=5), server.parts.ingest.writers)
@@ -176,15 +176,15 @@ async def test_a_dropped_stream_takes_its_budget_with_it(tmp_path: Path) -> None
         server.close()
 
 
-async def test_a_query_that_looks_back_further_than_is_kept_is_told(service: Service) -> None:
+async def test_a_query_is_warned_if_its_history_has_been_removed(service: Service) -> None:
     writer = service.ingest.writers["traffic"]
     store(writer.table, [30, 40], 50)
     writer.table.retention.dropped = Dropped(3, 25)
-    told = "traffic is kept since 1970-01-01T00:00:00.000025Z only: older rows have been removed"
+    warning = "traffic is kept since 1970-01-01T00:00:00.000025Z only: older rows have been removed"
     for since in ("SINCE BEGINNING", "SINCE 1 SECOND AGO"):
         _, warnings = await service.queries.add(f"SELECT sensor FROM traffic {since}")
-        assert warnings == (told,)
-        assert told in await service.queries.explain(f"SELECT sensor FROM traffic {since}")
+        assert warnings == (warning,)
+        assert warning in await service.queries.explain(f"SELECT sensor FROM traffic {since}")
     _, warnings = await service.queries.add("SELECT sensor FROM traffic SINCE 20 US AGO")
     assert warnings == ()
 
@@ -209,8 +209,8 @@ def test_a_cluster_keeps_its_streams_within_their_budgets(tmp_path: Path) -> Non
 async def api(service: Service) -> AsyncIterator[httpx.AsyncClient]:
     parts = service.parts()
     service.ingest.writers["traffic"].table.retention._budget = lambda: parts.budgets.of("traffic")
-    async with application(parts) as asking:
-        yield asking
+    async with application(parts) as client:
+        yield client
 
 
 async def test_the_api_sets_and_shows_what_is_kept(api: httpx.AsyncClient, service: Service) -> None:
@@ -242,8 +242,8 @@ async def test_odd_budgets_are_refused(api: httpx.AsyncClient, body: object) -> 
     assert (await api.put("/v1/streams/gone/budget", json={})).status_code == 409
 
 
-def test_the_command_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[object, ...]] = []
+def test_the_command_sets_and_lists_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[object, ...]] = []
 
     class Client:
         def __enter__(self) -> Self:
@@ -253,10 +253,10 @@ def test_the_command_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
         def keep_stream(self, name: str, *, age_seconds: float | None, size: int | None) -> None:
-            said.append((name, age_seconds, size))
+            calls.append((name, age_seconds, size))
 
         def keep_stream_as_others(self, name: str) -> None:
-            said.append((name,))
+            calls.append((name,))
 
         def streams(self) -> list[dict[str, Any]]:
             over = {"rows": 10, "bytes": 2_048, "reason": "queries have not read it yet"}
@@ -269,7 +269,7 @@ def test_the_command_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run(stream, ["keep", "traffic", "--size", "1MiB"]).exit_code == 0
     assert run(stream, ["keep", "traffic", "--as-others"]).exit_code == 0
     assert run(stream, ["keep", "traffic", "--as-others", "--size", "1MiB"]).exit_code == 2
-    assert said == [("traffic", 7 * 86_400.0, 10 * 1024**3), ("traffic", None, 1024**2), ("traffic",)]
+    assert calls == [("traffic", 7 * 86_400.0, 10 * 1024**3), ("traffic", None, 1024**2), ("traffic",)]
     shown = run(stream, ["list"]).output
     assert "1,234 rows of stream traffic have been removed because they were too old or too many" in shown
     assert "stream traffic exceeds its budget by 2.0 KiB: queries have not read it yet" in shown

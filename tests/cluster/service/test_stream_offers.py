@@ -1,4 +1,4 @@
-"""What proxies offer against what is declared: who feeds a stream, what becomes of samples, and who hears of it."""
+"""Offers of proxies against declarations: which proxies feed a stream, and where mismatches are shown."""
 
 from __future__ import annotations
 
@@ -116,13 +116,13 @@ async def test_columns_that_are_not_declared_are_not_stored(service):
     assert (found.fits, found.ignored) == (True, ("sensor", "lane", "occ"))
 
 
-async def test_a_demand_says_how_its_stream_is_declared(service):
+async def test_a_demand_carries_the_declaration_of_its_stream(service):
     await declared(service, ROADS.replace("mqtt()", "mqtt('north')"))
     await service.queries.add("SELECT speed FROM roads", "q")
-    asked = demand(service)
-    assert asked.declared == service.ingest.schemas["roads"]
-    assert asked.declared.field_names == ("sensor", "lane", "occ", "speed")
-    assert (asked.only, [each.fields for each in asked.demands]) == ("north", [("speed",)])
+    found = demand(service)
+    assert found.declared == service.ingest.schemas["roads"]
+    assert found.declared.field_names == ("sensor", "lane", "occ", "speed")
+    assert (found.only, [each.fields for each in found.demands]) == ("north", [("speed",)])
 
 
 async def test_a_second_proxy_may_offer_more_and_in_another_order(service):
@@ -135,7 +135,7 @@ async def test_a_second_proxy_may_offer_more_and_in_another_order(service):
 # --- a mismatch ---
 
 
-async def test_a_mismatch_costs_its_proxy_only_and_samples_wait_for_it_to_be_mended(service):
+async def test_a_mismatch_concerns_its_proxy_only_and_its_samples_wait_until_it_is_corrected(service):
     await declared(service, WRONG)
     await offer(service)
     right = schema_of(SENSOR, Field("lane", REAL), OCC, SPEED)
@@ -153,7 +153,7 @@ async def test_a_mismatch_costs_its_proxy_only_and_samples_wait_for_it_to_be_men
     assert kinds == [("batch", True), ("stream_offer", True)], "once, however often it is sent"
 
 
-async def test_a_batch_that_only_moves_the_watermark_is_taken_from_whoever_sends_it(service):
+async def test_a_batch_that_only_moves_the_watermark_is_accepted_from_any_proxy(service):
     await declared(service, WRONG)
     await offer(service)
     await send(service, 1, watermark=70, sampling=False)
@@ -162,7 +162,7 @@ async def test_a_batch_that_only_moves_the_watermark_is_taken_from_whoever_sends
     assert service.ingest.writers["roads"].admission.watermark_us == 70
 
 
-async def test_a_proxy_whose_samples_wait_holds_back_nobody(service):
+async def test_a_proxy_whose_samples_wait_does_not_hold_back_the_watermark(service):
     admission = (await fed_by_two(service)).admission
     assert admission.watermark_us == 100
     await offer(service, schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED))
@@ -183,8 +183,8 @@ async def fed_by_two(service):
     return service.ingest.writers["roads"]
 
 
-async def test_samples_of_an_older_offer_are_taken_for_what_they_were(service):
-    """The proxy wrote two batches, then its motes announced other columns, then the cluster came back."""
+async def test_samples_of_an_older_offer_are_matched_by_their_own_columns(service):
+    """The proxy wrote two batches, then its motes announced other columns, then the cluster was restarted."""
     await declared(service)
     await offer(service, schema_of(SENSOR, SPEED, Field("lane", TEXT), OCC))
     await send(service, 1, 10)
@@ -194,7 +194,7 @@ async def test_samples_of_an_older_offer_are_taken_for_what_they_were(service):
     assert stored(service) == [{"fjord_start_us": start, **VALUES} for start in (10, 20)]
 
 
-async def test_samples_in_another_unit_are_known_by_the_batch(service):
+async def test_samples_in_another_unit_are_recognised_by_the_batch(service):
     await declared(service, ROADS.replace("speed REAL", "speed REAL UNIT 'mph'"))
     metric = schema_of(SENSOR, Field("speed", REAL, "km/h"), LANE, OCC)
     await offer(service, metric)
@@ -205,7 +205,7 @@ async def test_samples_in_another_unit_are_known_by_the_batch(service):
     assert [each["fjord_start_us"] for each in stored(service)] == [10]
 
 
-async def test_once_the_offer_is_mended_what_never_fits_is_rejected_and_the_rest_goes_on(service):
+async def test_once_the_offer_is_corrected_batches_that_never_fit_are_rejected(service):
     wrong = schema_of(SENSOR, SPEED, Field("lane", TEXT), OCC)
     await declared(service)
     await offer(service, wrong)
@@ -222,7 +222,7 @@ async def test_once_the_offer_is_mended_what_never_fits_is_rejected_and_the_rest
     assert (counters(service).rejected, counters(service).rejected_rows) == (1, 1)
 
 
-async def test_once_the_declaration_is_mended_the_samples_that_waited_are_stored(service):
+async def test_once_the_declaration_is_corrected_waiting_samples_are_stored(service):
     await declared(service, WRONG)
     await offer(service)
     await presence(service, "north")
@@ -230,15 +230,15 @@ async def test_once_the_declaration_is_mended_the_samples_that_waited_are_stored
     await service.queries.streams.execute("DROP STREAM roads")
     assert service.ingest.offers.mismatches == {}
     await declared(service)
-    assert [each.fits for each in service.ingest.offers.of("roads")] == [True], "the offer is remembered"
+    assert [each.fits for each in service.ingest.offers.of("roads")] == [True], "the offer is kept"
     await send(service, 1, 10)
     await commit(service)
     assert [each.through for each in acks(service)] == [1]
     assert [each["fjord_start_us"] for each in stored(service)] == [10]
 
 
-async def test_a_stream_that_is_made_anew_goes_on_where_its_proxies_are(service, tmp_path):
-    """Proxies have deleted what was stored before the stream was dropped: nobody may wait for it."""
+async def test_a_stream_that_is_created_again_goes_on_with_its_proxies_sequence_numbers(service, tmp_path):
+    """Proxies have deleted the batches that were stored before the stream was dropped: they never come again."""
     await declared(service)
     await offer(service)
     await send(service, 1, 10)
@@ -250,7 +250,7 @@ async def test_a_stream_that_is_made_anew_goes_on_where_its_proxies_are(service,
     await commit(service)
     assert [each.through for each in acks(service)] == [2, 3]
     assert stored(service) == [{"fjord_start_us": 30, "speed": 66.5}]
-    # Also over a second drop, and a cluster that is started again in between.
+    # Also after a second drop, with a restart of the cluster in between.
     await service.queries.streams.drop("roads")
     again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep)
     again.declare(schema_of(SPEED))
@@ -260,7 +260,7 @@ async def test_a_stream_that_is_made_anew_goes_on_where_its_proxies_are(service,
     ].table.sequences() == {("north", "e"): 3}
 
 
-async def test_a_stream_may_be_dropped_while_only_mismatching_proxies_are_there(service):
+async def test_a_stream_can_be_dropped_while_only_mismatching_proxies_are_online(service):
     await declared(service, WRONG)
     await offer(service)
     await presence(service, "north")
@@ -271,14 +271,14 @@ async def test_a_stream_may_be_dropped_while_only_mismatching_proxies_are_there(
         await service.queries.streams.drop("roads")
 
 
-async def test_an_offer_that_is_withdrawn_is_no_mismatch_any_more(service):
+async def test_a_withdrawn_offer_is_not_a_mismatch(service):
     await declared(service, WRONG)
     await offer(service)
     await service.handle(topics.stream_offer("north", "roads"), b"")
     assert (service.ingest.offers.of("roads"), service.ingest.offers.mismatches) == ((), {})
 
 
-async def test_a_restarted_cluster_judges_by_what_was_declared(service, tmp_path):
+async def test_a_restarted_cluster_checks_offers_against_declarations(service, tmp_path):
     await declared(service, WRONG)
     again = Ingest(tmp_path / "streams", quarantine=service.registry.quarantine.keep)
     judged = again.offers.put(StreamOffer(1, "north", ANNOUNCED))
@@ -286,10 +286,10 @@ async def test_a_restarted_cluster_judges_by_what_was_declared(service, tmp_path
     assert judged.reason == REASON
 
 
-# --- other doors ---
+# --- other rejections ---
 
 
-async def test_only_the_named_proxy_is_stored(service):
+async def test_only_batches_of_the_named_proxy_are_stored(service):
     await declared(service, ROADS.replace("mqtt()", "mqtt('harbour')"))
     await offer(service)
     await send(service, 1, 10)
@@ -340,7 +340,7 @@ def raw_offer(*fields):
         (raw_offer(*([f"column_{n}", "real", "mph", False] for n in range(10_000))), "the limit is 65,536"),
     ],
 )
-async def test_an_offer_that_is_no_stream_is_counted_and_kept_with_the_reason(service, payload, reason):
+async def test_a_malformed_offer_is_counted_and_quarantined(service, payload, reason):
     await service.handle(topics.stream_offer("north", "roads"), payload)
     assert sum(service.ingest.rejected.values()) == 1
     assert reason in service.registry.quarantine.newest()[0].reason
@@ -368,7 +368,7 @@ def named(place, name):
         (lambda columns: columns.extend([["c", "real", b"", b"\0" * 16, b""]] * 10_000), "length <= 1600"),
     ],
 )
-async def test_a_batch_that_cannot_be_read_is_counted_and_left_to_its_proxy(service, change, reason):
+async def test_a_batch_that_cannot_be_decoded_is_counted_and_left_to_its_proxy(service, change, reason):
     await declared(service)
     await offer(service)
     await service.handle(topics.batches("north"), raw_batch(change))
@@ -403,7 +403,7 @@ async def test_a_batch_that_can_never_fit_is_rejected_with_the_reason_and_counte
     assert [each["fjord_start_us"] for each in stored(service)] == [30]
 
 
-async def test_a_batch_of_before_units_were_told_is_judged_by_the_rest(service):
+async def test_a_batch_without_units_is_checked_by_names_and_types(service):
     await declared(service, ROADS.replace("speed REAL", "speed REAL UNIT 'km/h'"))
     await offer(service)
     await service.handle(topics.batches("north"), raw_batch(lambda columns: [column.pop() for column in columns]))
@@ -423,7 +423,7 @@ async def test_offers_are_bounded():
     assert [each.proxy for each in offers.of("ROADS")] == ["b", "c"]
 
 
-# --- who hears of it ---
+# --- where mismatches are shown ---
 
 
 @pytest.fixture
@@ -437,17 +437,17 @@ async def parts(service):
 
 @pytest.fixture
 async def run(parts, monkeypatch):
-    """The commands, each in a thread of its own, asking this cluster."""
+    """The commands, each in a thread of its own, with this cluster."""
     loop = asyncio.get_running_loop()
 
-    async def ask(request):
-        async with application(parts) as asking:
+    async def send(request):
+        async with application(parts) as client_of_api:
             sent = {"content": request.content, "headers": request.headers}
-            answered = await asking.request(request.method, request.url, **sent)
+            answered = await client_of_api.request(request.method, request.url, **sent)
             return httpx.Response(answered.status_code, content=answered.content, headers=answered.headers)
 
     def answer(request):
-        return asyncio.run_coroutine_threadsafe(ask(request), loop).result()
+        return asyncio.run_coroutine_threadsafe(send(request), loop).result()
 
     def in_process(client, address, *, token=None):
         client._address = address
@@ -461,7 +461,7 @@ async def run(parts, monkeypatch):
 SENTENCE = f"proxy north does not feed stream roads, and its sensors are not asked: {REASON}"
 
 
-async def test_adding_and_showing_a_query_says_who_does_not_feed_it(run, service):
+async def test_adding_and_showing_a_query_names_proxies_that_do_not_feed_it(run, service):
     added = await run(query, "add", "SELECT speed FROM roads", "--name", "q")
     assert (added.exit_code, added.stderr.strip()) == (0, f"warning: {SENTENCE}")
     assert added.stdout.splitlines()[-1] == "q  fjord/v1/results/q"
@@ -475,12 +475,12 @@ async def test_adding_and_showing_a_query_says_who_does_not_feed_it(run, service
     assert other.stderr == ""
 
 
-async def test_a_query_over_a_derived_stream_says_it_too(run, service):
+async def test_a_query_over_a_derived_stream_names_them_too(run, service):
     await service.queries.streams.execute("CREATE STREAM fast AS SELECT speed FROM roads WHERE speed > 50")
     assert SENTENCE in (await run(query, "add", "SELECT COUNT(*) FROM fast WINDOW(RANGE 1 MINUTE)")).stderr
 
 
-async def test_streams_are_listed_with_who_does_not_feed_them_and_what_was_rejected(run, service):
+async def test_streams_are_listed_with_mismatching_offers_and_rejected_samples(run, service):
     await send(service, 1, 10)
     listed = (await run(stream_command, "list")).stdout
     assert SENTENCE in listed
@@ -501,7 +501,7 @@ async def test_streams_are_listed_with_who_does_not_feed_them_and_what_was_rejec
     assert "7 batches of stream traffic were stored and are lost" in (await run(stream_command, "list")).stdout
 
 
-async def test_sensors_say_why_they_are_not_asked(run, service):
+async def test_sensors_show_why_they_are_not_asked_for_samples(run, service):
     shown = (await run(sensors_command)).stdout
     assert "mismatch" in shown.splitlines()[0]
     assert REASON in shown.splitlines()[1]
@@ -536,9 +536,9 @@ async def test_explain_energy_names_a_proxy_that_does_not_feed_the_stream(parts,
     assert line.motes == 1
 
 
-async def test_a_property_is_known_by_its_name_whatever_its_case(parts, service):
+async def test_a_property_is_found_whatever_the_case_of_its_name(parts, service):
     await offer(service, schema_of(Field("SENSOR", TEXT, fixed=True), Field("lane", REAL), OCC, SPEED))
     parts.sensors.apply(EntryPublished(entry("m1", stream="roads", properties={"SENSOR": "s"})))
-    asked = "SELECT speed FROM roads SAMPLE EVERY 1 SECOND WHERE sensor = '{}'"
-    assert len((await explained(parts, asked.format("s"))).lines) == 1
-    assert (await explained(parts, asked.format("other"))).lines == ()
+    text = "SELECT speed FROM roads SAMPLE EVERY 1 SECOND WHERE sensor = '{}'"
+    assert len((await explained(parts, text.format("s"))).lines) == 1
+    assert (await explained(parts, text.format("other"))).lines == ()

@@ -1,4 +1,4 @@
-"""Streams come and go: declared before a proxy offers them, derived, dropped when nothing uses them any more."""
+"""Streams are declared before a proxy offers them, derived, and dropped when nothing uses them any more."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_stream_is_known_before_any_proxy_offers_it(service: Service) ->
     assert service.ingest.schemas["weather"] == WEATHER_SCHEMA
 
 
-async def test_an_offer_that_disagrees_is_refused_and_kept(service: Service) -> None:
+async def test_an_offer_that_does_not_fit_is_rejected_and_kept(service: Service) -> None:
     await streams(service).execute(WEATHER)
     other = StreamSchema("weather", (Field("sensor", FieldType.TEXT, fixed=True), Field("wind", FieldType.TEXT)))
     await service.handle(topics.stream_offer("p", "weather"), encode(StreamOffer(1, "p", other)))
@@ -90,7 +90,7 @@ async def test_only_the_named_proxy_feeds_a_stream(service: Service) -> None:
     assert service.ingest.rejected == {"identity": 1}
 
 
-async def test_a_base_stream_goes_with_its_table_once_no_proxy_feeds_it(service: Service, tmp_path: Path) -> None:
+async def test_a_base_stream_is_dropped_with_its_table_once_no_proxy_feeds_it(service: Service, tmp_path: Path) -> None:
     online = encode(Status(1, "p", Presence.ONLINE, "e", 0))
     offline = encode(Status(1, "p", Presence.OFFLINE, "e", 0))
     await service.handle(topics.proxy_status("p"), online)
@@ -106,7 +106,7 @@ async def test_a_base_stream_goes_with_its_table_once_no_proxy_feeds_it(service:
         await streams(service).drop("traffic")
 
 
-async def test_what_was_created_outlives_a_restart(service: Service) -> None:
+async def test_created_streams_outlive_a_restart(service: Service) -> None:
     for text in (WEATHER, BUSY, "CREATE STREAM calm AS SELECT sensor FROM weather WHERE wind < 5"):
         await streams(service).execute(text)
     await streams(service).execute("DROP STREAM busy")
@@ -141,7 +141,7 @@ async def test_a_bad_source_is_underlined_where_it_stands(
         ("CREATE STREAM a AS SELECT sped FROM traffic", "no column 'sped'", "speed"),
     ],
 )
-async def test_a_bad_declaration_says_why_and_changes_nothing(
+async def test_a_bad_declaration_is_refused_with_the_reason_and_changes_nothing(
     service: Service, text: str, reason: str, hint: str
 ) -> None:
     before = streams(service).catalog().names
@@ -152,7 +152,7 @@ async def test_a_bad_declaration_says_why_and_changes_nothing(
     assert service.registry.streams.statements() == {}
 
 
-async def test_a_name_can_be_taken_only_once(service: Service) -> None:
+async def test_a_name_can_be_used_only_once(service: Service) -> None:
     with pytest.raises(CatalogError, match="already a stream 'traffic'"):
         await streams(service).execute("CREATE STREAM TRAFFIC (x REAL) SOURCE mqtt()")
     with pytest.raises(StorageError, match="other fields"):

@@ -1,4 +1,4 @@
-"""Following a query's topic: every row once, in order, whatever is away for a while."""
+"""Following a query's topic: every row once, in order, although the broker or the API is away for a while."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SECONDS = 30.0
 
 
 class Api:
-    """Has stored rows, and cannot be reached now and then."""
+    """Has stored rows, and is unreachable from time to time."""
 
     def __init__(self, stored: Sequence[int], away: Callable[[int], bool] = lambda _: False) -> None:
         self.stored = stored
         self.runs = True
-        self.asked = 0
+        self.requests = 0
         self._away = away
 
     def query(self, name: str) -> dict[str, Any]:
@@ -36,8 +36,8 @@ class Api:
         return {"name": name}
 
     def results(self, name: str, *, after: int, limit: int = 1000) -> list[dict[str, Any]]:
-        self.asked += 1
-        if self._away(self.asked):
+        self.requests += 1
+        if self._away(self.requests):
             raise ApiUnreachableError("no cluster answers")
         return [{"query": name, "sequence": number} for number in self.stored if number > after]
 
@@ -54,7 +54,7 @@ async def shown(broker: LocalBroker, api: Api, published: Sequence[int], *, afte
     link = MqttLink(broker, client_id="publisher")
     publishing = asyncio.create_task(link.run(lambda _: asyncio.sleep(0)))
     await link.connected.wait()
-    following = asyncio.create_task(tail("q", api, broker, after=after, count=count, show=show))  # type: ignore[arg-type] # as far as it is asked
+    following = asyncio.create_task(tail("q", api, broker, after=after, count=count, show=show))  # type: ignore[arg-type] # a partial fake
     try:
         async with asyncio.timeout(SECONDS):
             while not first.is_set() and not following.done():  # it may not have subscribed yet
@@ -73,35 +73,35 @@ def message(number: int) -> Message:
     return Message(topics.results("q"), msgspec.json.encode({"query": "q", "sequence": number}))
 
 
-async def test_a_gap_is_filled_from_what_is_stored(broker: LocalBroker) -> None:
+async def test_a_gap_is_filled_from_stored_results(broker: LocalBroker) -> None:
     assert await shown(broker, Api(range(1, 6)), [2, 5], after=None, count=4) == [2, 3, 4, 5]
 
 
-async def test_a_gap_is_filled_though_the_api_is_away_for_a_while(
+async def test_a_gap_is_filled_although_the_api_is_away_for_a_while(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tailing, "PAUSE_SECONDS", 0.01)
-    api = Api(range(1, 6), lambda asked: 0 < asked < 4)
+    api = Api(range(1, 6), lambda requests: 0 < requests < 4)
     assert await shown(broker, api, [2, 5], after=None, count=4) == [2, 3, 4, 5]
-    assert api.asked > 3
+    assert api.requests > 3
 
 
-async def test_an_api_that_was_never_there_is_said_at_once(broker: LocalBroker) -> None:
+async def test_an_unreachable_api_is_an_error_at_once(broker: LocalBroker) -> None:
     with pytest.raises(ApiUnreachableError):
         await shown(broker, Api([], lambda _: True), [2], after=1, count=1)
 
 
 @pytest.mark.parametrize("after", [None, 0])
-async def test_a_name_that_is_none_is_said_before_a_broker_is_asked(after: int | None) -> None:
+async def test_an_unknown_name_is_an_error_before_the_broker_is_contacted(after: int | None) -> None:
     api = Api([])
     api.runs = False
-    nobody = BrokerAddress("127.0.0.1", 1)
+    no_broker = BrokerAddress("127.0.0.1", 1)
     with pytest.raises(RefusedError, match="there is no query 'nosuch'"):
         async with asyncio.timeout(SECONDS):
-            await tail("nosuch", api, nobody, after=after, count=None, show=print)  # type: ignore[arg-type] # as far as it is asked
+            await tail("nosuch", api, no_broker, after=after, count=None, show=print)  # type: ignore[arg-type] # a partial fake
 
 
-async def test_an_api_that_is_away_is_said_before_a_broker_is_asked() -> None:
+async def test_an_api_that_is_away_is_an_error_before_the_broker_is_contacted() -> None:
     with pytest.raises(ApiUnreachableError):
         async with asyncio.timeout(SECONDS):
             await tail(
@@ -110,11 +110,11 @@ async def test_an_api_that_is_away_is_said_before_a_broker_is_asked() -> None:
                 BrokerAddress("127.0.0.1", 1),
                 after=None,
                 count=None,
-                show=print,  # type: ignore[arg-type] # as far as it is asked
+                show=print,  # type: ignore[arg-type] # a partial fake
             )
 
 
-async def test_what_is_stored_of_a_query_that_is_dropped_is_shown(broker: LocalBroker) -> None:
+async def test_stored_results_of_a_dropped_query_are_shown(broker: LocalBroker) -> None:
     api = Api(range(1, 4))
     api.runs = False
     assert await shown(broker, api, [3], after=0, count=3) == [1, 2, 3]

@@ -1,0 +1,38 @@
+"""Commands that refuse what they are given: options of ``fjord cluster``, and files of ``fjord plan draw``."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cluster.errors import ClusterError
+from cluster.service import plan_command
+from cluster.service.cluster_command import cluster
+
+
+@pytest.mark.parametrize(("option", "longest"), [("--commit-interval", "1h"), ("--trigger", "1h")])
+@pytest.mark.parametrize("duration", ["106751991d", "2h"])
+def test_pauses_are_bounded(option: str, longest: str, duration: str) -> None:
+    # It is refused before the impossible address is used.
+    result = CliRunner().invoke(cluster, ["--broker", "nowhere:0", option, duration], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert f"'{duration}' is not a duration: it is {longest} at most" in " ".join(result.output.split())
+
+
+class Client:
+    def plan(self, form: str) -> str:
+        return f"{form} of nothing"
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_command, "make_client", lambda _: nullcontext(Client()))
+
+
+@pytest.mark.parametrize("name", ["gone/plan.mmd", "gone/plan.md", "gone/plan.dot"])
+def test_a_missing_folder_is_an_error_of_one_line(drawn: None, tmp_path: Path, name: str) -> None:
+    with pytest.raises(ClusterError, match=r"cannot be written: No such file or directory"):
+        plan_command.draw_plan(tmp_path / name, api="")
