@@ -155,7 +155,7 @@ def start_engine(
             follow_move(checkpoint / host.value)
             forget_cut_off(checkpoint / host.value, partial(results.committed, writer=host.value))
             if forget_unbegun(checkpoint / host.value):
-                log.warning("the last run was killed before its first micro-batch was logged: begins anew", host=host)
+                log.warning("the last run was killed before its first micro-batch: begins again", host=host)
             answers = _answers(spark, msgspec.structs.replace(options, host=host), run)
             running[host] = (
                 answers.writeStream.queryName(f"fjord {host.value}")

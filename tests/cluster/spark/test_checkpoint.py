@@ -84,7 +84,7 @@ def test_a_damaged_offset_is_planned_again(tmp_path: Path, content: bytes) -> No
 
 
 def test_the_commit_of_a_damaged_offset_is_removed(tmp_path: Path) -> None:
-    # Else Spark could not commit the micro-batch that is planned anew, and would stop at each start.
+    # Otherwise Spark could not commit the micro-batch that is planned again, and would stop at each start.
     lay_log(tmp_path, 4, 4)
     (tmp_path / "offsets" / "3").write_bytes(b"\xff")
     forget_cut_off(tmp_path, lambda _: False)
