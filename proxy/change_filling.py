@@ -18,14 +18,14 @@ class ChangeFilling:
 
     Parameters
     ----------
-    part
-        The part of the program that sends changes.
+    alone
+        The report that sends changes, as a program of its own.
     """
 
-    def __init__(self, part: SamplingProgram) -> None:
-        assert isinstance(part.report, SendOnChange)  # noqa: S101 - the caller has checked
-        self._period_us = part.period_us
-        self._most = part.report.maximum_silence_us // part.period_us
+    def __init__(self, alone: SamplingProgram) -> None:
+        assert isinstance(alone.report, SendOnChange)  # noqa: S101 - the caller has checked
+        self._period_us = alone.period_us
+        self._most = alone.report.maximum_silence_us // alone.period_us
         self._last: tuple[int, tuple[Value, ...]] | None = None
 
     def lost(self) -> None:

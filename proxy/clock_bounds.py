@@ -125,9 +125,9 @@ def longest_age_us(program: SamplingProgram) -> int | None:
     12
     """
     intervals = []
-    for part in reports_of(program):
-        if isinstance(part.report, VehicleEvents):
+    for alone in reports_of(program):
+        if isinstance(alone.report, VehicleEvents):
             return None
-        intervals.append(max(part.period_us, part.interval_us or 0))
+        intervals.append(max(alone.period_us, alone.interval_us or 0))
     # A packet leaves when it is full, when its records have no patience left, or when the mote listens.
     return (program.samples_per_packet + 1) * max(intervals) + program.patience_us + program.listen.every_us

@@ -1,4 +1,4 @@
-"""Which part of a mote's program covers the samples that a query needs, and how it reports them. Pure."""
+"""Which report of a mote's program covers the samples that a query needs, and how. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Coverage(NamedTuple):
 
     Parameters
     ----------
-    part
-        Number of the part that does.
+    report
+        Number of the report that does.
     grid_us
         Samples are taken at whole multiples of this. More than the period of the need where the mote is too slow for
         that, or has to save its battery.
@@ -29,7 +29,7 @@ class Coverage(NamedTuple):
         True if only changes are sent: after a loss, no value is known until the next change.
     """
 
-    part: int
+    report: int
     grid_us: int
     pane_us: int = 0
     fills: bool = False
@@ -39,17 +39,17 @@ class Coverage(NamedTuple):
         return instant_us // self.pane_us * self.pane_us if self.pane_us else instant_us
 
     def first_reported_us(self, packet: Packet) -> int | None:
-        """Return the first instant that the part's records in a packet report; None if there are none."""
+        """Return the first instant that the report's records in a packet are about; None if there are none."""
         found = None
         for record in packet.records:
             match record:
-                case Sample() if record.reports >> self.part & 1:
+                case Sample() if record.reports >> self.report & 1:
                     instant_us = packet.clock_us - record.age_us
-                case Partial() if record.report == self.part:
+                case Partial() if record.report == self.report:
                     instant_us = packet.clock_us - record.age_us - record.pane_us + 1
-                case VehicleTally() if record.report == self.part:
+                case VehicleTally() if record.report == self.report:
                     instant_us = packet.clock_us - record.age_us - record.every_us + 1
-                case VehicleEvent() if record.report == self.part:
+                case VehicleEvent() if record.report == self.report:
                     instant_us = packet.clock_us - record.age_us
                 case _:
                     continue
@@ -61,17 +61,17 @@ class Coverage(NamedTuple):
 def coverage_of(program: SamplingProgram, need: Need) -> Coverage | None:
     """Return how a program covers a need; None if it does not.
 
-    Of several parts that do, it is the one whose records answer the need, as in
+    Of several reports that do, it is the one whose records answer the need, as in
     :func:`proxy.program_routes.routes_of`.
     """
     if program.sleeping:
         return None
     found: list[tuple[int, bool, Coverage]] = []
-    for number, part in enumerate(reports_of(program)):
-        grid_us = math.lcm(part.period_us, need.period_us)
-        if not answers(part, replace(need, period_us=grid_us)):
+    for number, alone in enumerate(reports_of(program)):
+        grid_us = math.lcm(alone.period_us, need.period_us)
+        if not answers(alone, replace(need, period_us=grid_us)):
             continue
-        report = part.report
+        report = alone.report
         if isinstance(report, Panes | VehicleCount):
             width_us = report.pane_us if isinstance(report, Panes) else report.every_us
             found.append((grid_us, False, Coverage(number, grid_us, width_us)))

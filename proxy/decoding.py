@@ -23,7 +23,7 @@ _KINDS: dict[FieldType, Any] = {
     FieldType.BOOLEAN: bool | None,
 }
 """The values that :func:`protocols.wire.streams.check_value` accepts, as types of msgspec."""
-_MOST_FORMS = 1_024
+_MOST_STRUCTS = 1_024
 
 
 class SampleValues(msgspec.Struct, array_like=True, gc=False):
@@ -32,12 +32,12 @@ class SampleValues(msgspec.Struct, array_like=True, gc=False):
     values: list[tuple[Value, ...]]
 
 
-@lru_cache(maxsize=_MOST_FORMS)
-def _form_of(types: tuple[FieldType, ...]) -> type[SampleValues]:
-    """Return the form of samples of fields of these types."""
+@lru_cache(maxsize=_MOST_STRUCTS)
+def _struct_of(types: tuple[FieldType, ...]) -> type[SampleValues]:
+    """Return the struct of samples of fields of these types."""
     values: Any = tuple.__class_getitem__(tuple(_KINDS[each] for each in types))
-    form: Any = msgspec.defstruct("SampleValues", [("values", list[values])], bases=(SampleValues,), gc=False)
-    return cast("type[SampleValues]", form)
+    struct: Any = msgspec.defstruct("SampleValues", [("values", list[values])], bases=(SampleValues,), gc=False)
+    return cast("type[SampleValues]", struct)
 
 
 class RowDecoder:
@@ -69,7 +69,7 @@ class RowDecoder:
                 raise SchemaError(f"field {name!r} is a property of the mote and cannot be sampled")
             places[names.index(name)] = len(names) + len(self._fields)
             self._fields.append(field)
-        self._form = _form_of(tuple(field.type for field in self._fields))
+        self._struct = _struct_of(tuple(field.type for field in self._fields))
         self._fixed, self._arrange = self._blank, None
         before = len(names) - len(self._fields)
         if places == [*range(before), *range(len(names), len(names) + len(self._fields))]:
@@ -95,7 +95,7 @@ class RowDecoder:
             If the number of values or the type of one is wrong.
         """
         try:
-            given: Iterable[tuple[Value, ...]] = msgspec.convert((samples,), self._form).values
+            given: Iterable[tuple[Value, ...]] = msgspec.convert((samples,), self._struct).values
         except (msgspec.ValidationError, OverflowError):
             given = [self._checked(values) for values in samples]  # raises an error that names the value
         fixed, arrange = self._fixed, self._arrange

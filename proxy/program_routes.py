@@ -26,15 +26,15 @@ class Detection:
 
     Parameters
     ----------
-    part
-        Number of the part whose samples are searched, at whole multiples of `period_us`.
+    report
+        Number of the report whose samples are searched, at whole multiples of `period_us`.
     threshold
         What an event is.
     event_fingerprints, count_fingerprints
         Push-down fingerprints under which each event is reported: as an event, and as a count of one.
     """
 
-    part: int
+    report: int
     period_us: int
     threshold: Threshold
     event_fingerprints: tuple[str, ...]
@@ -48,7 +48,7 @@ class Routes:
     Parameters
     ----------
     fingerprints
-        By part: those under which its events are reported, and those for its aggregates and counts.
+        By report: those under which its events are reported, and those for its aggregates and counts.
     covered_by
         Fingerprints of the aggregates that already contain the samples of this mote; None for none.
     detections
@@ -68,31 +68,31 @@ class Routes:
 
 def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
     """Return the routes of a program under the present needs; the program may be older than they are."""
-    parts = reports_of(program)
-    reported: list[tuple[list[str], list[str]]] = [([], []) for _ in parts]
+    reports = reports_of(program)
+    reported: list[tuple[list[str], list[str]]] = [([], []) for _ in reports]
     covered_by: list[str] = []
     detections: dict[tuple[int, int, Threshold], tuple[list[str], list[str]]] = {}
     periods_us: set[int] = set()
     for need, classes in needs:
         names = list(dict.fromkeys(each.fingerprint for each in classes if each.fingerprint))
-        number = _part_for(parts, need)
+        number = _report_for(reports, need)
         if need.kind is NeedKind.SAMPLES:
             periods_us.add(need.period_us)
         elif need.kind is NeedKind.PANES:
-            if number is None or not isinstance(parts[number].report, Panes):
+            if number is None or not isinstance(reports[number].report, Panes):
                 periods_us.add(need.period_us)
             else:
                 reported[number][1].extend(names)
                 covered_by += names
         elif number is not None and need.threshold is not None:
             as_counts = int(need.kind is NeedKind.TALLIES)
-            if isinstance(parts[number].report, VehicleEvents | VehicleCount):
+            if isinstance(reports[number].report, VehicleEvents | VehicleCount):
                 reported[number][as_counts].extend(names)
             else:
                 found = detections.setdefault((number, need.period_us, need.threshold), ([], []))
                 found[as_counts].extend(names)
     # Where every sample is needed, no stamp has to be checked.
-    some = () if any(part.period_us in periods_us for part in parts if _sends_samples(part)) else sorted(periods_us)
+    every = any(alone.period_us in periods_us for alone in reports if _sends_samples(alone))
     return Routes(
         tuple((tuple(events), tuple(counts)) for events, counts in reported),
         " ".join(sorted(set(covered_by))) or None,
@@ -101,27 +101,27 @@ def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
             for (number, period_us, threshold), (events, counts) in detections.items()
         ),
         bool(periods_us) or not needs,
-        tuple(some),
+        () if every else tuple(sorted(periods_us)),
     )
 
 
-def _part_for(parts: Iterable[SamplingProgram], need: Need) -> int | None:
-    """Return the one part whose records answer a need; None if only samples come near it.
+def _report_for(reports: Iterable[SamplingProgram], need: Need) -> int | None:
+    """Return the number of the one report whose records answer a need; None if only samples come near it.
 
     Panes of just the samples that it needs are reported under its fingerprint even if they were made for another
     query, with another width, say: the reader checks whether they fit.
     """
-    numbered = list(enumerate(parts))
-    aggregates = [(number, part) for number, part in numbered if not _sends_samples(part)]
-    samples = [(number, part) for number, part in numbered if _sends_samples(part)]
-    for number, part in (*aggregates, *samples):
-        if answers(part, need):
+    numbered = list(enumerate(reports))
+    aggregates = [(number, alone) for number, alone in numbered if not _sends_samples(alone)]
+    samples = [(number, alone) for number, alone in numbered if _sends_samples(alone)]
+    for number, alone in (*aggregates, *samples):
+        if answers(alone, need):
             return number
-    for number, part in aggregates:
-        if need.kind is NeedKind.PANES and aggregates_the_same(part, need):
+    for number, alone in aggregates:
+        if need.kind is NeedKind.PANES and aggregates_the_same(alone, need):
             return number
     return None
 
 
-def _sends_samples(part: SamplingProgram) -> bool:
-    return part.report is None or isinstance(part.report, SendOnChange)
+def _sends_samples(alone: SamplingProgram) -> bool:
+    return alone.report is None or isinstance(alone.report, SendOnChange)

@@ -43,15 +43,15 @@ class RecordReader:
     def __init__(self, announcement: Announcement, program: SamplingProgram, needs: Needs) -> None:
         self._announcement = announcement
         self._program = program
-        self._parts = reports_of(program)
-        self._several = len(self._parts) > 1
+        self._reports = reports_of(program)
+        self._several = len(self._reports) > 1
         self._rows: dict[int, RowDecoder] = {}
         self._whole = RowDecoder(announcement, program)
         self._blank = self._whole.blank
         self._fillings = {
-            number: ChangeFilling(part)
-            for number, part in enumerate(self._parts)
-            if isinstance(part.report, SendOnChange)
+            number: ChangeFilling(alone)
+            for number, alone in enumerate(self._reports)
+            if isinstance(alone.report, SendOnChange)
         }
         self.routes = Routes(())
         self._detections: list[EventDetection] = []
@@ -114,12 +114,12 @@ class RecordReader:
                     )
                     stamp_us = packet.clock_us - record.age_us
                     event = Aggregated(pane_us=record.passing_us, samples=1)
-                    self._report(names[0], stamp_us, event, position, tuples)
-                    self._report(names[1], stamp_us, event._replace(pane_us=1), position, tuples)
+                    self._add_aggregate(names[0], stamp_us, event, position, tuples)
+                    self._add_aggregate(names[1], stamp_us, event._replace(pane_us=1), position, tuples)
                 case VehicleTally() if record.vehicles:
                     tally = Aggregated(pane_us=record.every_us, samples=record.vehicles)
                     counted = self._fingerprints(record.report, counts=True)
-                    self._report(counted, packet.clock_us - record.age_us, tally, position, tuples)
+                    self._add_aggregate(counted, packet.clock_us - record.age_us, tally, position, tuples)
                 case _:
                     pass
         for number, filling in self._fillings.items():
@@ -142,10 +142,10 @@ class RecordReader:
             return None
 
     def _read_plain(self, packet: Packet) -> PacketTuples | None:
-        """Return the tuples of a program with one part, whose samples all queries read as they are."""
+        """Return the tuples of a program with one report, whose samples all queries read as they are."""
         samples = [each for each in packet.records if isinstance(each, Sample)]
         if any(not isinstance(each, Sample | Health) for each in packet.records):
-            raise SchemaError("a report of a kind that its program does not ask for")
+            raise SchemaError("a record of a kind that its program does not contain")
         return self._tuples(packet, samples) if samples else None
 
     def _tuples(self, packet: Packet, samples: Sequence[Sample]) -> PacketTuples:
@@ -179,7 +179,7 @@ class RecordReader:
             self._forward(start_us, decoder.row(values), 1 << number, position, tuples)
 
     def _forward(
-        self, start_us: int, row: tuple[Value, ...], parts: int, position: MotePosition, tuples: list[WaitingTuple]
+        self, start_us: int, row: tuple[Value, ...], reports: int, position: MotePosition, tuples: list[WaitingTuple]
     ) -> None:
         """Add a sample, if it is needed, and the events it completes."""
         routes = self.routes
@@ -190,31 +190,31 @@ class RecordReader:
             extra = None if routes.covered_by is None else Aggregated(covered_by=routes.covered_by)
             tuples.append(WaitingTuple(start_us, row, position, aggregated=extra))
         for each in self._detections:
-            if parts >> each.detection.part & 1:
+            if reports >> each.detection.report & 1:
                 place = self._announcement.stream.field_names.index(each.detection.threshold.field)
                 for stamp_us, event in each.sample(start_us, row[place]):
                     tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=event))
 
     def _partial(self, stamp_us: int, partial: Partial, position: MotePosition, tuples: list[WaitingTuple]) -> None:
-        part = self._part(partial.report)
-        if not isinstance(part.report, Panes) or len(partial.measures) != len(part.fields):
-            raise SchemaError("partial aggregates that its program does not ask for")
+        alone = self._report_of(partial.report)
+        if not isinstance(alone.report, Panes) or len(partial.measures) != len(alone.fields):
+            raise SchemaError("partial aggregates that its program does not contain")
         measures: list[tuple[str, Value]] = []
-        for name, values in zip(part.fields, partial.measures, strict=True):
+        for name, values in zip(alone.fields, partial.measures, strict=True):
             stream_field = self._announcement.stream.field(name)
-            if len(values) != len(part.report.measures):
-                raise SchemaError(f"{len(values)} measures of {name!r}, its program asks for {part.report.measures}")
-            counted = dict(zip((each.value for each in part.report.measures), values, strict=True)).get("count")
-            for measure, value in zip(part.report.measures, values, strict=True):
+            if len(values) != len(alone.report.measures):
+                raise SchemaError(f"{len(values)} measures of {name!r}, its program has {alone.report.measures}")
+            counted = dict(zip((each.value for each in alone.report.measures), values, strict=True)).get("count")
+            for measure, value in zip(alone.report.measures, values, strict=True):
                 if measure.value in ("min", "max", "sum") and stream_field.type is not FieldType.BOOLEAN:
                     known = None if measure.value == "sum" and counted == 0 else check_value(stream_field, value)
                     measures.append((measure_column(measure, name), known))
                 elif measure.value == "count":
                     measures.append((measure_column(measure, name), _checked_count(name, value)))
         aggregated = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
-        self._report(self._fingerprints(partial.report, counts=True), stamp_us, aggregated, position, tuples)
+        self._add_aggregate(self._fingerprints(partial.report, counts=True), stamp_us, aggregated, position, tuples)
 
-    def _report(
+    def _add_aggregate(
         self,
         fingerprints: tuple[str, ...],
         stamp_us: int,
@@ -228,26 +228,28 @@ class RecordReader:
             tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=extra))
 
     def _fingerprints(self, number: int, *, counts: bool) -> tuple[str, ...]:
-        self._part(number)
+        self._report_of(number)
         return self.routes.fingerprints[number][int(counts)]
 
-    def _part(self, number: int) -> SamplingProgram:
-        if number >= len(self._parts):
-            raise SchemaError(f"a record of part {number} of a program with {len(self._parts)}")
-        return self._parts[number]
+    def _report_of(self, number: int) -> SamplingProgram:
+        if number >= len(self._reports):
+            raise SchemaError(f"a record of report {number} of a program with {len(self._reports)}")
+        return self._reports[number]
 
-    def _decoder(self, parts: int) -> RowDecoder:
-        """Return the decoder of samples that these parts send."""
-        found = self._rows.get(parts)
+    def _decoder(self, reports: int) -> RowDecoder:
+        """Return the decoder of samples that these reports send."""
+        found = self._rows.get(reports)
         if found is None:
-            if parts >> len(self._parts):
-                raise SchemaError(f"a sample of parts {parts:b} of a program with {len(self._parts)}")
-            sent_by = [part for number, part in enumerate(self._parts) if parts >> number & 1]
-            if any(not (part.report is None or isinstance(part.report, SendOnChange)) for part in sent_by):
-                raise SchemaError("a sample of a part that sends none")
-            shown = {name for part in sent_by for name in part.fields}
+            if reports >> len(self._reports):
+                raise SchemaError(f"a sample of reports {reports:b} of a program with {len(self._reports)}")
+            sent_by = [alone for number, alone in enumerate(self._reports) if reports >> number & 1]
+            if any(not (alone.report is None or isinstance(alone.report, SendOnChange)) for alone in sent_by):
+                raise SchemaError("a sample of a report that sends none")
+            shown = {name for alone in sent_by for name in alone.fields}
             fields = tuple(name for name in self._program.fields if name in shown)
-            found = self._rows[parts] = RowDecoder(self._announcement, SamplingProgram(fields, self._program.period_us))
+            found = self._rows[reports] = RowDecoder(
+                self._announcement, SamplingProgram(fields, self._program.period_us)
+            )
         return found
 
 

@@ -1,4 +1,4 @@
-"""Which part of a sampling program a device carries out itself, and what is left to the proxy and to the cluster.
+"""How much of a sampling program a device carries out itself, and what is left to the proxy and to the cluster.
 
 Pure functions. A device carries out as much as it can, as that saves energy; its driver adds bands, dead bands and the
 rate, which cost the proxy almost nothing. Aggregates and events that a device cannot report are left to the cluster.
@@ -47,9 +47,9 @@ def push_down(program: SamplingProgram, capabilities: Capabilities) -> PushDown:
     report = program.report
     events = isinstance(report, VehicleEvents | VehicleCount) and not capabilities.detects_events
     panes = isinstance(report, Panes) and not capabilities.aggregates
-    parts = isinstance(report, Several) and not (capabilities.aggregates and capabilities.detects_events)
-    if events or panes or parts:
-        left_out.append("several reports at once" if parts else "vehicles" if events else "partial aggregates")
+    several = isinstance(report, Several) and not (capabilities.aggregates and capabilities.detects_events)
+    if events or panes or several:
+        left_out.append("several reports at once" if several else "vehicles" if events else "partial aggregates")
         # Bands select events, not samples; all samples are needed to find events.
         accepted = msgspec.structs.replace(program, report=None, bands=() if events else program.bands)
     device = accepted
