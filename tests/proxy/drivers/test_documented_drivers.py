@@ -1,0 +1,74 @@
+"""Every kind of driver, setting and reason of rejection is in docs/how-to/connect-devices.md; no payload raises."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import proxy.drivers
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
+from proxy.drivers import settings
+from proxy.drivers.settings import read_drivers
+
+S = 1_000_000
+NOW = 1_700_000_000 * S
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "how-to" / "connect-devices.md").read_text("utf-8")
+(EXAMPLE,) = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)
+ENTRIES = tomllib.loads(EXAMPLE)["driver"]
+REJECTING = {"Rejection", "PayloadError", "_rejected", "_rejection"}
+PAYLOADS = st.binary(max_size=80) | st.sampled_from(
+    [b"", b"21.5", b"T=21.5;H=40", b"{}", b"[{}]", b'{"temperature": 1e999}', b'{"battery": "x"}', b"\xff" * 300_000]
+)
+
+
+def models() -> list[type[settings._Settings]]:
+    return [each for each in settings._Settings.__subclasses__() if each.__module__ == settings.__name__]
+
+
+def reasons() -> Iterator[str]:
+    for file in Path(proxy.drivers.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and node.args:
+                name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                if name in REJECTING and isinstance(node.args[0], ast.Constant):
+                    yield node.args[0].value
+
+
+def test_every_kind_has_an_example_and_a_row_of_what_it_can():
+    assert {entry["kind"] for entry in ENTRIES} == set(settings._KINDS)
+    assert set(settings._KINDS) <= set(re.findall(r"^\| `(\w+)`", DOCUMENT, re.MULTILINE))
+
+
+@pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
+def test_every_setting_is_documented(model):
+    assert set(model.model_fields) - set(re.findall(r"\w+", DOCUMENT)) == set()
+
+
+def test_every_reason_of_rejection_is_in_the_table():
+    table = DOCUMENT.partition("| reason | meaning |")[2]
+    first = "".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
+    assert set(reasons()) - set(re.findall(r"`(\w+)`", first)) == set()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("name", entry["kind"]))
+@given(first=PAYLOADS, second=PAYLOADS)
+def test_no_payload_makes_a_driver_raise(entry, first, second):
+    (driver,) = read_drivers({"driver": [entry]}, "the example")
+    times = {"radio_us": 0, "received_us": NOW}
+    for subscription in driver.subscriptions:
+        topic = subscription.replace("+", "x").replace("#", "bridge/devices")
+        for payload in (first, second):
+            output = driver.received(topic, payload, **times)
+            for mote in {each.mote for each in output.frames if isinstance(each, Announcement)}:
+                fields = tuple(field.name for field in output.frames[0].stream.fields if not field.fixed)
+                driver.run(mote, SamplingProgram(fields, S), **times)
+            driver.received(topic, payload, **times, retained=True)
+    driver.time_passed(**times)
