@@ -32,7 +32,7 @@ from endurance_watch import MEMORY_OF, Watch
 
 from cluster.demo.parts import Parts, free_port
 from cluster.demo.processes import Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.wire import topics

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from cluster.demo.processes import Child
-from cluster.service.http.client import ApiClient, ApiUnreachableError
+from cluster.service.client.api_client import ApiClient, ApiUnreachableError
 
 MEBIBYTE = 1024**2
 MEMORY_OF = ("broker", "proxy", "cluster", "jvm", "workers")

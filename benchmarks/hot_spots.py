@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Child, Children
 from cluster.demo.scenario import GENERATED
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from protocols.event_log import configure_logging
 from protocols.text.durations import parse_duration_us
 

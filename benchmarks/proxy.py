@@ -39,8 +39,8 @@ from protocols.event_log import configure_logging
 from protocols.wire.frames import encode
 from protocols.wire.packets import decode_announcement
 from proxy.broker import running_broker
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
 
 RESULTS = Path(__file__).parent / "results"
 KIBIBYTE, MEBIBYTE = 1024, 1024**2

@@ -23,8 +23,8 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement, Packet, Sample
 from protocols.wire.programs import SECOND_US, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
 
 QUERIES = 300
 PERIODS_US = (None, SECOND_US, 2 * SECOND_US, 5 * SECOND_US)

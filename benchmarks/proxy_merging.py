@@ -13,8 +13,8 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import Band, ListenSchedule, Measure
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
 
 SECOND = 1_000_000
 SEGMENTS = 16

@@ -22,10 +22,10 @@ from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SECOND_US
-from proxy.link_interface import mqtt_link
-from proxy.service import ProxyService
-from proxy.settings import ProxySettings
-from proxy.stores import open_stores
+from proxy.running.link_interface import mqtt_link
+from proxy.running.service import ProxyService
+from proxy.running.settings import ProxySettings
+from proxy.storage.stores import open_stores
 
 SILENCE_AFTER_US = 3_600 * SECOND_US
 

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from firmware_sim.mote import Mote
-from firmware_sim.mote_events import SendPacket
+from firmware_sim.mote.mote import Mote
+from firmware_sim.mote.mote_events import SendPacket
 from firmware_sim.radio.channel import Channel
 from protocols.mqtt.link import LinkError, Message, MqttLink
 from protocols.wire.frames import encode

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any
 
 from firmware_sim.air import Air
-from firmware_sim.mote import USUAL_PRESET, Mote
-from firmware_sim.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.mote.mote import USUAL_PRESET, Mote
+from firmware_sim.mote.mote_events import Announce, ControlReceived, Instruction, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.mote.sample_clock import SampleClock
 from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
 from firmware_sim.radio.channel import Channel, RadioFaults
-from firmware_sim.sample_clock import SampleClock
 from protocols.errors import ProtocolError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription

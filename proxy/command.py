@@ -10,7 +10,7 @@ import typer
 from protocols.command_line.options import byte_size_option, duration_option
 
 if TYPE_CHECKING:
-    from proxy.settings import ProxySettings
+    from proxy.running.settings import ProxySettings
 
 app = typer.Typer(add_completion=False)
 
@@ -72,7 +72,7 @@ def proxy(
     import asyncio
     import os
 
-    from proxy.settings import PASSWORD_VARIABLE, as_toml, load_settings
+    from proxy.running.settings import PASSWORD_VARIABLE, as_toml, load_settings
 
     options = {
         "name": name,
@@ -104,10 +104,10 @@ async def _run(settings: ProxySettings, password: str | None) -> None:
     import signal
 
     from proxy.drivers.settings import load_drivers
-    from proxy.link_interface import mqtt_link
-    from proxy.metrics import serve_metrics
-    from proxy.service import ProxyService
-    from proxy.stores import open_stores
+    from proxy.running.link_interface import mqtt_link
+    from proxy.running.metrics import serve_metrics
+    from proxy.running.service import ProxyService
+    from proxy.storage.stores import open_stores
 
     stop = asyncio.Event()
     for each in (signal.SIGINT, signal.SIGTERM):

@@ -96,6 +96,59 @@ def test_no_modules_of_a_package_import_each_other_in_a_circle(package):
         pytest.fail(" <- ".join(error.args[1]))
 
 
+def drawn_arrows():
+    """What docs/architecture.md draws: each room, and the rooms of its own package that it imports."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w/]+)` \| (—|`[\w/]+`(?:, `[\w/]+`)*) \|", text, re.MULTILINE)
+    packages = {room: room.partition("/")[0] for room, _ in rows}
+    return {room: {f"{packages[room]}/{each}" for each in re.findall(r"`([\w/]+)`", named)} for room, named in rows}
+
+
+def rooms_of(name, rooms):
+    """The room that a module is in: the innermost folder that has a row; None for what every room may import."""
+    parts = name.split(".")
+    if parts[1:2] == ["errors"]:
+        return None
+    inside = ("/".join(parts[:length]) for length in range(len(parts), 0, -1))
+    return next((each for each in inside if each in rooms), None)
+
+
+def test_every_arrow_between_rooms_is_drawn_in_the_architecture():
+    drawn = drawn_arrows()
+    built = {room: set() for room in drawn}
+    unknown = set()
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            own = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            room = rooms_of(own.removesuffix(".__init__"), drawn)
+            if room is None and len(file.relative_to(ROOT).parts) > 2:
+                unknown.add(str(file.relative_to(ROOT)))
+            for name in imports_of(file):
+                other = rooms_of(name, drawn)
+                if room is not None and other not in {None, room} and other.partition("/")[0] == package:
+                    built[room].add(other)
+    assert unknown == set(), "folders without a row"
+    assert {room: sorted(found) for room, found in built.items()} == {
+        room: sorted(each) for room, each in drawn.items()
+    }
+
+
+def test_arrows_between_rooms_make_no_circle():
+    TopologicalSorter(drawn_arrows()).prepare()
+
+
+# So small a file is a rule, an operator, errors or a command; of the token, server and client need nothing else alike.
+FEWEST_LINES = 40
+SMALL = ("rules/", "operators/", "execution/", "errors.py", "__init__.py", "__main__.py", "command.py", "api_token.py")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_small_files_are_rules_and_operators(package):
+    sizes = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in (ROOT / package).rglob("*.py")}
+    few = {name for name, lines in sizes.items() if lines < FEWEST_LINES}
+    assert {name for name in few if not any(each in name for each in SMALL)} == set()
+
+
 @pytest.mark.parametrize("package", ["protocols", "firmware_sim", "proxy"])
 def test_what_runs_beside_a_gateway_needs_no_library_of_the_cluster(package):
     assert (

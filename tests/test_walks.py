@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-WALKS = re.search(r"^## A query, from text.*?^## Backfill", ARCHITECTURE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+WALKS = re.search(r"^## A query, from text.*?^## More", ARCHITECTURE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
 NAMED = re.compile(r"`([\w/]+\.py)`[\s,]*\(?`([\w.]+)`")
 
 

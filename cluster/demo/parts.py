@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.demo.processes import Child, Children
-from cluster.service.http.client import ApiClient, ApiUnreachableError
+from cluster.service.client.api_client import ApiClient, ApiUnreachableError
 from protocols.mqtt.link import BrokerAddress
 
 BROKER_SECONDS = 30.0

@@ -18,7 +18,7 @@ from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.demo.scenario import GENERATED, TRACE, Scenario
 from cluster.demo.view import DemoState, QueryView, render, row_text, summary_line
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from cluster.spark.java import find_java
 from protocols.errors import FjordError, FrameError
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription

@@ -2,7 +2,7 @@
 
 The share of samples seen is known where the samples that are due are known: for the sensors that a query
 reads, at its sample period. So it is an aggregate of windows directly over one stream, grouped by fixed properties of
-sensors. Their proxies count, pane by pane (proxy/sample_account.py).
+sensors. Their proxies count, pane by pane (proxy/counting/sample_account.py).
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.service.http.client_command import DEFAULT_BROKER, Broker
+from cluster.service.client.command import DEFAULT_BROKER, Broker
 from protocols.command_line.options import byte_size_option, duration_option
 from protocols.text.durations import LONGEST_PAUSE_US
 
 if TYPE_CHECKING:
-    from cluster.service.settings import ClusterSettings
+    from cluster.service.running.settings import ClusterSettings
 
 cluster = typer.Typer(help="Run the cluster: ingest, engine on Spark, HTTP API, publisher.")
 
@@ -148,8 +148,8 @@ def run_cluster(
     """
     import os
 
-    from cluster.service.http.api_token import api_token
-    from cluster.service.settings import ClusterSettings
+    from cluster.service.client.api_token import api_token
+    from cluster.service.running.settings import ClusterSettings
     from protocols.mqtt.broker_address import parse_broker
 
     _run(

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.errors import ClusterError
-from cluster.service.http.client_command import DEFAULT_API, Api, make_client
+from cluster.service.client.command import DEFAULT_API, Api, make_client
 
 plan = typer.Typer(help="Show and draw the plan that all queries share.", no_args_is_help=True)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cluster.local.command import try_query
-from cluster.service.http.client_command import (
+from cluster.service.client.command import (
     DEFAULT_API,
     DEFAULT_BROKER,
     Api,
@@ -123,7 +123,7 @@ def tail_query(
     import contextlib
     import os
 
-    from cluster.service.http.tail import tail
+    from cluster.service.client.tail import tail
     from protocols.mqtt.broker_address import parse_broker
 
     def show(message: bytes) -> None:

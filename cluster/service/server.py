@@ -19,10 +19,10 @@ from cluster.service.data_folder.format import REGISTRY
 from cluster.service.http.api import make_api
 from cluster.service.http.listening import ApiServer, listen
 from cluster.service.http.metrics import ClusterMetrics
-from cluster.service.parts import make_parts
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.registry.registry import Registry
-from cluster.service.settings import ClusterSettings
+from cluster.service.running.parts import make_parts
+from cluster.service.running.settings import ClusterSettings
 from protocols.errors import TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message, MqttLink

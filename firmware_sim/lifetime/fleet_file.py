@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery

@@ -11,7 +11,7 @@ import random
 from functools import cached_property, lru_cache
 
 from firmware_sim.errors import SimulationError
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from firmware_sim.errors import SimulationError
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.car_following import METRES_PER_FOOT, Lane, LaneSettings, Passage
 from firmware_sim.phenomena.traffic import rush_hour
 from protocols.wire.packets import SampleValue

@@ -15,7 +15,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from firmware_sim.errors import TraceError
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from protocols.errors import SchemaError
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema

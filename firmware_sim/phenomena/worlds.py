@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.indoor_climate import IndoorClimate
 from firmware_sim.phenomena.road import LANE_MPH, Road, RoadSettings
 from firmware_sim.phenomena.traffic import Traffic

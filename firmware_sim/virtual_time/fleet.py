@@ -10,14 +10,23 @@ from functools import partial
 
 import numpy as np
 
-from firmware_sim.drifting_clock import Drift, DriftingClock
-from firmware_sim.mote import Mote, Sense
-from firmware_sim.mote_events import Announce, ControlReceived, Event, Instruction, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.mote.drifting_clock import Drift, DriftingClock
+from firmware_sim.mote.mote import Mote, Sense
+from firmware_sim.mote.mote_events import (
+    Announce,
+    ControlReceived,
+    Event,
+    Instruction,
+    PowerOn,
+    SendPacket,
+    Wake,
+    WakeAt,
+)
+from firmware_sim.mote.sample_clock import SampleClock
 from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.power.battery import Battery
 from firmware_sim.power.meter import Meter
 from firmware_sim.radio.channel import Channel, RadioFaults
-from firmware_sim.sample_clock import SampleClock
 from firmware_sim.virtual_time.gateway import Gateway
 from protocols.power.profile import DeviceProfile
 from protocols.wire.frames import encode

@@ -1,9 +1,9 @@
 """How often a mote listens, and how often it has to poll for that.
 
-The mote's rule (:mod:`firmware_sim.mote`): a listen window follows the first packet that is sent at least `every` after
-the window before. If the mote knows when its next packet is due, it sends a polling packet unless that is soon enough;
-if it does not know, because the times of records depend on values, it polls after twice `every` without a packet, and
-sends the waiting records with it.
+The mote's rule (:mod:`firmware_sim.mote.mote`): a listen window follows the first packet that is sent at least `every`
+after the window before. If the mote knows when its next packet is due, it sends a polling packet unless that is soon
+enough; if it does not know, because the times of records depend on values, it polls after twice `every` without a
+packet, and sends the waiting records with it.
 """
 
 from __future__ import annotations

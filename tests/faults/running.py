@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
-from cluster.service.http.client import ApiUnreachableError, RefusedError
+from cluster.service.client.api_client import ApiUnreachableError, RefusedError
 from firmware_sim.phenomena.traffic import Traffic
 from tests.faults import checks
 from tests.faults.broker_tap import BrokerTap

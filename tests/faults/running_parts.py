@@ -24,7 +24,7 @@ import psutil
 from cluster.demo.parts import accepts, free_port, is_ready
 from cluster.demo.processes import Child, Children
 from cluster.errors import ClusterError
-from cluster.service.http.client import ApiClient, ApiUnreachableError
+from cluster.service.client.api_client import ApiClient, ApiUnreachableError
 from protocols.mqtt.link import BrokerAddress
 from tests.faults.links import Link
 from tests.faults.schedules import Fault, Kind, Part, Setting

@@ -8,7 +8,7 @@ import pytest
 
 from firmware_sim import air as module
 from firmware_sim.air import Air
-from firmware_sim.mote_events import SendPacket
+from firmware_sim.mote.mote_events import SendPacket
 from firmware_sim.radio.channel import Channel, RadioFaults
 from protocols.mqtt.link import LinkError
 from protocols.wire.packets import Packet

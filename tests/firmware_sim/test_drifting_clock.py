@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.drifting_clock import Drift, DriftingClock
-from firmware_sim.sample_clock import SampleClock
+from firmware_sim.mote.drifting_clock import Drift, DriftingClock
+from firmware_sim.mote.sample_clock import SampleClock
 
 SECOND = 1_000_000
 

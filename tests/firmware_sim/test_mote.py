@@ -12,8 +12,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from firmware_sim.mote import AFTER_THE_END_US, Mote
-from firmware_sim.mote_events import (
+from firmware_sim.mote.mote import AFTER_THE_END_US, Mote
+from firmware_sim.mote.mote_events import (
     Announce,
     ControlReceived,
     Instruction,
@@ -23,7 +23,7 @@ from firmware_sim.mote_events import (
     Wake,
     WakeAt,
 )
-from firmware_sim.sample_clock import SampleClock
+from firmware_sim.mote.sample_clock import SampleClock
 from protocols.wire.packets import Control, Health, Packet, RunProgram, SampleValue, SendAnnouncement
 from protocols.wire.programs import SLEEP, ListenSchedule, SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from firmware_sim.mote import Mote
-from firmware_sim.mote_events import Announce, MoteDescription, PowerOn
+from firmware_sim.mote.mote import Mote
+from firmware_sim.mote.mote_events import Announce, MoteDescription, PowerOn
+from firmware_sim.mote.sample_clock import SampleClock
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import Battery, ideal
 from firmware_sim.power.meter import Meter
-from firmware_sim.sample_clock import SampleClock
 from protocols.power.profiles import find_profile, preset_names
 from protocols.wire.frames import encode
 from protocols.wire.packets import decode_announcement

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware_sim.mote import Mote
-from firmware_sim.mote_events import ControlReceived, MoteDescription, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.mote.mote import Mote
+from firmware_sim.mote.mote_events import ControlReceived, MoteDescription, PowerOn, SendPacket, Wake, WakeAt
+from firmware_sim.mote.sample_clock import SampleClock
 from firmware_sim.power.meter import Meter
-from firmware_sim.sample_clock import SampleClock
 from protocols.power.profiles import find_profile
 from protocols.wire.packets import Control, Health, Partial, RunProgram, Sample, VehicleEvent, VehicleTally
 from protocols.wire.programs import (

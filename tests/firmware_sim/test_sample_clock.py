@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_sim.errors import SimulationError
-from firmware_sim.sample_clock import SampleClock
+from firmware_sim.mote.sample_clock import SampleClock
 
 
 def test_held_clock_stands_at_its_origin_until_released() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from firmware_sim.errors import TraceError
 from firmware_sim.fleet import Fleet, FleetSettings
-from firmware_sim.mote_events import Announce, PowerOn
+from firmware_sim.mote.mote_events import Announce, PowerOn
 from firmware_sim.phenomena.trace import Trace, TraceColumns, mote_names
 from firmware_sim.phenomena.worlds import make_world
 from protocols.wire.streams import Field, FieldType

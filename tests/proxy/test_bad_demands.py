@@ -31,11 +31,11 @@ from protocols.wire.demand_reports import (
 from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
-from proxy.service import ProxyService
-from proxy.settings import ProxySettings
-from proxy.stores import open_stores
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.running.service import ProxyService
+from proxy.running.settings import ProxySettings
+from proxy.storage.stores import open_stores
 
 S = 1_000_000
 DAY_US = 86_400 * S

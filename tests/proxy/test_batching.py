@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from protocols.wire.batches import decode_batch, encode_batch
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.batching import BatchLimits, CutBatch, WaitingTuples
-from proxy.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
+from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
+from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
 
 SCHEMA = StreamSchema("s", (Field("a", FieldType.REAL), Field("t", FieldType.TEXT), Field("b", FieldType.BOOLEAN)))
 

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from protocols.wire.catalog import ClockFault
 from protocols.wire.packets import Packet
 from protocols.wire.programs import SLEEP, ListenSchedule, Panes, SamplingProgram, Threshold, VehicleEvents
-from proxy.clock_bounds import UNBOUNDED, ClockBounds, Slack, longest_age_us, oldest_stamp_us, slack_of, wrong_clock
+from proxy.motes.clock_bounds import (
+    UNBOUNDED,
+    ClockBounds,
+    Slack,
+    longest_age_us,
+    oldest_stamp_us,
+    slack_of,
+    wrong_clock,
+)
 
 S = 1_000_000
 LISTEN = ListenSchedule(2 * S, 1)

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from firmware_sim.drifting_clock import Drift
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.drifting_clock import Drift
+from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.radio.losses import Bernoulli
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
@@ -19,11 +19,11 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import AdjustClock, RunProgram, decode_packet
 from protocols.wire.programs import ListenSchedule
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import ForMote
-from proxy.fleet_members import FleetLimits
-from proxy.mote_events import SendControl, TuplesAccepted
-from proxy.tracking_limits import TrackingLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import ForMote
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.motes.mote_events import SendControl, TuplesAccepted
+from proxy.motes.tracking_limits import TrackingLimits
 
 S = 1_000_000
 MINUTE = 60 * S

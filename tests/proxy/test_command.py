@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.command import app
-from proxy.data_folder import owned_data_folder
 from proxy.errors import DataFolderInUseError
-from proxy.metrics import ProxyMetrics, serve_metrics
+from proxy.running.metrics import ProxyMetrics, serve_metrics
+from proxy.storage.data_folder import owned_data_folder
 
 RUN = "from proxy.command import app; app()"
 

@@ -6,12 +6,12 @@ from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN
 from protocols.wire.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import SamplingProgram, program_number
-from proxy.clock_bounds import ClockBounds
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
-from proxy.stream_state import StreamProgress
-from proxy.tracking_limits import TrackingLimits
-from proxy.waiting_tuples import MotePosition
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.fleet.stream_state import StreamProgress
+from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.tracking_limits import TrackingLimits
+from proxy.records.waiting_tuples import MotePosition
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)

@@ -9,7 +9,7 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
-from proxy.decoding import RowDecoder
+from proxy.records.decoding import RowDecoder
 
 S = 1_000_000
 PLACE = Field("place", FieldType.TEXT, fixed=True)

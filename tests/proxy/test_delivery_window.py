@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.delivery_window import (
+from proxy.running.delivery_window import (
     AckReceived,
     BatchDamaged,
     BatchSpooled,

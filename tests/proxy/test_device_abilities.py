@@ -13,8 +13,8 @@ from protocols.wire import streams
 from protocols.wire.demands import EventDemand, PaneDemand, QueryDemand
 from protocols.wire.programs import Band, DeadBand, Measure, Threshold
 from protocols.wire.streams import FieldType, StreamSchema
-from proxy.driver_registry import abilities
 from proxy.drivers.driver import PASSIVE
+from proxy.drivers.driver_registry import abilities
 from proxy.drivers.push_down import push_down
 from proxy.drivers.zigbee_reporting import REPORTING
 from tests.proxy.drivers.test_drivers import EVERYTHING

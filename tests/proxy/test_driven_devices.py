@@ -26,14 +26,14 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import AdjustClock
 from protocols.wire.programs import program_number
 from proxy.command import app
-from proxy.driven_devices import MOST_CONTROLS, MOST_WAITING, request
 from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
 from proxy.errors import ConfigurationError
-from proxy.link_interface import mqtt_link
-from proxy.service import ProxyService
-from proxy.settings import ProxySettings
-from proxy.stores import open_stores
+from proxy.running.driven_devices import MOST_CONTROLS, MOST_WAITING, request
+from proxy.running.link_interface import mqtt_link
+from proxy.running.service import ProxyService
+from proxy.running.settings import ProxySettings
+from proxy.storage.stores import open_stores
 from tests.proxy.test_service import FakeLink, Field, published_batches, until
 
 S = 1_000_000

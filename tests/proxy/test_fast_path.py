@@ -21,17 +21,17 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Health
 from protocols.wire.programs import SLEEP, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.batching import BatchLimits
-from proxy.clock_bounds import ClockBounds
-from proxy.entry_schedule import EntrySchedule
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
-from proxy.flushing import store_batches
-from proxy.frame_intake import FrameIntake
-from proxy.link_interface import Clocks
-from proxy.metrics import ProxyMetrics
-from proxy.mote_tracking import MoteTracking
-from proxy.tracking_limits import TrackingLimits
+from proxy.fleet.batching import BatchLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_tracking import MoteTracking
+from proxy.motes.tracking_limits import TrackingLimits
+from proxy.running.entry_schedule import EntrySchedule
+from proxy.running.frame_intake import FrameIntake
+from proxy.running.link_interface import Clocks
+from proxy.running.metrics import ProxyMetrics
+from proxy.storage.flushing import store_batches
 from tests.proxy.conftest import TRAFFIC, announcement, packet
 
 S = 1_000_000
@@ -121,7 +121,7 @@ class Mote:
 
     def packet(self, proxy, step):
         """Return a packet; `step` has its deviations from the usual one."""
-        tracking = proxy.fleet.motes.get(self.name)
+        tracking = proxy.fleet.fleet.motes.get(self.name)
         desired = SLEEP if tracking is None else tracking.desired
         self.sequence += 1 + step.get("skips", 0)
         if step.get("reboots"):
@@ -176,13 +176,13 @@ def run(steps, limits, waiting):
                 proxy.demand(step)
             case "time":
                 proxy.now_s += step
-                proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
+                proxy.carry_out(proxy.fleet.fleet.time_passed(proxy.radio_us))
             case "cut":
                 proxy.cut()
         found.append(proxy.state())
-    proxy.carry_out(proxy.fleet.skip_gaps())
+    proxy.carry_out(proxy.fleet.fleet.skip_gaps())
     proxy.now_s += 300
-    proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
+    proxy.carry_out(proxy.fleet.fleet.time_passed(proxy.radio_us))
     proxy.cut()
     return [*found, proxy.state()]
 

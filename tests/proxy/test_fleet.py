@@ -6,10 +6,9 @@ from msgspec.structs import replace
 from protocols.wire.packets import RunProgram
 from protocols.wire.programs import SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.batching import BatchLimits
-from proxy.clock_bounds import ClockBounds
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import (
+from proxy.fleet.batching import BatchLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import (
     ForMote,
     OfferStream,
     RejectAnnouncement,
@@ -17,11 +16,12 @@ from proxy.fleet_instructions import (
     RememberAnnouncement,
     TuplesDropped,
 )
-from proxy.fleet_members import FleetLimits
-from proxy.mote_events import Rejected, SendControl
-from proxy.stream_state import StreamProgress
-from proxy.tracking_limits import TrackingLimits
-from proxy.waiting_tuples import MotePosition
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.fleet.stream_state import StreamProgress
+from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_events import Rejected, SendControl
+from proxy.motes.tracking_limits import TrackingLimits
+from proxy.records.waiting_tuples import MotePosition
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)

@@ -15,8 +15,8 @@ from protocols.wire.programs import (
     VehicleEvents,
     program_number,
 )
-from proxy.clock_bounds import ClockBounds
-from proxy.mote_events import (
+from proxy.motes.clock_bounds import ClockBounds
+from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
     ClockRight,
@@ -34,12 +34,12 @@ from proxy.mote_events import (
     TuplesAccepted,
     WentSilent,
 )
-from proxy.mote_tracking import MoteTracking
-from proxy.packet_numbers import MOST_AT_ONCE
-from proxy.program_table import ProgramTable
-from proxy.tracking_limits import TrackingLimits
-from proxy.waiting_tuples import MotePosition
-from proxy.watermarks import MoteWatermark
+from proxy.motes.mote_tracking import MoteTracking
+from proxy.motes.packet_numbers import MOST_AT_ONCE
+from proxy.motes.tracking_limits import TrackingLimits
+from proxy.records.program_table import ProgramTable
+from proxy.records.waiting_tuples import MotePosition
+from proxy.records.watermarks import MoteWatermark
 
 S = 1_000_000
 DAY = 86_400 * S

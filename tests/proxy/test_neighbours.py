@@ -16,10 +16,10 @@ from protocols.errors import FrameError
 from protocols.wire import topics
 from protocols.wire.catalog import MoteEntry, MoteState, Presence, Status
 from protocols.wire.frames import VERSION, encode
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import RejectAnnouncement
-from proxy.fleet_members import FleetLimits
-from proxy.neighbours import NO_CHANGES, NeighbourChanges, Neighbours
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import RejectAnnouncement
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.fleet.neighbours import NO_CHANGES, NeighbourChanges, Neighbours
 from tests.proxy.test_service import introduce, running, send, settings, until
 
 __all__ = ["settings"]

@@ -11,7 +11,7 @@ from protocols.wire.batches import aggregate_columns
 from protocols.wire.demands import PaneDemand, QueryDemand
 from protocols.wire.packets import Partial
 from protocols.wire.programs import Measure, Panes, SamplingProgram
-from proxy.record_reader import RecordReader
+from proxy.records.record_reader import RecordReader
 
 SECOND = 1_000_000
 MEASURES = (Measure.COUNT, Measure.SUM)

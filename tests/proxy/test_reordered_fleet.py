@@ -13,11 +13,11 @@ import pytest
 
 from protocols.wire.packets import RunProgram
 from protocols.wire.programs import SamplingProgram, program_number
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import ForMote
-from proxy.fleet_members import FleetLimits
-from proxy.mote_events import PacketsLost, Rebooted, Rejected, SendControl, TuplesAccepted
-from proxy.tracking_limits import TrackingLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import ForMote
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.motes.mote_events import PacketsLost, Rebooted, Rejected, SendControl, TuplesAccepted
+from proxy.motes.tracking_limits import TrackingLimits
 from tests.proxy.test_service import introduce, published_batches, running, send, settings, until
 
 __all__ = ["settings"]

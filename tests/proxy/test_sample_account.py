@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.packets import Packet, Partial, Sample
 from protocols.wire.programs import Band, Measure, Panes, ProgramReport, SamplingProgram, SendOnChange, Several
-from proxy.coverage import Coverage, coverage_of
-from proxy.sample_account import PaneCount, ReceivedPacket, SampleAccount
-from proxy.spans import multiples_in, united, within, without
+from proxy.counting.coverage import Coverage, coverage_of
+from proxy.counting.sample_account import PaneCount, ReceivedPacket, SampleAccount
+from proxy.counting.spans import multiples_in, united, within, without
 
 NEED = Need(NeedKind.SAMPLES, ("speed",), 10)
 EVERY, CHANGES, PANES = Coverage(0, 10), Coverage(0, 10, 0, fills=True), Coverage(0, 10, 50)

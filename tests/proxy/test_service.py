@@ -28,11 +28,11 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreFullError
-from proxy.link_interface import Clocks, mqtt_link
-from proxy.service import CLOCK_EVERY_US, ProxyService
-from proxy.settings import ProxySettings
-from proxy.spool import Spool, SpooledBatch
-from proxy.stores import open_stores
+from proxy.running.link_interface import Clocks, mqtt_link
+from proxy.running.service import CLOCK_EVERY_US, ProxyService
+from proxy.running.settings import ProxySettings
+from proxy.storage.spool import Spool, SpooledBatch
+from proxy.storage.stores import open_stores
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
@@ -322,7 +322,7 @@ async def test_slow_disk_leaves_messages_with_the_broker_before_samples_are_drop
 
 
 async def test_disk_that_stands_still_holds_messages_back_for_a_bounded_time(settings, frames, monkeypatch):
-    monkeypatch.setattr("proxy.service.LONGEST_HOLD_SECONDS", 0.05)
+    monkeypatch.setattr("proxy.running.service.LONGEST_HOLD_SECONDS", 0.05)
     async with running(settings.model_copy(update={"waiting_samples": 2})) as service:
         await introduce(service, frames)
         disk = SlowDisk(service, monkeypatch)

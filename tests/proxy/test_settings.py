@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.errors import ConfigurationError
-from proxy.settings import ProxySettings, as_toml, load_settings, parse_host_port
+from proxy.running.settings import ProxySettings, as_toml, load_settings, parse_host_port
 
 
 def test_printed_settings_read_back_as_the_defaults(tmp_path):

@@ -10,15 +10,15 @@ import pytest
 
 from protocols.wire.batches import Batch, encode_batch
 from protocols.wire.programs import SLEEP, SamplingProgram
-from proxy.catalog_store import CatalogStore
-from proxy.data_folder import owned_data_folder
-from proxy.database import migrations_of, open_database
 from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptError, StoreError, StoreVersionError
-from proxy.quarantine import Quarantine, RejectedFrame
-from proxy.spool import DamagedBatchError, Spool, SpooledBatch
-from proxy.stores import open_stores
-from proxy.stream_state import StreamProgress
-from proxy.waiting_tuples import MotePosition
+from proxy.fleet.stream_state import StreamProgress
+from proxy.records.waiting_tuples import MotePosition
+from proxy.storage.catalog_store import CatalogStore
+from proxy.storage.data_folder import owned_data_folder
+from proxy.storage.database import migrations_of, open_database
+from proxy.storage.quarantine import Quarantine, RejectedFrame
+from proxy.storage.spool import DamagedBatchError, Spool, SpooledBatch
+from proxy.storage.stores import open_stores
 
 FAST = SamplingProgram(("speed",), 1)
 SLOW = SamplingProgram(("speed",), 5)
@@ -256,9 +256,9 @@ def test_data_folder_that_cannot_be_made(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from proxy.stores import open_stores
-from proxy.spool import SpooledBatch
-from proxy.stream_state import StreamProgress
+from proxy.storage.stores import open_stores
+from proxy.storage.spool import SpooledBatch
+from proxy.fleet.stream_state import StreamProgress
 with open_stores(Path(sys.argv[1]), "p", quarantine_entries=9) as stores:
     for n in range(1, 6):
         stores.spool.append([SpooledBatch("s", n, 1, b"%d" % n)], [StreamProgress("s", n, n, True)])

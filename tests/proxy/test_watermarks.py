@@ -9,11 +9,11 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement, Packet, RunProgram, Sample
 from protocols.wire.programs import SLEEP, first_sample_at_or_after, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import ForMote
-from proxy.fleet_members import FleetLimits
-from proxy.mote_events import Rejected, Rejection, SendControl
-from proxy.watermarks import LOWEST_US, MoteWatermark, advance
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import ForMote
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.motes.mote_events import Rejected, Rejection, SendControl
+from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
 
 S = 1_000_000
 SCHEMA = StreamSchema("traffic", (Field("speed", FieldType.REAL),))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.demo.parts import Parts, accepts, is_ready
 from cluster.demo.processes import Child, Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from tests.system.followed_page import Terminals, differences, steps_of, type_in
 
 ROOT = Path(__file__).parents[2]

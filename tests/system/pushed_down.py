@@ -17,8 +17,8 @@ from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition
-from firmware_sim.mote import AFTER_THE_END_US
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote import AFTER_THE_END_US
+from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.phenomena.worlds import Phenomenon
 from firmware_sim.radio.channel import RadioFaults
 from firmware_sim.virtual_time.fleet import VirtualFleet, VirtualSettings
@@ -32,12 +32,12 @@ from protocols.wire.frames import VERSION
 from protocols.wire.packets import Control, Packet, decode_packet
 from protocols.wire.programs import ListenSchedule, SamplingProgram, reports_of
 from protocols.wire.streams import StreamSchema
-from proxy.batching import BatchLimits
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import FleetInstruction, ForMote
-from proxy.fleet_members import FleetLimits
-from proxy.mote_events import Rejected, SendControl
-from proxy.tracking_limits import TrackingLimits
+from proxy.fleet.batching import BatchLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import FleetInstruction, ForMote
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.motes.mote_events import Rejected, SendControl
+from proxy.motes.tracking_limits import TrackingLimits
 from tests.cluster.spark.hosted_run import Run
 
 SECOND = 1_000_000
@@ -198,7 +198,7 @@ def run(
         if raw:
             demands = tuple(each for demand in demands for each in as_samples(demand, schema))
         demand = StreamDemand(VERSION, "c", schema.name, number + 1, demands)
-        proxy.take(proxy.fleet.receive_demand(schema.name, demand, radio_us=begins_us + moment_us))
+        proxy.take(proxy.fleet.fleet.receive_demand(schema.name, demand, radio_us=begins_us + moment_us))
         cuts.append(len(proxy.batches))
         until_us = begins_us + moments[number + 1] if number + 1 < len(moments) else ends_us + 20 * MINUTE
         motes.run(until_us)
@@ -213,7 +213,7 @@ def run(
         rows.errors,
         proxy.sent,
         proxy.cut_us,
-        proxy.fleet,
+        proxy.fleet.fleet,
     )
 
 

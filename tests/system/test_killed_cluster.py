@@ -11,7 +11,7 @@ import pytest
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from tests.system.recorded_day import DAY, SPEED, assert_all_averages, averages_sql
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]

@@ -28,7 +28,7 @@ import pytest
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics

@@ -17,8 +17,8 @@ from protocols.power.profiles import find_profile
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import Band, ListenSchedule, program_number
-from proxy.fleet import Fleet
-from proxy.fleet_members import FleetLimits
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_members import FleetLimits
 from tests.system.pushed_down import MINUTE, SECOND, ProxyOnTheAir
 from tests.system.test_push_down import SCHEMA, Road
 
@@ -67,7 +67,7 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
     missed = sum(mote.counters.control_missed for mote in motes.motes)
     for epoch, (seconds, demands) in enumerate(changes, 1):
         proxy.take(
-            proxy.fleet.receive_demand(
+            proxy.fleet.fleet.receive_demand(
                 "traffic", StreamDemand(VERSION, "c", SCHEMA.name, epoch, tuple(demands)), radio_us=now_us
             )
         )
@@ -77,7 +77,7 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
     for _ in range(3):
         now_us += 4 * MINUTE
         motes.run(now_us)
-        wanted = {name: program_number(mote.desired) for name, mote in proxy.fleet.motes.items()}
+        wanted = {name: program_number(mote.desired) for name, mote in proxy.fleet.fleet.motes.items()}
         running = {mote.description.name: program_number(mote.program) for mote in motes.motes}
         if running == wanted:
             break

@@ -25,7 +25,7 @@ import pytest
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from cluster.service.publishing.result_messages import stored_results
 from cluster.storage.results_table import ResultsTable
 from tests.system.waiting import wait_for

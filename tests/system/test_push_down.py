@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.system.pushed_down import MINUTE, SECOND, answers, kinds, run
 

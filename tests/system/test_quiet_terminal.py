@@ -13,7 +13,7 @@ import pytest
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from tests.system.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]

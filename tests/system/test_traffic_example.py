@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from cluster.demo.processes import Children
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from tests.postgres_server import find_postgres, running_postgres
 from tests.system.page_reader import ROOT, Reader
 from tests.system.recorded_day import DAY

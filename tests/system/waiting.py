@@ -7,7 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from cluster.service.http.tail import tail
+from cluster.service.client.tail import tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable

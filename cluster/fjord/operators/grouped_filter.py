@@ -1,4 +1,4 @@
-"""Grouped filter: the conditions of all query groups at once (docs/architecture.md, Folding)."""
+"""Grouped filter: the conditions of all query groups at once (docs/explanation/folding.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates: queries that differ in what they filter, and in nothing else, have one (docs/architecture.md, Folding).
+"""Templates: queries that differ in what they filter, and in nothing else, have one (docs/explanation/folding.md).
 
     SELECT sensor FROM traffic WHERE speed < 20          q1: speed < 20
     SELECT sensor FROM traffic WHERE speed < 10    ->    q2: speed < 10       one template:  project sensor

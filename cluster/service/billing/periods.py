@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -23,7 +23,7 @@ from protocols.wire.streams import StreamSchema
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.billing.bill_report import Bill
-    from cluster.service.catalog.sensor_catalog import SensorCatalog
+    from cluster.service.billing.energy_ledger import Ledger
     from cluster.service.registry.registry import Registry
 
 MOST_WAITING = 1_000_000
@@ -39,6 +39,17 @@ class Period:
     spent: tuple[tuple[MoteEntry, float], ...]
 
 
+class Motes(Protocol):
+    """What bills need of the catalog of sensors."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What motes have spent."""
+
+    def snapshot(self) -> tuple[tuple[MoteEntry, ...], frozenset[str]]:
+        """Return the motes' entries, and the proxies that are online."""
+
+
 class BillingPeriods:
     """Divides what was spent by the demands it was spent for.
 
@@ -52,7 +63,7 @@ class BillingPeriods:
         The motes, and what they have spent.
     """
 
-    def __init__(self, registry: Registry, ingest: Ingest, sensors: SensorCatalog) -> None:
+    def __init__(self, registry: Registry, ingest: Ingest, sensors: Motes) -> None:
         self._registry = registry
         self._ingest = ingest
         self._sensors = sensors

@@ -8,7 +8,7 @@ import typer
 
 from cluster.errors import ClusterError
 from cluster.language.errors import did_you_mean
-from cluster.service.http.client_command import DEFAULT_API, Api, AsJson, make_client, print_json
+from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
 from protocols.text.durations import format_duration
 
 app = typer.Typer()

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.service.http.client_command import (
+from cluster.service.client.command import (
     DEFAULT_API,
     Api,
     AsJson,

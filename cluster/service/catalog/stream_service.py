@@ -22,8 +22,8 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.demand import streams_of
+from cluster.service.catalog.planning import Planning
 from cluster.service.catalog.reserved_names import ReservedNames
-from cluster.service.planning import Planning
 from cluster.service.registry.registry import Registry
 from protocols.errors import FjordError, TopicError
 from protocols.event_log import get_logger

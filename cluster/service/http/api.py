@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI, Header, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from cluster.fjord.batch import instant_text
-from cluster.service.http.api_token import carries
+from cluster.service.client.api_token import carries
 from cluster.service.http.energy_routes import energy_routes
 from cluster.service.http.error_responses import RequestError, error_response, handle_errors
 from cluster.service.http.plan_routes import plan_routes
@@ -20,7 +20,7 @@ from cluster.service.http.status import status_of
 from cluster.service.http.stream_routes import stream_routes
 
 if TYPE_CHECKING:
-    from cluster.service.parts import ClusterParts
+    from cluster.service.running.parts import ClusterParts
 
 
 def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None) -> FastAPI:

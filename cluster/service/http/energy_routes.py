@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.billing.periods import BillingPeriods
     from cluster.service.catalog.sensor_catalog import SensorCatalog
-    from cluster.service.query_service import QueryService
+    from cluster.service.queries.query_service import QueryService
 
 _EXPLAIN_ENERGY = re.compile(r"\s*EXPLAIN\s+ENERGY(?=\s)", re.IGNORECASE | re.ASCII)
 

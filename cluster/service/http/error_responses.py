@@ -15,9 +15,9 @@ from cluster.fjord.acceptance import RowLimitError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
+from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError
-from cluster.service.planning import PlanningBusyError
 from cluster.service.publishing.published_demands import TooManyDemandsError
 from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from protocols.errors import FjordError, TopicError

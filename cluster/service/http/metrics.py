@@ -16,7 +16,7 @@ from protocols.wire.catalog import ClockFault
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from cluster.service.parts import ClusterParts
+    from cluster.service.running.parts import ClusterParts
 
 
 class ClusterMetrics(Collector):

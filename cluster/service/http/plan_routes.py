@@ -14,8 +14,8 @@ from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.text import plan_text
 
 if TYPE_CHECKING:
-    from cluster.service.engine import Engine
     from cluster.service.registry.registry import Registry
+    from cluster.service.running.engine import Engine
 
 
 class PlanFormat(StrEnum):

@@ -13,7 +13,7 @@ from cluster.fjord.batch import instant_text
 from cluster.plan.demand import streams_of
 from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
-from cluster.service.lag import LagBy, Lags, lag_of_fragment
+from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
 from cluster.service.registry.registry import RegisteredQuery, Registry
 from cluster.service.registry.relation_registry import WaitingQuery
@@ -22,7 +22,7 @@ from protocols.wire import topics
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
-    from cluster.service.query_service import QueryService
+    from cluster.service.queries.query_service import QueryService
 
 
 class NewQuery(BaseModel):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.batch import instant_text
-from cluster.service.lag import greatest
+from cluster.service.publishing.lag import greatest
 
 if TYPE_CHECKING:
-    from cluster.service.parts import ClusterParts
+    from cluster.service.running.parts import ClusterParts
     from cluster.storage.budgets import Blocked
 
 

@@ -10,14 +10,14 @@ from pydantic import BaseModel, Field
 from cluster.fjord.batch import instant_text
 from cluster.service.catalog.stream_budgets import retention_json
 from cluster.service.catalog.stream_offers import offers_of, rejected_of
-from cluster.service.lag import lag_of_stream
+from cluster.service.publishing.lag import lag_of_stream
 from cluster.storage.budgets import Budget
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.catalog.stream_budgets import StreamBudgets
     from cluster.service.catalog.stream_service import StreamService
-    from cluster.service.lag import Lags
+    from cluster.service.publishing.lag import Lags
 
 MAX_SQL_CHARACTERS = 100_000
 LONGEST_AGE_SECONDS = 1e12

@@ -33,7 +33,7 @@ def result_message(
     row
         The row as a JSON object.
     sensors
-        Notes on its sensors; see :func:`cluster.service.billing.lifetime_notes.lifetime_notes`.
+        Notes on its sensors; see :func:`cluster.service.queries.lifetime_notes.lifetime_notes`.
     stale
         By name of a stale relation: seconds since it was last known to equal its source.
     """

@@ -13,7 +13,7 @@ from cluster.fjord.text_growth import TextGrowthError, check_text
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
 from cluster.plan.expressions import read_scalar
-from cluster.service.planning import PlanningContext
+from cluster.service.catalog.planning import PlanningContext
 from protocols.wire.streams import FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.language.example_catalog import CATALOG

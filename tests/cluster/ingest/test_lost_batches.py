@@ -11,7 +11,7 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.stream_tables import StreamTable
 from protocols.wire.batches import Ack, Batch, Resumption, make_columns
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.delivery_window import (
+from proxy.running.delivery_window import (
     AckReceived,
     BatchDamaged,
     BatchSpooled,

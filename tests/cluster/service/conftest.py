@@ -20,13 +20,13 @@ from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import StreamBudgets
-from cluster.service.engine import Engine
 from cluster.service.http.api import make_api
 from cluster.service.http.metrics import ClusterMetrics
-from cluster.service.parts import ClusterParts
-from cluster.service.query_service import QueryService
+from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
-from cluster.service.settings import ClusterSettings
+from cluster.service.running.engine import Engine
+from cluster.service.running.parts import ClusterParts
+from cluster.service.running.settings import ClusterSettings
 from cluster.storage.budgets import Budget
 from cluster.storage.results_retention import ResultsRetention
 from cluster.storage.stream_tables import arrow_schema

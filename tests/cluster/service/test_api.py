@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Totals
-from cluster.service.http.api_token import api_token
+from cluster.service.client.api_token import api_token
 from tests.cluster.service.conftest import Service, application
 
 GOOD = "SELECT sensor FROM traffic"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from cluster.service.http.client import ApiClient, ApiUnreachableError
+from cluster.service.client.api_client import ApiClient, ApiUnreachableError
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "http://\0", "http://127.0.0.1:99999", "", "nonsense", "ftp://x"])

@@ -17,8 +17,8 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.registry.registry import Registry
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 from cluster.spark.offsets import Offset
 from cluster.storage.dropped_streams import FOLDER
 from cluster.storage.relation_versions import RelationVersions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cluster.service.catalog.sensor_catalog import EntryPublished, SensorCatalog, sensors_relation
-from cluster.service.http.client_command import refusal_texts
+from cluster.service.client.command import refusal_texts
 from cluster.service.publishing.demand_reports import DemandReports
 from protocols.mqtt.link import Message
 from protocols.wire import topics

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cluster.service.billing.command import print_bill, print_energy
 from cluster.service.catalog.sensor_catalog import EntryPublished
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from cluster.service.query_command import query
 from protocols.wire.packets import Health
 from protocols.wire.programs import SamplingProgram

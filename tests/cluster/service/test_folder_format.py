@@ -22,8 +22,8 @@ from cluster.service.data_folder.format import (
     mark,
 )
 from cluster.service.registry.registry import Registry
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 
 FOLDER = Path("data")
 

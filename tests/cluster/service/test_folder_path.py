@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cluster.service.data_folder.folder import FolderPathError, check_path
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 from cluster.storage.stream_tables import StreamTable
 from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 

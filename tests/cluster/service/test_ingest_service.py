@@ -11,8 +11,8 @@ from prometheus_client import generate_latest
 from cluster.ingest.proxy_spools import ProxySpools
 from cluster.ingest.service import Ingest
 from cluster.service.http.status import status_of
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 from cluster.storage.relation_versions import RelationVersions
 from protocols.mqtt.link import Message
 from protocols.wire import topics

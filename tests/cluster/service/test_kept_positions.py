@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from cluster.plan.pipelines import Host
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 from cluster.spark.offsets import Offset
 from cluster.storage import compaction
 from cluster.storage.stream_tables import StreamPosition

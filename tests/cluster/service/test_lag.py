@@ -16,8 +16,8 @@ from cluster.physical.lowering import lower_alone
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
-from cluster.service.http.client_command import lag_text
-from cluster.service.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream
+from cluster.service.client.command import lag_text
+from cluster.service.publishing.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.commit_log import CommitLog

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.service.billing.lifetime_notes import lifetime_notes
 from cluster.service.publishing.result_messages import result_message
+from cluster.service.queries.lifetime_notes import lifetime_notes
 from protocols.wire.catalog import MoteEntry, MoteState
 
 

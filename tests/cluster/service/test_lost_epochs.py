@@ -22,8 +22,8 @@ from cluster.plan.pipelines import Host
 from cluster.service.http.status import status_of
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.registry import LostEpochs, Registry
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 from protocols.wire.streams import FieldType
 
 NODE = Source("traffic", (Column("speed", FieldType.REAL),))

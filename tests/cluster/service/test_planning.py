@@ -14,9 +14,9 @@ import pytest
 from cluster.language.errors import FjordSqlError
 from cluster.language.walks import written_out
 from cluster.planning_budget import PlanningLimitError, spend
-from cluster.service import planning
-from cluster.service.planning import MOST_WAITING, Planning, PlanningBusyError
-from cluster.service.query_service import QueryService
+from cluster.service.catalog import planning
+from cluster.service.catalog.planning import MOST_WAITING, Planning, PlanningBusyError
+from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
 from tests.cluster.service.conftest import Service
 from tests.cluster.service.test_api import client

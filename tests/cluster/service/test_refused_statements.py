@@ -14,7 +14,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
 from cluster.relations.freshness import State
 from cluster.service.catalog.stream_command import stream as stream_command
-from cluster.service.query_service import QueryService
+from cluster.service.queries.query_service import QueryService
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode

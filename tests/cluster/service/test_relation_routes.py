@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner
 
 from cluster.service.catalog.relation_command import relation
-from cluster.service.http.client import ApiClient, RefusedError
+from cluster.service.client.api_client import ApiClient, RefusedError
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.relation_metrics import relation_metrics
 from cluster.service.query_command import query

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cluster.errors import ClusterError
 from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged, SensorCatalog
 from cluster.service.catalog.sensors_command import app
-from cluster.service.http.client import ApiClient, ApiUnreachableError, RefusedError
+from cluster.service.client.api_client import ApiClient, ApiUnreachableError, RefusedError
 from cluster.service.http.error_responses import handle_errors
 from cluster.service.http.sensor_routes import sensor_routes
 from protocols.wire.catalog import MoteEntry, MoteState

@@ -31,8 +31,8 @@ from cluster.service.catalog import stream_budgets
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.catalog.stream_command import stream
 from cluster.service.http.status import status_of
+from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from cluster.service.settings import ClusterSettings
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Blocked, Budget, Passed

@@ -20,7 +20,7 @@ from cluster.service.billing.energy_report import RefusedPart
 from cluster.service.catalog.sensor_catalog import EntryPublished
 from cluster.service.catalog.sensors_command import app as sensors_command
 from cluster.service.catalog.stream_command import stream as stream_command
-from cluster.service.http.client import ApiClient
+from cluster.service.client.api_client import ApiClient
 from cluster.service.http.energy_routes import energy_answer
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.query_command import query

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.service.http import tail as tailing
-from cluster.service.http.client import ApiUnreachableError, RefusedError
-from cluster.service.http.tail import tail
+from cluster.service.client import tail as tailing
+from cluster.service.client.api_client import ApiUnreachableError, RefusedError
+from cluster.service.client.tail import tail
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink
 from protocols.wire import topics
 from proxy.broker import LocalBroker

@@ -35,8 +35,8 @@ from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
 from protocols.wire.streams import FieldType
-from proxy.data_folder import owned_data_folder
-from proxy.database import open_database
+from proxy.storage.data_folder import owned_data_folder
+from proxy.storage.database import open_database
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
 
 Recorded = Callable[[], list[str]]

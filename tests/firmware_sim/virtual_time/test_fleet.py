@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from firmware_sim.mote_events import MoteDescription
+from firmware_sim.mote.mote_events import MoteDescription
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.power.battery import ideal
 from firmware_sim.power.paper_programs import OVER

@@ -12,10 +12,10 @@ from protocols.wire.packets import Announcement, Packet
 from protocols.wire.programs import Band, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
 from proxy.drivers.payloads import MAX_PAYLOAD_BYTES
 from proxy.drivers.settings import read_drivers
-from proxy.fleet import Fleet
-from proxy.fleet_instructions import ForMote
-from proxy.fleet_members import FleetLimits
-from proxy.mote_events import TuplesAccepted
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import ForMote
+from proxy.fleet.fleet_members import FleetLimits
+from proxy.motes.mote_events import TuplesAccepted
 
 S = 1_000_000
 NOW = 1_700_000_000 * S

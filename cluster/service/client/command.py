@@ -1,0 +1,65 @@
+"""Options, client and output that all commands of a running cluster share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from cluster.service.client.api_client import ApiClient
+
+Broker = Annotated[str, typer.Option("--broker", envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")]
+Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of the cluster's HTTP API.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DEFAULT_BROKER = "127.0.0.1:1883"
+DEFAULT_API = "http://127.0.0.1:8642"
+
+
+def make_client(api: str) -> ApiClient:
+    """Return a client of the API at an address, with the token of the environment."""
+    import os
+
+    from cluster.service.client.api_client import ApiClient
+    from cluster.service.client.api_token import api_token
+
+    return ApiClient(api, token=api_token(os.environ))
+
+
+def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each proxy that does not offer a stream as it is declared."""
+    return [
+        f"proxy {each['proxy']}{'' if each['online'] else ' (offline)'} does not feed stream {each['stream']}, and its "
+        f"sensors are not asked: {'; '.join(each['reasons'])}"
+        for each in mismatches
+    ]
+
+
+def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each stream whose sensors are not asked for what a query needs."""
+    return [
+        f"sensors of stream {each['stream']} are not asked by "
+        f"{'any proxy' if each['proxy'] is None else 'proxy ' + each['proxy']}"
+        f"{'' if each['online'] else ' (offline)'}: {each['reason']}"
+        for each in refused
+    ]
+
+
+def lag_text(lag: dict[str, Any] | None) -> str:
+    """Return what is stored and not yet answered, in words.
+
+    Examples
+    --------
+    >>> lag_text({"rows": 2400, "seconds": 1.25})
+    '1.2s, 2,400 rows'
+    """
+    if lag is None:
+        return "-"
+    return f"{lag['seconds']:.1f}s, {lag['rows']:,} rows" if lag["rows"] or lag["seconds"] else "none"
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    import json
+
+    typer.echo(json.dumps(value, indent=2))

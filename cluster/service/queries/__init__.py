@@ -1,0 +1,1 @@
+"""Adding, explaining and dropping queries, and queries that wait for their relations."""

@@ -1,0 +1,355 @@
+"""Adds, drops and explains queries: text -> plan -> registry -> demand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+
+from cluster.errors import ClusterError, UnwritableError
+from cluster.fjord.acceptance import RowLimits, check_rows
+from cluster.fjord.state_size import check_state
+from cluster.ingest.service import Ingest, Link
+from cluster.language.algebra import Node
+from cluster.language.errors import FjordSqlError
+from cluster.language.translation import Query
+from cluster.physical.difference import diff
+from cluster.physical.lookup_choices import lookup_choices
+from cluster.physical.lowering import with_query
+from cluster.physical.nodes import SensorDemands, Subscriber
+from cluster.physical.placement import placement_of
+from cluster.physical.rules.sensor_demands import sensor_demands
+from cluster.physical.sharing import sharing_of
+from cluster.plan.demand import streams_of
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.explain import explained
+from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
+from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext
+from cluster.service.catalog.relation_refresh import RelationRefresher
+from cluster.service.catalog.relation_service import RelationService
+from cluster.service.catalog.relation_store import KnownRelation, RelationReaders
+from cluster.service.catalog.reserved_names import ReservedNames
+from cluster.service.catalog.stream_service import StreamService
+from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.published_demands import PublishedDemands
+from cluster.service.queries.history import HistoryRead, begun_at, history_of, history_text
+from cluster.service.queries.waiting_queries import WaitingQueries
+from cluster.service.registry.registry import RegisteredQuery, Registry
+from cluster.service.registry.relation_registry import WaitingQuery
+from protocols.event_log import get_logger
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION
+
+log = get_logger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Between two attempts to write to a full disk."""
+
+
+class QueryService:
+    """Adds, drops and explains queries.
+
+    Parameters
+    ----------
+    name
+        Of the cluster, for demands.
+    registry
+        Keeps queries and plans.
+    ingest
+        The streams, and how far they have come.
+    link
+        Where demands are published.
+    names
+        The relations, and the names by which no proxy may offer a stream; shared with the ingest.
+    max_state_bytes
+        Queries with which the plan would keep more state than this are refused.
+    row_limits
+        Queries that would make more rows than this are refused.
+    relation_memory_bytes, buckets
+        What one table of relations may take of a worker's memory; how many buckets there are downstream.
+    history_rows
+        About how many rows of history a micro-batch reads.
+    planning_seconds
+        How long the planning of a statement may take.
+    demand_reports
+        Reports of proxies on the demands that they leave out.
+    before_change
+        Called before a query begins or ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        registry: Registry,
+        ingest: Ingest,
+        link: Link,
+        names: ReservedNames,
+        *,
+        max_state_bytes: int = 4 * 1024**3,
+        row_limits: RowLimits | None = None,
+        relation_memory_bytes: int = MEMORY_BYTES,
+        buckets: int = 4,
+        history_rows: int = 500_000,
+        planning_seconds: float = PLANNING_SECONDS,
+        demand_reports: DemandReports | None = None,
+        before_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._name = name
+        self._registry = registry
+        self._ingest = ingest
+        self._link = link
+        self._max_state_bytes = max_state_bytes
+        self._row_limits = row_limits or RowLimits()
+        self._relation_memory_bytes = relation_memory_bytes
+        self._buckets = buckets
+        self._history_rows = history_rows
+        self._lock = asyncio.Lock()
+        self._planning = Planning(planning_seconds)
+        self._before_change = before_change
+        self._readers = RelationReaders(registry)
+        self.store = names.relations
+        self.waiting = WaitingQueries(registry, self.store)
+        self.refresher = RelationRefresher(self.store, ingest.instants, self._readers)
+        self.streams = StreamService(registry, ingest, self._lock, names, planning=self._planning)
+        self.relations = RelationService(
+            self.store, registry, self._readers, self.streams, self.refresher, lock=self._lock, planning=self._planning
+        )
+        self.demands = PublishedDemands()
+        self.demand_reports = demand_reports or DemandReports()
+
+    async def run(self) -> None:
+        """Refresh relations, and start queries that wait for them, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.refresher.run(), name="relations")
+            settled = False
+            while True:
+                if self.refresher.changed.is_set() or not settled:
+                    self.refresher.changed.clear()
+                    settled = await self.start_waiting()
+                self._registry.write_plan()  # which is done already, unless the disk was full
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(RETRY_SECONDS):
+                        await self.refresher.changed.wait()
+
+    async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
+        """Start a query; return it and its warnings.
+
+        If a relation that it reads has no version yet, it waits for one.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is not a query, or names what does not exist.
+        UnsupportedPlanError
+            If it has an operator that cannot be run yet.
+        StateLimitError
+            If operators would keep too much state with it.
+        RowLimitError
+            If it would make too many rows of a tuple, or the plan too many in a second with it.
+        DemandError, TooManyDemandsError
+            If proxies could not decode its demands, or there is no room for them.
+        PlanningLimitError, PlanningBusyError
+            If planning takes too long, or too many statements wait for it.
+        QueryExistsError, TooManyQueriesError, TopicError
+            See :meth:`Registry.add`.
+        """
+        context = self._context()
+        query, node = await self._planning.run(lambda: context.planned(sql))
+        async with self._lock:
+            if self._context() != context:
+                # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
+                context = self._context()
+                query, node = await self._planning.run(lambda: context.planned(sql))
+            subscriber = await self._check_limits(name, node)
+            for relation in self._relations_of(node):
+                if relation.built_in and not self._readers.of(relation):
+                    await self.refresher.refresh(relation, wanted=True)
+            self._check_demands(subscriber)
+            if self.waiting.must_wait(node):
+                waiting = self.waiting.add(name, sql, node, query.reads)
+                log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
+                return waiting, tuple(query.warnings)
+            started = await self._start(name, sql, query, node)
+            missing = tuple(read.warning for read in self.history(started.node) if read.warning)
+            return started, (*query.warnings, *missing)
+
+    async def start_waiting(self) -> bool:
+        """Start the waiting queries whose relations have versions; return False if the disk was too full for one."""
+        settled = True
+        async with self._lock:
+            for waiting in self.waiting.ready():
+                try:
+                    planned = partial(self._context().planned, waiting.sql, registered=True)
+                    query, node = await self._planning.run(planned, internal=True)
+                    self._check_demands(await self._check_limits(waiting.name, node))
+                    await self._start(waiting.name, waiting.sql, query, node, waited=True)
+                    self.waiting.troubles.pop(waiting.name, None)
+                except ClusterError as error:
+                    advice = "; drop it and add it anew" if isinstance(error, FjordSqlError) else ""
+                    self.waiting.troubles[waiting.name] = f"{error.message}{advice}"
+                    log.warning("query cannot begin", query=waiting.name, reason=error.message)
+                    settled = settled and not isinstance(error, UnwritableError)
+        return settled
+
+    async def drop(self, name: str) -> None:
+        """End a query.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        async with self._lock:
+            if self.waiting.drop(name):
+                log.info("query dropped", query=name)
+                return
+            query, before = self._registry.query(name), self._registry.physical
+            positions = self._positions(before.streams)
+            self._before_change()
+            self._registry.drop(name, positions)
+            await self._publish_demands(set(before.by_query[query.identity].streams))
+            log.info("query dropped", query=name, **diff(before, self._registry.physical).counts)
+
+    async def explain(self, sql: str) -> str:
+        """Return as text the plan of a query, how it would be run, and what it would share with those that run.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is not a query over the streams there are.
+        PlanningLimitError, PlanningBusyError
+            As for :meth:`add`.
+        """
+        context, running = self._context(), self._registry.physical
+        query, rewritten = await self._planning.run(lambda: context.rewritten(sql))
+        node = rewritten.node
+        reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
+
+        def described() -> str:
+            memory_bytes, buckets = self._relation_memory_bytes, self._buckets
+            lookups = lookup_choices(node, context.sizes, memory_bytes=memory_bytes, buckets=buckets)
+            sections = [
+                explained(query, rewritten).rstrip(),
+                *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
+                f"It would run\n{placement_of(node)}",
+                *([f"It would look up\n{lookups}"] if lookups else []),
+                f"It would share\n{sharing_of(node, running)}",
+            ]
+            return "\n\n".join(sections) + "\n"
+
+        return await self._planning.run(described)
+
+    def history(self, node: Node) -> tuple[HistoryRead, ...]:
+        """Return what a query reads of history, stream by stream, before it goes on live."""
+        return tuple(history_of(node, self._ingest.tables()))
+
+    async def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
+        """Return, by stream, what a query of this name and text would demand; it is not started.
+
+        Raises
+        ------
+        FjordSqlError
+            If the text is not a query over the streams there are.
+        PlanningLimitError, PlanningBusyError
+            As for :meth:`add`.
+        """
+        context = self._context()
+
+        def demands() -> SensorDemands:
+            return sensor_demands(PlannedQuery(name, 0, context.rewritten(sql)[1].node))
+
+        return dict((await self._planning.run(demands)).streams)
+
+    async def publish_all_demands(self) -> None:
+        """Publish the demand on every stream again: a broker that was restarted may have lost it."""
+        await self._publish_demands(self._ingest.schemas.keys() | self._registry.physical.streams)
+
+    def demand_on(self, stream: str) -> StreamDemand:
+        """Return the demand of all queries on a stream."""
+        return self.demands.assemble(stream, self._empty_demand(stream), self._registry.physical.oldest_first).demand
+
+    def _empty_demand(self, stream: str) -> StreamDemand:
+        """Return the demand on a stream without those of queries."""
+        declared = self._ingest.offers.declared(stream)
+        return StreamDemand(
+            VERSION,
+            self._name,
+            stream,
+            self._registry.plan.epoch,
+            (),
+            None if declared is None else declared.schema,
+            None if declared is None else declared.only_proxy,
+        )
+
+    def _check_demands(self, query: Subscriber) -> None:
+        empty = {stream: self._empty_demand(stream) for stream, _ in query.demands.streams}
+        self.demands.check(query, empty, self._registry.physical.oldest_first)
+
+    def _context(self) -> PlanningContext:
+        versions = {each.identity: each.last for each in self.store.all() if each.last is not None}
+        sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
+        return PlanningContext(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
+
+    async def _check_limits(self, name: str | None, node: Node) -> Subscriber:
+        """Return a query as a subscriber of the plan, if rows and state stay within their limits with it."""
+        running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
+        added, rates = PlannedQuery(name or "", running.epoch + 1, node), self._rates(streams_of(node))
+
+        def check() -> Subscriber:
+            after = with_query(running, added)
+            check_rows(running, after, added.identity, rates, row_limits)
+            check_state(running, after, added.identity, rates, limit_bytes=limit_bytes)
+            return after.subscribers[added.identity]
+
+        return await self._planning.run(check, internal=True)
+
+    async def _start(
+        self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False
+    ) -> RegisteredQuery:
+        streams = self._registry.physical.streams | streams_of(node)
+        positions = self._positions(streams)
+        node = begun_at(node, self._registry.plan.epoch + 1, positions, self._ingest.tables())
+        before = self._registry.physical
+        self._before_change()
+        registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
+        await self._publish_demands(streams_of(node))
+        changes = diff(before, self._registry.physical).counts
+        log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
+        return registered
+
+    def _relations_of(self, node: Node) -> list[KnownRelation]:
+        identities = {each.identity for each in relations_of(node)}
+        return [each for each in self.store.all() if each.identity in identities]
+
+    def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
+        """Return the tuples per second of streams, where they are known."""
+        known = self._registry.physical.streams | streams
+        rates = {
+            stream: table.tuples_per_second() for stream, table in self._ingest.tables().items() if stream in known
+        }
+        return {stream: rate for stream, rate in rates.items() if rate is not None}
+
+    def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
+        # A stream whose table was set aside is away until it is offered again; its queries keep their positions.
+        kept = {each: at for each, at in self._registry.plan.positions.items() if each not in self._ingest.writers}
+        missing = streams - self._ingest.writers.keys() - kept.keys()
+        if missing:
+            raise ClusterError(f"stream {min(missing)!r} has no table")
+        return {each: kept[each] if each in kept else self._ingest.writers[each].table.version for each in streams}
+
+    async def _publish_demands(self, streams: AbstractSet[str]) -> None:
+        running = self._registry.physical.oldest_first
+        self.demands.forget(running)
+        for stream in sorted(streams):
+            assembled = self.demands.assemble(stream, self._empty_demand(stream), running)
+            self.demands.note_published(stream, assembled)
+            message = Message(topics.demand(stream), assembled.payload, retain=True)
+            try:
+                await self._link.publish(message)
+            except LinkError as error:
+                # It is published again on the next connection: demands are state, not events.
+                log.warning("demand waits for the broker", stream=stream, error=str(error))

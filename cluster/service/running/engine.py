@@ -1,0 +1,186 @@
+"""The engine: Spark, and the two Spark queries in it that answer all queries. Started, watched, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from cluster.fjord.counters import Counters, added
+from cluster.spark.session import SessionSettings, open_session
+from cluster.spark.spark_log import SPARK_LOG, SparkLog
+from protocols.event_log import get_logger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from cluster.service.registry.registry import Registry
+    from cluster.service.running.settings import ClusterSettings
+    from cluster.spark.hosting import EngineState, RunningEngine
+    from cluster.storage.results_table import ResultsTable
+
+log = get_logger(__name__)
+
+RESTART_PAUSE_SECONDS = 5.0
+POLL_SECONDS = 0.5
+"""Between two looks at whether the engine runs."""
+LOG_PAUSE_SECONDS = 1.0
+"""Between two looks at how large Spark's log is."""
+
+
+def checkpoint_of(folder: Path, registry: Registry) -> Path:
+    """Return the folder of Spark's own logs of offsets and state."""
+    return folder / f"checkpoint-{registry.engine_id}"
+
+
+class Engine:
+    """The engine of a cluster.
+
+    Parameters
+    ----------
+    settings
+        How to run it.
+    folder
+        The data folder.
+    registry
+        Keeps the plans that it runs.
+    results
+        Where it commits answers.
+    buckets
+        Parts into which the state of operators is divided.
+    """
+
+    def __init__(
+        self, settings: ClusterSettings, folder: Path, registry: Registry, results: ResultsTable, buckets: int
+    ) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._registry = registry
+        self._results = results
+        self._buckets = buckets
+        self._log = SparkLog(folder / SPARK_LOG)
+        self._spark: SparkSession | None = None
+        self._running: RunningEngine | None = None
+        self._state: EngineState | None = None
+        """As Java last reported it; None before the first report."""
+        self._reported_at = time.monotonic()
+        self.starts = 0
+        self.restarts = 0
+        self.counters: Counters = {}
+        """What operators have done since this process began."""
+
+    @property
+    def ready(self) -> bool:
+        """True once a new query does not wait for Spark's start any more."""
+        return self._state is not None and self._state.ready
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what the API's status shows of it."""
+        state = self._state
+        return {
+            "running": state is not None and state.active,
+            "ready": self.ready,
+            "silent_seconds": None if state is None else round(time.monotonic() - self._reported_at, 1),
+            "starts": self.starts,
+            "micro_batches": {
+                host.value: {"number": last["batchId"], "milliseconds": last["batchDuration"]}
+                for host, last in ({} if state is None else state.progress).items()
+            },
+        }
+
+    async def run(self, on_commit: Callable[[], None], ready: asyncio.Event | None = None) -> None:
+        """Start Spark and the two queries, and restart these if they fail, until cancelled.
+
+        Parameters
+        ----------
+        on_commit
+            Called in one of Spark's threads when the results table has a new version.
+        ready
+            Set once a new query does not wait for Spark's start any more.
+        """
+        began = time.monotonic()
+        self._spark = await asyncio.to_thread(
+            open_session,
+            SessionSettings(
+                master=self._settings.master,
+                partitions=self._settings.partitions,
+                driver_memory=self._settings.driver_memory,
+            ),
+            self._folder / "spark",
+            self._log,
+        )
+        log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
+        while True:
+            running, reason = None, None
+            try:
+                running = await asyncio.to_thread(self._start, self._spark, on_commit)
+            except Exception as error:  # noqa: BLE001 - Java's and Spark's, too: a full disk has many names
+                reason = str(error)
+                self._registry.troubles.note("start of the engine", reason[:500])
+            while running is not None and (await self._poll(running)).active:
+                if ready is not None and self.ready:
+                    ready.set()
+                await asyncio.sleep(POLL_SECONDS)
+            reason = self._state.failure if running is not None and self._state is not None else reason
+            self.restarts += 1
+            log.error("the engine stopped and will be started again", reason=str(reason)[:2000])
+            await asyncio.to_thread(self._stop_queries)
+            await asyncio.sleep(RESTART_PAUSE_SECONDS)
+
+    async def keep_log_small(self) -> None:
+        """Rotate the file that Spark and Java write to, until cancelled."""
+        while True:
+            await asyncio.to_thread(self._log.rotate)
+            await asyncio.sleep(LOG_PAUSE_SECONDS)
+
+    def stop(self) -> None:
+        """Stop the queries, and Spark."""
+        self._stop_queries()
+        if self._spark is not None:
+            self._spark.stop()
+
+    async def _poll(self, running: RunningEngine) -> EngineState:
+        """Get the state from Java; ingest and API go on while Java does not answer."""
+        self._state = await asyncio.to_thread(running.state)
+        self._reported_at = time.monotonic()
+        return self._state
+
+    def _start(self, spark: SparkSession, on_commit: Callable[[], None]) -> RunningEngine:
+        from cluster.spark.hosting import start_engine  # noqa: PLC0415 - Spark takes a second to import
+        from cluster.spark.source import SourceOptions  # noqa: PLC0415
+
+        self._running = start_engine(
+            spark,
+            options=SourceOptions(
+                streams_folder=str(self._folder / "streams"),
+                plans_folder=str(self._folder / "plans"),
+                relations_folder=str(self._folder / "relations"),
+                relation_memory_bytes=self._settings.relation_memory_bytes,
+                buckets=self._buckets,
+                max_partitions=spark.sparkContext.defaultParallelism,
+                max_rows=self._settings.max_rows,
+                history_rows=self._settings.history_rows,
+            ),
+            checkpoint=checkpoint_of(self._folder, self._registry),
+            results=self._results,
+            on_commit=on_commit,
+            run=uuid.uuid4().hex,
+            trigger_seconds=self._settings.trigger_seconds,
+            on_counters=self._count,
+        )
+        self.starts += 1
+        plan = self._registry.plan
+        log.info("the engine runs", epoch=plan.epoch, queries=len(plan.queries))
+        return self._running
+
+    def _count(self, counters: Counters) -> None:
+        """Add what operators did; called in one of Spark's threads."""
+        self.counters = added(self.counters, counters)
+
+    def _stop_queries(self) -> None:
+        if self._running is not None:
+            self._running.stop()

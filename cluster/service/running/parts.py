@@ -1,0 +1,184 @@
+"""The parts of a cluster. Each is made complete, from those before it; none is changed afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.fjord.acceptance import RowLimits
+from cluster.ingest.offers import Offers
+from cluster.ingest.proxy_clocks import ProxyClocks
+from cluster.ingest.service import Ingest
+from cluster.physical.plan_files import PlanFiles
+from cluster.relations.source import Limits
+from cluster.service.billing.periods import BillingPeriods
+from cluster.service.catalog.relation_store import RelationStore
+from cluster.service.catalog.reserved_names import ReservedNames
+from cluster.service.catalog.sensor_catalog import SensorCatalog
+from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
+from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.lag import Lags
+from cluster.service.publishing.publisher import Publisher
+from cluster.service.queries.lifetime_notes import notes_of_queries
+from cluster.service.queries.query_service import QueryService
+from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
+from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions, rewind_publication
+from cluster.service.running.engine import Engine, checkpoint_of
+from cluster.spark.positions import SparkPositions
+from cluster.storage.budgets import Budget
+from cluster.storage.compaction import Compaction
+from cluster.storage.results_table import ResultsTable
+from protocols.event_log import get_logger
+
+if TYPE_CHECKING:
+    from cluster.service.registry.registry import Registry
+    from cluster.service.running.settings import ClusterSettings
+    from protocols.mqtt.link import MqttLink
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterParts:
+    """What a cluster consists of.
+
+    Parameters
+    ----------
+    settings
+        How it is run.
+    registry
+        Keeps queries, streams, relations and plans.
+    link, result_link
+        Connections to the broker: for all but results, and for results.
+    ingest
+        Stores what proxies send.
+    sensors
+        The catalog of sensors.
+    budgets
+        What may be kept of each stream.
+    lags
+        How far queries are behind.
+    results
+        The results table.
+    queries
+        Adds and drops queries, streams and relations.
+    billing
+        Divides what motes spend among queries.
+    publisher
+        Publishes results.
+    engine
+        Answers queries.
+    """
+
+    settings: ClusterSettings
+    registry: Registry
+    link: MqttLink
+    result_link: MqttLink
+    ingest: Ingest
+    sensors: SensorCatalog
+    budgets: StreamBudgets
+    lags: Lags
+    results: ResultsTable
+    queries: QueryService
+    billing: BillingPeriods
+    publisher: Publisher
+    engine: Engine
+
+
+def make_parts(
+    settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink, result_link: MqttLink
+) -> ClusterParts:
+    """Return the parts of a cluster over a data folder.
+
+    Parameters
+    ----------
+    settings, registry, link, result_link
+        As in :class:`ClusterParts`.
+    folder
+        The data folder.
+
+    Raises
+    ------
+    ClusterError
+        If something in the data folder cannot be read, or cannot be repaired.
+    """
+    plans, checkpoint = PlanFiles(folder / "plans"), checkpoint_of(folder, registry)
+    buckets = registry.fix("buckets", settings.buckets)
+    positions = SparkPositions(checkpoint, PlanFiles(folder / "plans"))
+    offers, proxy_clocks = Offers(), ProxyClocks(round(settings.clock_tolerance_seconds * 1e6))
+    demand_reports = DemandReports()
+    sensors = SensorCatalog(
+        quarantine=registry.quarantine.keep,
+        mismatches=lambda: offers.mismatches,
+        proxy_clocks=lambda: proxy_clocks.faults,
+        refused_demands=demand_reports.texts,
+    )
+    limits = Limits(max_bytes=settings.max_relation_bytes)
+    names = ReservedNames(RelationStore.of(registry.relations, folder / "relations", sensors, limits))
+    budgets = StreamBudgets(registry, Budget(settings.stream_age_us, settings.stream_bytes))
+    ingest = Ingest(
+        folder / "streams",
+        quarantine=registry.quarantine.keep,
+        commit_interval_seconds=settings.commit_interval_seconds,
+        silence_seconds=settings.silence_seconds,
+        link=link,
+        offers=offers,
+        proxy_clocks=proxy_clocks,
+        reserved_for=names.reserved_for,
+        needed=positions,
+        troubles=registry.troubles,
+        budget=budgets.of,
+        forgotten=budgets.forget,
+        passed=ReadProgress(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
+    )
+    results = _results(settings, folder, registry)
+    replace_lost_versions(ingest.writers, newest_known_versions(registry.plan, checkpoint))
+    versions = {stream: table.version for stream, table in ingest.tables().items()}
+    skip_lost_epochs(registry, newest_known_epoch(plans, checkpoint), versions)
+    positions.check_plans(registry.plan.epoch)
+    rewind_publication(registry, results)
+    billing = BillingPeriods(registry, ingest, sensors)
+    queries = QueryService(
+        settings.name,
+        registry,
+        ingest,
+        link,
+        names,
+        max_state_bytes=settings.max_state_bytes,
+        row_limits=RowLimits(settings.max_rows_per_tuple, settings.max_rows_per_second),
+        relation_memory_bytes=settings.relation_memory_bytes,
+        buckets=buckets,
+        history_rows=settings.history_rows,
+        planning_seconds=settings.planning_seconds,
+        demand_reports=demand_reports,
+        before_change=billing.close,
+    )
+    notes, stale = partial(notes_of_queries, registry, sensors), queries.relations.stale_for
+    return ClusterParts(
+        settings=settings,
+        registry=registry,
+        link=link,
+        result_link=result_link,
+        ingest=ingest,
+        sensors=sensors,
+        budgets=budgets,
+        lags=Lags(positions, ingest.tables),
+        results=results,
+        queries=queries,
+        billing=billing,
+        publisher=Publisher(results, registry, result_link, notes=notes, stale=stale),
+        engine=Engine(settings, folder, registry, results, buckets),
+    )
+
+
+def _results(settings: ClusterSettings, folder: Path, registry: Registry) -> ResultsTable:
+    budget, published = Budget(bytes=settings.results_bytes), registry.publication.version
+    unpublished = Compaction(needed=published, backlog_bytes=settings.results_backlog_bytes, budget=lambda: budget)
+    results = ResultsTable(
+        str(folder / "results"), registry.engine_id, compaction=unpublished, budget=budget, published=published
+    )
+    if results.damage is not None:
+        log.error("results were damaged", what=str(results.damage))
+    return results

@@ -1,0 +1,1 @@
+"""One mote as a state machine: what happens to it, its clocks, when it wakes."""

@@ -1,0 +1,1 @@
+"""How many samples of each mote were due, and how many are missing."""

@@ -1,0 +1,40 @@
+"""Whether a mote's announcement can be accepted: its proxy, its properties, its stream. Pure."""
+
+from __future__ import annotations
+
+from protocols.errors import SchemaError
+from protocols.wire.packets import Announcement
+from proxy.fleet.fleet_members import FleetMembers
+from proxy.fleet.neighbours import Neighbours
+from proxy.records.decoding import check_properties
+
+
+def problem_of(announcement: Announcement, members: FleetMembers, neighbours: Neighbours) -> tuple[str, str] | None:
+    """Return why an announcement cannot be accepted, as a metric label and a sentence; None if it can.
+
+    Parameters
+    ----------
+    announcement
+        Of a mote.
+    members
+        Motes and streams of this proxy; the announced stream is added to them if there is room.
+    neighbours
+        What is known of other proxies.
+    """
+    name, mote = announcement.stream.name, announcement.mote
+    other = neighbours.claimant(mote, ours=members.has(mote), stream=name)
+    if other is not None:
+        return "two_proxies", f"mote {mote!r} is in the catalog of proxy {other!r}, which is online"
+    try:
+        check_properties(announcement)
+    except SchemaError as error:
+        return "properties", str(error)
+    if announcement.replays and (live := members.live_mote(name, mote)):
+        return "replay", f"mote {mote!r} replays a trace into stream {name!r}, which {live!r} feeds live"
+    stream = members.stream(name)
+    if stream is None:
+        return "too_many_streams", f"there are {members.limits.streams} streams already"
+    others = {each.mote for each in members.motes_of(name)} - {mote}
+    if stream.schema not in {None, announcement.stream} and others:
+        return "schema", f"mote {mote!r} gives stream {name!r} other fields than {min(others)!r} does"
+    return None

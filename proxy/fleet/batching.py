@@ -1,0 +1,239 @@
+"""The queue of accepted tuples of a stream, and the batches that are cut from it.
+
+The queue is bounded: when the spool is full or its disk is slow, the oldest waiting tuples are dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
+
+from protocols.wire.batches import (
+    COMPLETENESS_FIELDS,
+    COVERED_BY_COLUMN,
+    FINGERPRINT_COLUMN,
+    PANE_COLUMN,
+    SAMPLES_COLUMN,
+    Batch,
+    Column,
+    Order,
+    aggregate_columns,
+    make_column,
+    make_columns,
+)
+from protocols.wire.frames import VERSION, Value
+from protocols.wire.streams import FieldType, StreamSchema
+from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, TupleSize, WaitingTuple
+
+Instants = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CutBatch:
+    """A batch that is complete but not yet encoded.
+
+    Parameters
+    ----------
+    schema
+        Of its stream.
+    sequence
+        Its number.
+    watermark_us, sampling
+        As in :class:`protocols.wire.batches.Batch`.
+    packets
+        Their tuples, in the order in which they came.
+    """
+
+    schema: StreamSchema
+    sequence: int
+    watermark_us: int
+    sampling: bool
+    packets: tuple[PacketTuples, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many tuples it has."""
+        return sum(map(len, self.packets))
+
+    @property
+    def tuples(self) -> tuple[WaitingTuple, ...]:
+        """Its tuples, in stamp order."""
+        return tuple(sorted(chain.from_iterable(self.packets), key=attrgetter("start_us")))
+
+    @property
+    def positions(self) -> dict[str, MotePosition]:
+        """The last packet of each mote that is part of this batch."""
+        latest: dict[str, PacketTuples] = {}
+        for each in self.packets:
+            if each.boot < 0:
+                continue  # the mote has announced itself and never sent a packet
+            before = latest.get(each.mote)
+            if before is None or (before.boot, before.sequence) < (each.boot, each.sequence):
+                latest[each.mote] = each
+        return {mote: each.position for mote, each in latest.items()}
+
+    def as_batch(self, proxy: str, epoch: str) -> Batch:
+        """Return the frame, with the tuples in stamp order."""
+        packets, width = self.packets, len(self.schema.fields)
+        starts_us = np.array(list(chain.from_iterable([each.starts_us for each in packets])), np.int64)
+        # All values in one list, row by row: those of one field are then `width` places apart.
+        values = list(chain.from_iterable(chain.from_iterable([each.rows for each in packets])))
+        order = stamp_order(starts_us)
+        columns = make_columns(
+            self.schema,
+            starts_us,
+            list(chain.from_iterable([(each.mote,) * len(each.starts_us) for each in packets])),
+            self._at_default_rate(starts_us),
+            {field.name: values[place::width] for place, field in enumerate(self.schema.fields)},
+            order=order,
+        )
+        if any(each.aggregated for each in packets):
+            columns += self._aggregate_columns(order)
+        return Batch(
+            version=VERSION,
+            proxy=proxy,
+            epoch=epoch,
+            stream=self.schema.name,
+            sequence=self.sequence,
+            watermark_us=self.watermark_us,
+            sampling=self.sampling,
+            rows=starts_us.size,
+            columns=columns,
+        )
+
+    def _at_default_rate(self, starts_us: Instants) -> npt.NDArray[np.bool_]:
+        """Return which tuples would also have been sampled at their mote's default period."""
+        packets = self.packets
+        if any(each.aggregated for each in packets):
+            return np.array([each.at_default_rate for packet in packets for each in packet], np.bool_)
+        periods_us = np.array([each.default_period_us for each in packets], np.int64)
+        found: npt.NDArray[np.bool_] = starts_us % periods_us.repeat([len(each.starts_us) for each in packets]) == 0
+        return found
+
+    def _aggregate_columns(self, order: Order | None) -> tuple[Column, ...]:
+        extras = [each.aggregated or _PLAIN for packet in self.packets for each in packet]
+        measured = {name for each in extras for name, _ in each.measures}
+        by_row = [dict(each.measures) for each in extras]
+        values: dict[str, list[Value]] = {
+            FINGERPRINT_COLUMN: [each.fingerprint for each in extras],
+            COVERED_BY_COLUMN: [each.covered_by for each in extras],
+            PANE_COLUMN: [each.pane_us for each in extras],
+            SAMPLES_COLUMN: [each.samples for each in extras],
+            **{name: [row.get(name) for row in by_row] for name in measured},
+        }
+        columns = aggregate_columns(self.schema, values, len(extras), order)
+        if all(each.expected is None for each in extras):
+            return columns
+        counts: tuple[list[Value], ...] = ([each.expected for each in extras], [each.missing for each in extras])
+        return columns + tuple(
+            make_column(field.name, field.type, numbers, order)
+            for field, numbers in zip(COMPLETENESS_FIELDS, counts, strict=True)
+        )
+
+
+def stamp_order(starts_us: Instants) -> Order | None:
+    """Return the places of tuples in stamp order, those of one stamp as they came; None if they are in order."""
+    if bool((starts_us[1:] >= starts_us[:-1]).all()):
+        return None
+    return np.argsort(starts_us, kind="stable")
+
+
+_PLAIN = Aggregated()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """Bounds of the queue and of one batch.
+
+    Parameters
+    ----------
+    waiting
+        Tuples of one stream that may wait.
+    rows, size_bytes
+        Of one batch at most; a single tuple may always be a batch.
+    """
+
+    waiting: int = 100_000
+    rows: int = 10_000
+    size_bytes: int = 4 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class WaitingTuples:
+    """The bounded queue of one stream."""
+
+    limits: BatchLimits
+    _queue: deque[PacketTuples] = field(default_factory=deque)
+    _count: int = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
+        """Add the tuples of a packet; return the oldest, which were dropped for them."""
+        self._queue.append(packet)
+        self._count += len(packet.starts_us)
+        excess = self._count - self.limits.waiting
+        return tuple(self._drop(excess)) if excess > 0 else ()
+
+    def join(self, packet: PacketTuples) -> None:
+        """Add tuples even if the queue is full: the batch is about to be cut."""
+        self._queue.append(packet)
+        self._count += len(packet.starts_us)
+
+    def drop_all(self) -> int:
+        """Drop all that waits; return how many."""
+        count = self._count
+        self._queue.clear()
+        self._count = 0
+        return count
+
+    def take(self, schema: StreamSchema) -> tuple[PacketTuples, ...]:
+        """Remove the tuples of one batch, in order of arrival, and return them; none if none wait."""
+        texts = [place for place, each in enumerate(schema.fields) if each.type is FieldType.TEXT]
+        size = TupleSize(len(schema.fields), texts)
+        rows, size_bytes = self.limits.rows, self.limits.size_bytes
+        batch: list[PacketTuples] = []
+        while self._queue:
+            packet = self._queue.popleft()
+            count, packet_bytes = len(packet.starts_us), size.of(packet)
+            if count <= rows and packet_bytes <= size_bytes:
+                batch.append(packet)
+                rows -= count
+                size_bytes -= packet_bytes
+                continue
+            fitting = _fitting(packet, size, rows, size_bytes)
+            if not batch:
+                fitting = max(fitting, 1)
+            if fitting:
+                batch.append(packet.cut(0, fitting))
+            if fitting < count:
+                self._queue.appendleft(packet.cut(fitting, None))
+            break
+        self._count -= sum(map(len, batch))
+        return tuple(batch)
+
+    def _drop(self, count: int) -> Iterator[PacketTuples]:
+        self._count -= count
+        while count:
+            packet = self._queue.popleft()
+            if len(packet) > count:
+                self._queue.appendleft(packet.cut(count))
+                packet = packet.cut(0, count)
+            yield packet
+            count -= len(packet)
+
+
+def _fitting(packet: PacketTuples, size: TupleSize, rows: int, size_bytes: int) -> int:
+    """Return how many tuples of a packet have room: `rows` and `size_bytes` are left."""
+    for place in range(min(rows, len(packet))):
+        size_bytes -= size.of(packet.cut(place, place + 1))
+        if size_bytes < 0:
+            return place
+    return min(rows, len(packet))

@@ -1,0 +1,346 @@
+"""All motes of a proxy and the streams they feed: the proxy's decisions, without any input or output.
+
+Pure. The shell (:mod:`proxy.running.service`) passes on decoded frames and the time, and carries out the instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from protocols.acquisition.program_reports import Abilities
+from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.demands import RefusedDemand, StreamDemand
+from protocols.wire.packets import Announcement, Packet
+from protocols.wire.programs import SECOND_US, SamplingProgram
+from proxy.fleet.announcement_checks import problem_of
+from proxy.fleet.batching import CutBatch
+from proxy.fleet.fleet_instructions import (
+    FleetInstruction,
+    ForMote,
+    OfferStream,
+    RejectAnnouncement,
+    RejectDemand,
+    RememberAnnouncement,
+    RemoveEntry,
+    TuplesDropped,
+)
+from proxy.fleet.fleet_members import FleetLimits, FleetMembers
+from proxy.fleet.neighbours import NeighbourChanges, Neighbours
+from proxy.fleet.program_choice import ProgramChoice
+from proxy.fleet.stream_state import StreamProgress, StreamState
+from proxy.motes.mote_events import (
+    AnnouncementReceived,
+    AnnouncementRejected,
+    PacketReceived,
+    TimePassed,
+    TuplesAccepted,
+)
+from proxy.motes.mote_tracking import MoteTracking
+from proxy.motes.reordering import HeldPacket
+from proxy.records.waiting_tuples import MotePosition, PacketTuples
+from proxy.records.watermarks import MoteWatermark
+
+REPLAN_AFTER_US = 600 * SECOND_US
+"""How often programs are chosen again, by the values observed until then."""
+MOST_COUNTS = 100_000
+"""Panes, those of all motes added up, of which one cut reports expected and missing samples."""
+_NO_BOOT = -1
+
+
+class Fleet:
+    """The state of a proxy.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    limits
+        How large it may be, and how its motes are handled.
+    now_us
+        Radio clock now.
+    programs, positions, streams
+        From before a restart: programs, the last accepted packet of each mote, and the progress of each stream.
+    abilities_of
+        Returns what a mote can do.
+    neighbours
+        Which motes belong to other proxies.
+    checked
+        Returns whether the stamps of a mote are checked against the time of day before its frames come here.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        limits: FleetLimits,
+        *,
+        now_us: int,
+        programs: Iterable[SamplingProgram] = (),
+        positions: Mapping[str, MotePosition] | None = None,
+        streams: Iterable[StreamProgress] = (),
+        abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
+        neighbours: Neighbours | None = None,
+        checked: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._members = FleetMembers(proxy, limits, programs=programs, positions=positions, streams=streams)
+        self.motes: Mapping[str, MoteTracking] = self._members.motes
+        self.streams: Mapping[str, StreamState] = self._members.streams
+        self._choice = ProgramChoice(abilities_of)
+        self._checked = checked
+        self._neighbours = neighbours or Neighbours(proxy, 0)
+        self._limits = limits
+        self._now_us = now_us
+        self._replanned_us = now_us
+
+    @property
+    def nearly_full(self) -> bool:
+        """Whether a stream has little room left: more than half of the tuples that may wait do."""
+        return any(each.nearly_full for each in self.streams.values())
+
+    def restore(self, announcements: Iterable[Announcement]) -> list[FleetInstruction]:
+        """Add the motes known from before a restart; return streams to offer and demands that do not fit."""
+        instructions: list[FleetInstruction] = []
+        for announcement in announcements:
+            stream = self._members.stream(announcement.stream.name)
+            mote = self._members.mote(announcement.mote, self._now_us)
+            if stream is None or mote is None or stream.schema not in {None, announcement.stream}:
+                continue
+            mote.restore(announcement)
+            self._members.join(mote, stream)
+            if stream.schema is None:
+                instructions += self._offer(stream, announcement)
+            instructions += self._choice.apply(stream, mote, self._now_us)
+        return instructions
+
+    def receive_packet(self, packet: Packet, *, radio_us: int, received_us: int) -> list[FleetInstruction]:
+        """Return what to do about a packet."""
+        mote = self.motes.get(packet.mote) or self._members.mote(packet.mote, self._now_us)
+        if mote is None:
+            return [self._too_many_motes(packet.mote)]
+        if mote.reordering.is_next(packet, mote.numbers.boot, mote.numbers.sequence):
+            return self._process(mote, packet, radio_us, received_us)
+        return self._reorder(mote, HeldPacket(packet, radio_us, received_us))
+
+    def receive_announcement(
+        self, announcement: Announcement, *, radio_us: int, received_us: int
+    ) -> list[FleetInstruction]:
+        """Return what to do about an announcement."""
+        mote = self._members.mote(announcement.mote, self._now_us)
+        if mote is None:
+            return [self._too_many_motes(announcement.mote)]
+        # After a reboot no missing packet arrives any more, and packets may be numbered from 0 again.
+        instructions = self._process_held(mote, mote.reordering.release_all(), radio_us)
+        problem = problem_of(announcement, self._members, self._neighbours)
+        if problem is not None:
+            self._members.leave(mote)
+            mote.handle(AnnouncementRejected(announcement.boot, radio_us))
+            return [*instructions, RejectAnnouncement(announcement.mote, *problem)]
+        stream = self.streams[announcement.stream.name]
+        known = mote.announcement
+        if known is None or known.stream.name != stream.name:
+            self._members.leave(mote)
+        if stream.schema != announcement.stream:
+            dropped = stream.drop_waiting()
+            if dropped:
+                instructions.append(TuplesDropped(stream.name, dropped))
+            instructions += self._offer(stream, announcement)
+        self._members.join(mote, stream)
+        bounded = not self._checked(announcement.mote)
+        event = AnnouncementReceived(announcement, radio_us, received_us, bounded)
+        instructions += [ForMote(mote.mote, each) for each in mote.handle(event)]
+        if known != announcement:
+            instructions.append(RememberAnnouncement(announcement))
+        stream.note_change()
+        return instructions + self._choice.apply(stream, mote, radio_us)
+
+    def receive_demand(
+        self,
+        stream_name: str,
+        demand: StreamDemand | None,
+        *,
+        radio_us: int,
+        unreadable: tuple[RefusedDemand, ...] = (),
+    ) -> list[FleetInstruction]:
+        """Return what to do about the demand on a stream.
+
+        Parameters
+        ----------
+        stream_name
+            Which stream.
+        demand
+            Of all queries; None if no query demands anything.
+        radio_us
+            Radio clock now.
+        unreadable
+            Demands that could not be decoded.
+        """
+        stream = self._members.stream(stream_name)
+        if stream is None:
+            detail = RefusedDemand("*", f"there are {self._limits.streams} streams already")
+            return [RejectDemand(stream_name, detail)]
+        rejected = stream.set_demand(demand, unreadable)
+        instructions: list[FleetInstruction] = [RejectDemand(stream_name, each) for each in rejected]
+        for mote in self._members.motes_of(stream_name):
+            instructions += self._choice.apply(stream, mote, radio_us)
+        stream.note_change()
+        return instructions
+
+    def time_passed(self, radio_us: int) -> list[FleetInstruction]:
+        """Return what to do when time has passed: on silent motes, held packets, programs to choose again."""
+        self._now_us = radio_us
+        instructions: list[FleetInstruction] = []
+        if radio_us - self._replanned_us >= REPLAN_AFTER_US:
+            self._replanned_us = radio_us
+            instructions += self._replan(radio_us)
+        forgotten: list[str] = []
+        passed = TimePassed(radio_us)
+        for mote in self.motes.values():
+            if mote.reordering:
+                instructions += self._process_held(mote, mote.reordering.time_passed(radio_us), radio_us)
+            if not mote.needs_time(radio_us):
+                continue
+            before = mote.watermark
+            instructions += [ForMote(mote.mote, each) for each in mote.handle(passed)]
+            stream = self._members.stream_of(mote)
+            if stream is None:
+                if mote.silent:
+                    forgotten.append(mote.mote)
+            elif before != mote.watermark:
+                stream.note_change()
+        for name in forgotten:
+            del self._members.motes[name]
+        return instructions
+
+    def neighbours_changed(
+        self, changes: NeighbourChanges, *, radio_us: int, received_us: int
+    ) -> list[FleetInstruction]:
+        """Return what to do after changes at other proxies: give up motes of theirs, ask free ones to announce."""
+        instructions: list[FleetInstruction] = []
+        for name in changes.given_up:
+            instructions.append(RemoveEntry(name))
+            announcement = self.motes[name].announcement
+            if announcement is not None:
+                # The mote belongs to another proxy now, so its announcement is rejected.
+                instructions += self.receive_announcement(announcement, radio_us=radio_us, received_us=received_us)
+        for name in changes.freed:
+            if name in self.motes and not self.has(name):
+                self.motes[name].handle(AnnouncementRejected(_NO_BOOT, radio_us))
+        return instructions
+
+    def skip_gaps(self) -> list[FleetInstruction]:
+        """Return what to do about all packets that wait for earlier ones, when no more will arrive."""
+        instructions: list[FleetInstruction] = []
+        for mote in self.motes.values():
+            instructions += self._process_held(mote, mote.reordering.release_all(), self._now_us)
+        return instructions
+
+    def cut(self, radio_us: int) -> list[CutBatch]:
+        """Return the batches that are due; they are numbered and must all be spooled, in this order."""
+        batches: list[CutBatch] = []
+        for name, stream in self.streams.items():
+            if stream.schema is None or not stream.due(radio_us):
+                continue
+            motes = list(self._members.motes_of(name))
+            watermarks = [each for each in (mote.watermark for mote in motes) if each is not None]
+            batches += stream.cut(watermarks, radio_us, self._sample_counts(stream, motes, watermarks))
+        return batches
+
+    def has(self, mote: str) -> bool:
+        """Return whether a mote is in this proxy's catalog."""
+        return self._members.has(mote)
+
+    def entry(self, mote: str) -> MoteEntry | None:
+        """Return a mote's entry in the catalog, None if it has not announced itself."""
+        found = self.motes.get(mote)
+        return None if found is None else found.entry()
+
+    def states(self) -> dict[MoteState, int]:
+        """Return how many motes are in each state."""
+        return self._members.states()
+
+    def clock_faults(self) -> dict[str, int]:
+        """Return how many motes have a wrong clock, by fault."""
+        return self._members.clock_faults()
+
+    def positions(self) -> list[MotePosition]:
+        """Return the last accepted packet of all motes that have no tuples waiting for a batch."""
+        return self._members.positions()
+
+    def _too_many_motes(self, mote: str) -> RejectAnnouncement:
+        return RejectAnnouncement(mote, "too_many_motes", f"there are {self._limits.motes} motes already")
+
+    def _offer(self, stream: StreamState, announcement: Announcement) -> list[FleetInstruction]:
+        """Let a stream have the announced schema; return its offer, and the demands that do not fit it."""
+        rejected = stream.set_schema(announcement.stream)
+        return [OfferStream(announcement.stream), *(RejectDemand(stream.name, each) for each in rejected)]
+
+    def _reorder(self, mote: MoteTracking, arrived: HeldPacket) -> list[FleetInstruction]:
+        """Process the packets that no gap holds back; the mote of one that waits may be sent controls now."""
+        packet, radio_us = arrived.packet, arrived.radio_us
+        numbers = mote.numbers
+        arrival = mote.reordering.received(arrived, (numbers.boot, numbers.sequence) if numbers.any_received else None)
+        if len(arrival.ready) == 1 and arrival.ready[0] is arrived:
+            return self._process(mote, packet, radio_us, arrived.received_us)
+        stream = self._members.stream_of(mote)
+        event = PacketReceived(packet, radio_us, arrived.received_us, None if stream is None else stream.watermark_us)
+        found = mote.duplicate_received(packet) if arrival.replayed else mote.held_packet_received(event)
+        return [ForMote(mote.mote, each) for each in found] + self._process_held(mote, arrival.ready, radio_us)
+
+    def _process_held(self, mote: MoteTracking, held: Iterable[HeldPacket], radio_us: int) -> list[FleetInstruction]:
+        """Process packets that waited: their listen windows are used, or over."""
+        instructions: list[FleetInstruction] = []
+        for each in held:
+            packet = msgspec.structs.replace(each.packet, listen_us=0)
+            instructions += self._process(mote, packet, radio_us, each.received_us)
+        return instructions
+
+    def _process(self, mote: MoteTracking, packet: Packet, radio_us: int, received_us: int) -> list[FleetInstruction]:
+        """Return what to do about the next packet of a mote."""
+        stream = self._members.stream_of(mote)
+        event = PacketReceived(packet, radio_us, received_us, None if stream is None else stream.watermark_us)
+        instructions: list[FleetInstruction] = []
+        for each in mote.handle(event):
+            if type(each) is TuplesAccepted and stream is not None:
+                dropped = self._enqueue(stream, mote, each.tuples)
+                if dropped:
+                    instructions.append(TuplesDropped(stream.name, dropped))
+            instructions.append(ForMote(packet.mote, each))
+        if stream is not None:
+            stream.note_change()
+        return instructions
+
+    def _enqueue(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> int:
+        """Let the tuples of a packet wait for their batch; return how many old ones were dropped for them."""
+        if stream.observes(tuples) and mote.sends_every_sample:
+            stream.observe(tuples)
+        dropped = stream.enqueue(tuples)
+        if not dropped:
+            return 0
+        for each in dropped:
+            feeding = self.motes.get(each.mote)
+            if feeding is not None:
+                feeding.ledger.drop(each)
+        return sum(map(len, dropped))
+
+    def _replan(self, radio_us: int) -> list[FleetInstruction]:
+        """Choose programs again by the values observed, where that saves enough to be worth a change."""
+        instructions: list[FleetInstruction] = []
+        for name, stream in self.streams.items():
+            stream.replan()
+            for mote in self._members.motes_of(name):
+                instructions += self._choice.apply(stream, mote, radio_us, only_if_cheaper=True)
+        return instructions
+
+    def _sample_counts(
+        self, stream: StreamState, motes: Sequence[MoteTracking], watermarks: Sequence[MoteWatermark]
+    ) -> list[PacketTuples]:
+        """Return the counts of expected and missing samples of the panes that the watermark is about to pass."""
+        until_us = stream.counted_until(watermarks)
+        counted = [] if until_us is None else [mote for mote in motes if mote.ledger]
+        if until_us is None or not counted:
+            return []
+        since_us = stream.counted_since(mote.ledger.began_us for mote in counted)
+        most = max(1, MOST_COUNTS // len(counted))
+        counts = (mote.count_samples(until_us, since_us, most) for mote in counted)
+        return [each for each in counts if each is not None]

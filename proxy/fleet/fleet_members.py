@@ -1,0 +1,143 @@
+"""The motes and streams of a proxy, and which motes feed which stream. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from protocols.acquisition.program_reports import ProgramStyle
+from protocols.wire.catalog import ClockFault, MoteState
+from protocols.wire.programs import SamplingProgram
+from proxy.fleet.batching import BatchLimits
+from proxy.fleet.stream_state import StreamProgress, StreamState
+from proxy.motes.mote_tracking import MoteTracking
+from proxy.motes.tracking_limits import TrackingLimits
+from proxy.records.program_table import ProgramTable
+from proxy.records.waiting_tuples import MotePosition
+
+
+@dataclass(frozen=True, slots=True)
+class FleetLimits:
+    """How large a fleet may be, and how its motes, batches and programs are handled."""
+
+    motes: int = 10_000
+    streams: int = 1_000
+    tracking: TrackingLimits = field(default_factory=TrackingLimits)
+    batches: BatchLimits = field(default_factory=BatchLimits)
+    style: ProgramStyle = field(default_factory=ProgramStyle)
+
+
+class FleetMembers:
+    """The members of one fleet.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    limits
+        How many there may be, and how they are handled.
+    programs, positions, streams
+        From before a restart: programs, the last accepted packet of each mote, and the progress of each stream.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        limits: FleetLimits,
+        *,
+        programs: Iterable[SamplingProgram] = (),
+        positions: Mapping[str, MotePosition] | None = None,
+        streams: Iterable[StreamProgress] = (),
+    ) -> None:
+        self.motes: dict[str, MoteTracking] = {}
+        self.streams = {each.stream: StreamState(each, limits.batches, proxy, style=limits.style) for each in streams}
+        self._proxy = proxy
+        self._limits = limits
+        self._programs = ProgramTable(programs)
+        self._positions = dict(positions or {})
+        self._motes_of: dict[str, dict[str, MoteTracking]] = {}
+
+    def stream(self, name: str) -> StreamState | None:
+        """Return a stream, new or known; None if there are too many."""
+        found = self.streams.get(name)
+        if found is None and len(self.streams) < self._limits.streams:
+            progress = StreamProgress(name)
+            found = StreamState(progress, self._limits.batches, self._proxy, style=self._limits.style)
+            self.streams[name] = found
+        return found
+
+    def mote(self, name: str, now_us: int) -> MoteTracking | None:
+        """Return a mote, new or known; None if there are too many. `now_us` is the radio clock."""
+        found = self.motes.get(name)
+        if found is None and len(self.motes) < self._limits.motes:
+            found = self.motes[name] = MoteTracking(
+                name,
+                proxy=self._proxy,
+                programs=self._programs,
+                limits=self._limits.tracking,
+                started_us=now_us,
+                position=self._positions.pop(name, None),
+            )
+        return found
+
+    def stream_of(self, mote: MoteTracking) -> StreamState | None:
+        """Return the stream that a mote feeds; None before it has announced itself."""
+        announcement = mote.announcement
+        return None if announcement is None else self.streams[announcement.stream.name]
+
+    def motes_of(self, stream: str) -> Collection[MoteTracking]:
+        """Return the motes that feed a stream."""
+        return self._motes_of.get(stream, {}).values()
+
+    def join(self, mote: MoteTracking, stream: StreamState) -> None:
+        """Let a mote feed a stream."""
+        feeding = self._motes_of.setdefault(stream.name, {})
+        feeding[mote.mote] = mote
+        stream.set_mote_count(len(feeding))
+
+    def leave(self, mote: MoteTracking) -> None:
+        """Let a mote feed no stream any more."""
+        stream = self.stream_of(mote)
+        if stream is not None:
+            self._motes_of.get(stream.name, {}).pop(mote.mote, None)
+            stream.note_change()
+
+    def has(self, mote: str) -> bool:
+        """Return whether a mote has announced itself to this proxy."""
+        found = self.motes.get(mote)
+        return found is not None and found.announcement is not None
+
+    def live_mote(self, stream: str, except_for: str) -> str | None:
+        """Return a mote, other than the one named, that feeds a stream in real time; None if there is none."""
+        names = (each.mote for each in self.motes_of(stream) if each.mote != except_for and each.keeps_real_time)
+        return min(names, default=None)
+
+    def states(self) -> dict[MoteState, int]:
+        """Return how many motes are in each state."""
+        counts = dict.fromkeys(MoteState, 0)
+        for mote in self.motes.values():
+            if mote.announcement is not None:
+                counts[mote.state] += 1
+        return counts
+
+    def clock_faults(self) -> dict[str, int]:
+        """Return how many motes have a wrong clock, by fault."""
+        counts = dict.fromkeys((each.value for each in ClockFault), 0)
+        for mote in self.motes.values():
+            if mote.clock.fault is not None:
+                counts[mote.clock.fault.value] += 1
+        return counts
+
+    def positions(self) -> list[MotePosition]:
+        """Return the last accepted packet of all motes that have no tuples waiting for a batch."""
+        waiting = {name for name, stream in self.streams.items() if stream.waiting}
+        return [
+            mote.numbers.position
+            for mote in self.motes.values()
+            if mote.numbers.any_received and (mote.announcement is None or mote.announcement.stream.name not in waiting)
+        ]
+
+    @property
+    def limits(self) -> FleetLimits:
+        """How many members there may be, and how they are handled."""
+        return self._limits

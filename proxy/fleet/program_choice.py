@@ -1,0 +1,67 @@
+"""Which sampling program each mote should run: the cheapest that answers all demands on its stream. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocols.acquisition.merging import draw_of
+from protocols.acquisition.program_reports import Abilities
+from protocols.acquisition.sensor_traits import traits_of
+from protocols.wire.programs import SamplingProgram
+from proxy.fleet.fleet_instructions import FleetInstruction, ForMote, RejectDemand, RememberProgram
+from proxy.fleet.stream_state import StreamState
+from proxy.motes.mote_events import DemandChanged
+from proxy.motes.mote_tracking import MoteTracking
+
+_WORTH_CHANGING = 0.9
+"""A program that costs no less than this share of the running one is not worth the change."""
+
+
+class ProgramChoice:
+    """Chooses the programs of a fleet.
+
+    Parameters
+    ----------
+    abilities_of
+        Returns what a mote can do.
+    """
+
+    def __init__(self, abilities_of: Callable[[str], Abilities]) -> None:
+        self._abilities_of = abilities_of
+        self._remembered: set[tuple[str, SamplingProgram]] = set()
+
+    def apply(
+        self, stream: StreamState, mote: MoteTracking, radio_us: int, *, only_if_cheaper: bool = False
+    ) -> list[FleetInstruction]:
+        """Choose the program of a mote.
+
+        Parameters
+        ----------
+        stream
+            That the mote feeds.
+        mote
+            Which mote.
+        radio_us
+            Radio clock now.
+        only_if_cheaper
+            Whether the mote keeps its program unless another one costs clearly less.
+        """
+        announcement = mote.announcement
+        if announcement is None:
+            return []
+        traits = traits_of(announcement, self._abilities_of(announcement.mote))
+        known = len(stream.merger.left_out)
+        merged = stream.merger.merge(traits, announcement.properties)
+        instructions: list[FleetInstruction] = [
+            RejectDemand(stream.name, each) for each in list(stream.merger.left_out.values())[known:]
+        ]
+        if only_if_cheaper and merged.program != mote.desired:
+            now_mw = draw_of(mote.desired, traits, stream.observed)
+            if merged.milliwatts > now_mw * _WORTH_CHANGING:
+                return instructions
+        if (stream.name, merged.program) not in self._remembered:
+            self._remembered.add((stream.name, merged.program))
+            instructions.append(RememberProgram(merged.program, stream.name, merged.reason))
+        answered = merged if merged.needs else None
+        event = DemandChanged(merged.program, radio_us, answered, traits, stream.watermark_us)
+        return instructions + [ForMote(mote.mote, each) for each in mote.handle(event)]

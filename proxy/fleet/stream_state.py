@@ -1,0 +1,265 @@
+"""One stream at its proxy: schema, demand, waiting tuples, low watermark and batch numbers.
+
+Pure. The low watermark moves only where a batch is cut; both are sent together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from protocols.acquisition.merging import Merger
+from protocols.acquisition.needs import FoldedDemands, fold_demands
+from protocols.acquisition.observed import Observed
+from protocols.acquisition.program_reports import ProgramStyle
+from protocols.wire.demands import RefusedDemand, StreamDemand
+from protocols.wire.programs import SECOND_US
+from protocols.wire.streams import FieldType, StreamSchema
+from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
+from proxy.fleet.declared_columns import as_offered
+from proxy.records.waiting_tuples import PacketTuples
+from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
+
+KEEPALIVE_AFTER_US = 10 * SECOND_US
+"""While motes sample, a batch is sent at least this often, if need be an empty one: slow motes are no dead proxy."""
+OBSERVE_EVERY = 8
+"""Values are observed in one packet of a mote out of this many."""
+_ENOUGH_MOTES = 16
+"""Motes with which values of every such packet are observed. Where more feed a stream, fewer packets of each are."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """The state of a stream when its last batch was spooled."""
+
+    stream: str
+    sequence: int = 0
+    watermark_us: int | None = None
+    sampling: bool = False
+
+
+@dataclass(slots=True)
+class StreamState:
+    """The state of one stream.
+
+    Parameters
+    ----------
+    progress
+        From before a restart.
+    limits
+        Of waiting tuples and batches.
+    proxy
+        Name of the proxy whose motes feed it.
+    schema
+        None until a mote announces the stream.
+    style
+        The deployer's choices about sampling programs.
+    observed
+        The values observed in it; the cost of a program depends on them.
+    changed
+        Whether something has happened that may be worth a cut.
+    observe_every
+        Values are observed in one packet of a mote out of this many.
+    """
+
+    progress: StreamProgress
+    limits: BatchLimits
+    proxy: str
+    schema: StreamSchema | None = None
+    style: ProgramStyle = field(default_factory=ProgramStyle)
+    observed: Observed = field(default_factory=Observed)
+    merger: Merger = field(init=False)
+    changed: bool = True
+    observe_every: int = OBSERVE_EVERY
+    _waiting: WaitingTuples = field(init=False)
+    _demand: StreamDemand | None = None
+    _unreadable: tuple[RefusedDemand, ...] = ()
+    _cut_us: int | None = None
+    _counted_panes_us: frozenset[int] = frozenset()
+    _counted_since_us: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._waiting = WaitingTuples(self.limits)
+        self.merger = Merger(FoldedDemands(), self.style, self.observed)
+
+    @property
+    def name(self) -> str:
+        """Of the stream."""
+        return self.progress.stream
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The low watermark that the batches cut so far carry; None before the first."""
+        return self.progress.watermark_us
+
+    @property
+    def waiting(self) -> int:
+        """Tuples that wait for the next batch."""
+        return len(self._waiting)
+
+    @property
+    def nearly_full(self) -> bool:
+        """Whether more than half of the tuples that may wait do."""
+        return len(self._waiting) + self.limits.waiting // 2 > self.limits.waiting
+
+    @property
+    def demand_epoch(self) -> int:
+        """The plan epoch of the last demand; 0 before the first."""
+        return 0 if self._demand is None else self._demand.epoch
+
+    @property
+    def rejected_demands(self) -> tuple[RefusedDemand, ...]:
+        """Demands of queries that are not answered now."""
+        return (*self._unreadable, *self.merger.demands.refused, *self.merger.left_out.values())
+
+    def note_change(self) -> None:
+        """Note that something has happened that may be worth a cut."""
+        self.changed = True
+
+    def enqueue(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
+        """Let the tuples of a packet wait for the next batch; return the old ones that were dropped for them."""
+        self.changed = True
+        return self._waiting.add(packet)
+
+    def drop_waiting(self) -> int:
+        """Drop the tuples that wait, as when the schema changes under them; return how many."""
+        return self._waiting.drop_all()
+
+    def observes(self, packet: PacketTuples) -> bool:
+        """Return whether the values of a packet are to be observed."""
+        return packet.sequence % self.observe_every == 0 and self.schema is not None
+
+    def observe(self, packet: PacketTuples) -> None:
+        """Observe the values of a packet from which no sample was filtered out."""
+        tuples = tuple(packet)
+        for place, each in enumerate(() if self.schema is None else self.schema.fields):
+            if each.fixed or each.type is FieldType.TEXT:
+                continue
+            before: float | None = None
+            for sample in tuples:
+                value = sample.values[place]
+                if isinstance(value, int | float) and (
+                    sample.aggregated is None or sample.aggregated.fingerprint is None
+                ):
+                    self.observed.see(each.name, float(value), before)
+                    before = float(value)
+
+    def set_mote_count(self, motes: int) -> None:
+        """Set how many motes feed the stream."""
+        self.observe_every = max(OBSERVE_EVERY, motes // _ENOUGH_MOTES)
+
+    def set_demand(
+        self, demand: StreamDemand | None, unreadable: tuple[RefusedDemand, ...] = ()
+    ) -> tuple[RefusedDemand, ...]:
+        """Set the demand on this stream, None for none; return the demands that cannot be answered or read."""
+        self._demand = demand
+        self._unreadable = unreadable
+        return (*unreadable, *self._fold())
+
+    def set_schema(self, schema: StreamSchema) -> tuple[RefusedDemand, ...]:
+        """Set the stream's schema; return the demands that cannot be answered with it."""
+        self.schema = schema
+        return self._fold()
+
+    def replan(self) -> None:
+        """Let the next programs be chosen by the values observed until now."""
+        self.merger = Merger(self.merger.demands, self.style, self.observed)
+
+    def counted_until(self, mote_watermarks: Sequence[MoteWatermark]) -> int | None:
+        """Return where the next cut will move the low watermark, if panes in which samples are counted end by then."""
+        if not self._counted_panes_us:
+            return None
+        before_us, after_us = self.watermark_us, advance(self.watermark_us, mote_watermarks)
+        if after_us is None or before_us == after_us:
+            return None
+        ended = before_us is None or any(before_us // each != after_us // each for each in self._counted_panes_us)
+        return after_us if ended else None
+
+    def counted_since(self, began: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+        """Return, by fingerprint, from when on the first of the stream's motes is due to take samples.
+
+        Parameters
+        ----------
+        began
+            The same of each mote.
+        """
+        found = self._counted_since_us
+        new: dict[str, int] = {}
+        for each in began:
+            for fingerprint, since_us in each.items():
+                if fingerprint not in found:
+                    new[fingerprint] = min(since_us, new.get(fingerprint, since_us))
+        found.update(new)
+        return found
+
+    def cut(
+        self, mote_watermarks: Iterable[MoteWatermark], now_us: int, counts: Iterable[PacketTuples] = ()
+    ) -> list[CutBatch]:
+        """Return the next batches: all waiting tuples, and the low watermark that the last batch carries.
+
+        Parameters
+        ----------
+        mote_watermarks
+            Of the motes that hold the low watermark.
+        now_us
+            Of a clock that never goes back.
+        counts
+            Counts of samples, to be sent with the waiting tuples.
+        """
+        for each in counts:
+            self._waiting.join(each)
+        schema = self.schema
+        if schema is None:
+            return []
+        self.changed = False
+        held_by = list(mote_watermarks)
+        before = self.progress
+        sampling = bool(held_by)
+        batches: list[CutBatch] = []
+        while True:
+            packets = self._waiting.take(schema)
+            last = not self._waiting
+            watermark_us = before.watermark_us
+            if last:
+                watermark_us = advance(watermark_us, held_by)
+            if not packets and not self._worth_sending(watermark_us, sampling=sampling, now_us=now_us):
+                break
+            self.progress = StreamProgress(schema.name, self.progress.sequence + 1, watermark_us, sampling)
+            sent_us = LOWEST_US if watermark_us is None else watermark_us
+            batches.append(CutBatch(schema, self.progress.sequence, sent_us, sampling, packets))
+            self._cut_us = now_us
+            if last:
+                break
+        return batches
+
+    def due(self, now_us: int) -> bool:
+        """Whether a cut may be worth it: something happened, or nothing for a long time."""
+        return self.changed or (self.progress.sampling and self._keepalive_due(now_us))
+
+    def _worth_sending(self, watermark_us: int | None, *, sampling: bool, now_us: int) -> bool:
+        """Return whether a batch without tuples is worth sending."""
+        if watermark_us is None or (self.progress.sequence == 0 and not sampling):
+            return False
+        if watermark_us != self.progress.watermark_us or sampling != self.progress.sampling:
+            return True
+        return sampling and self._keepalive_due(now_us)
+
+    def _keepalive_due(self, now_us: int) -> bool:
+        return self._cut_us is not None and now_us - self._cut_us >= KEEPALIVE_AFTER_US
+
+    def _fold(self) -> tuple[RefusedDemand, ...]:
+        folded = FoldedDemands()
+        if self.schema is not None and self._demand is not None and self._demand.demands:
+            offered = as_offered(self._demand, self.schema, self.proxy)
+            if isinstance(offered, RefusedDemand):
+                folded = FoldedDemands(refused=(offered,))
+            else:
+                folded = fold_demands(offered.demands, offered.schema)
+        self.merger = Merger(folded, self.style, self.observed)
+        counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
+        self._counted_panes_us = frozenset(each.pane_us for each in counted)
+        fingerprints = {each.fingerprint for each in counted}
+        self._counted_since_us = {
+            fingerprint: at for fingerprint, at in self._counted_since_us.items() if fingerprint in fingerprints
+        }
+        return folded.refused

@@ -1,0 +1,1 @@
+"""One mote: its clock, its presence, its packets, its program, step by step."""

@@ -1,0 +1,109 @@
+"""Catalog entries of motes. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.acquisition.merging import MergedProgram
+from protocols.acquisition.sensor_traits import SensorTraits
+from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Announcement, Health
+from protocols.wire.programs import SamplingProgram
+from proxy.motes.mote_clock import MoteClock
+
+
+@dataclass(slots=True)
+class MoteCounters:
+    """Statistics of a mote: its packets and samples since the proxy's start."""
+
+    packets_received: int = 0
+    packets_lost: int = 0
+    packets_rejected: int = 0
+    samples_received: int = 0
+    samples_late: int = 0
+    samples_ahead: int = 0
+    samples_behind: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramStatus:
+    """The program that a mote runs, and the one it should run.
+
+    Parameters
+    ----------
+    state
+        Of the mote.
+    running, program
+        The program it runs, None if the proxy does not know it, and the program's number.
+    desired, merged, traits
+        The program it should run, the demands it answers and its cost, and the traits by which it was chosen; None if
+        no query demands anything.
+    """
+
+    state: MoteState
+    running: SamplingProgram | None
+    program: int
+    desired: SamplingProgram
+    merged: MergedProgram | None
+    traits: SensorTraits | None
+
+
+def make_entry(
+    proxy: str,
+    announcement: Announcement,
+    *,
+    status: ProgramStatus,
+    counters: MoteCounters,
+    clock: MoteClock,
+    health: Health | None,
+    received_us: int,
+) -> MoteEntry:
+    """Return the catalog entry of a mote that has announced itself."""
+    running = status.running
+    return MoteEntry(
+        version=VERSION,
+        mote=announcement.mote,
+        proxy=proxy,
+        kind=announcement.kind,
+        stream=announcement.stream.name,
+        properties=announcement.properties,
+        state=status.state,
+        period_us=0 if running is None else running.period_us,
+        default_period_us=announcement.default_period_us,
+        minimum_period_us=announcement.minimum_period_us,
+        program=status.program,
+        packets_received=counters.packets_received,
+        packets_lost=counters.packets_lost,
+        packets_rejected=counters.packets_rejected,
+        samples_received=counters.samples_received,
+        samples_late=counters.samples_late,
+        health=health,
+        heard_us=received_us,
+        device=announcement.device,
+        battery_joules=announcement.battery_joules,
+        lifetime_us=announcement.lifetime_us,
+        samples_ahead=counters.samples_ahead,
+        samples_behind=counters.samples_behind,
+        clock_offset_us=clock.offset_us,
+        clock_fault=clock.fault,
+        **_energy(status),
+    )
+
+
+def _energy(status: ProgramStatus) -> dict[str, Any]:
+    """Return the fields of the entry about the desired program and its cost."""
+    merged, traits = status.merged, status.traits
+    if merged is None or traits is None:
+        return {}
+    days = traits.days(merged.milliwatts)
+    return {
+        "doing": merged.reason,
+        "milliwatts": merged.milliwatts,
+        "lifetime_days": days if math.isfinite(days) else None,
+        "stretched": merged.stretched,
+        "lifetime_kept": merged.lifetime_kept,
+        "wanted": status.desired,
+    }

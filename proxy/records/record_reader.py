@@ -1,0 +1,260 @@
+"""Records of one mote become tuples, under the push-down fingerprints of the queries that need them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocols.errors import SchemaError
+from protocols.wire.batches import measure_column
+from protocols.wire.frames import Value
+from protocols.wire.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, reports_of
+from protocols.wire.streams import FieldType, check_value
+from proxy.records.change_filling import ChangeFilling
+from proxy.records.decoding import RowDecoder
+from proxy.records.event_detection import EventDetection
+from proxy.records.program_routes import Needs, Routes, routes_of
+from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
+
+MOST_SAMPLES_FILLED = 100_000
+"""From one packet."""
+_NOTHING_BUT_SAMPLES = [Sample] * 4_096
+"""Types of the records of the longest packet."""
+
+
+class RecordReader:
+    """Reads the records of one program of one mote.
+
+    Parameters
+    ----------
+    announcement
+        Of the mote.
+    program
+        Under which the records were made.
+    needs
+        What queries need of the mote now.
+
+    Raises
+    ------
+    SchemaError
+        If the program samples a field the mote does not have.
+    """
+
+    def __init__(self, announcement: Announcement, program: SamplingProgram, needs: Needs) -> None:
+        self._announcement = announcement
+        self._program = program
+        self._reports = reports_of(program)
+        self._several = len(self._reports) > 1
+        self._rows: dict[int, RowDecoder] = {}
+        self._whole = RowDecoder(announcement, program)
+        self._blank = self._whole.blank
+        self._fillings = {
+            number: ChangeFilling(alone)
+            for number, alone in enumerate(self._reports)
+            if isinstance(alone.report, SendOnChange)
+        }
+        self.routes = Routes(())
+        self._detections: list[EventDetection] = []
+        self._plain = False
+        self.route(needs)
+
+    def route(self, needs: Needs) -> None:
+        """Set what queries need from now on."""
+        before = {each.detection: each for each in self._detections}
+        self.routes = routes_of(self._program, needs)
+        self._detections = [before.get(each) or EventDetection(each) for each in self.routes.detections]
+        self._plain = (
+            not self._several
+            and self._program.report is None
+            and not self._detections
+            and self.routes.forwards_samples
+            and not self.routes.periods_us
+        )
+
+    @property
+    def fills(self) -> bool:
+        """Whether samples that were not sent are filled in."""
+        return bool(self._fillings)
+
+    @property
+    def open_us(self) -> int | None:
+        """No later tuple is stamped before this, whatever the mote's low watermark; None if no event has begun."""
+        begun = [each.open_us for each in self._detections]
+        return min((each for each in begun if each is not None), default=None)
+
+    def lost(self) -> None:
+        """Note that a packet is missing."""
+        for filling in self._fillings.values():
+            filling.lost()
+        for detection in self._detections:
+            detection.lost()
+
+    def read(self, packet: Packet) -> PacketTuples | None:
+        """Return the tuples of a packet, in no particular order; None if there are none.
+
+        Raises
+        ------
+        SchemaError
+            If a record does not fit the program.
+        """
+        if self._plain:
+            return self._read_plain(packet)
+        position = MotePosition(packet.mote, packet.boot, packet.sequence, packet.clock_us)
+        tuples: list[WaitingTuple] = []
+        for record in packet.records:
+            match record:
+                case Sample():
+                    self._sample(packet.clock_us - record.age_us, record, position, tuples)
+                case Partial():
+                    self._partial(packet.clock_us - record.age_us, record, position, tuples)
+                case VehicleEvent():
+                    names = (
+                        self._fingerprints(record.report, counts=False),
+                        self._fingerprints(record.report, counts=True),
+                    )
+                    stamp_us = packet.clock_us - record.age_us
+                    event = Aggregated(pane_us=record.passing_us, samples=1)
+                    self._add_aggregate(names[0], stamp_us, event, position, tuples)
+                    self._add_aggregate(names[1], stamp_us, event._replace(pane_us=1), position, tuples)
+                case VehicleTally() if record.vehicles:
+                    tally = Aggregated(pane_us=record.every_us, samples=record.vehicles)
+                    counted = self._fingerprints(record.report, counts=True)
+                    self._add_aggregate(counted, packet.clock_us - record.age_us, tally, position, tuples)
+                case _:
+                    pass
+        for number, filling in self._fillings.items():
+            self._fill(number, filling, packet.promise_us, position, tuples)
+        return PacketTuples.of(tuples, self._announcement.default_period_us) if tuples else None
+
+    def samples(self, packet: Packet) -> PacketTuples | None:
+        """Return the tuples of a packet that has only samples, which all queries read as they are: of most packets.
+
+        None leaves the packet to :meth:`read`.
+        """
+        if not self._plain:
+            return None
+        records = packet.records
+        if list(map(type, records)) != _NOTHING_BUT_SAMPLES[: len(records)] or not records:
+            return None
+        try:
+            return self._tuples(packet, records)  # type: ignore[arg-type]  # they are samples
+        except SchemaError:
+            return None
+
+    def _read_plain(self, packet: Packet) -> PacketTuples | None:
+        """Return the tuples of a program with one report, whose samples all queries read as they are."""
+        samples = [each for each in packet.records if isinstance(each, Sample)]
+        if any(not isinstance(each, Sample | Health) for each in packet.records):
+            raise SchemaError("a record of a kind that its program does not contain")
+        return self._tuples(packet, samples) if samples else None
+
+    def _tuples(self, packet: Packet, samples: Sequence[Sample]) -> PacketTuples:
+        clock_us, covered_by = packet.clock_us, self.routes.covered_by
+        return PacketTuples(
+            packet.mote,
+            packet.boot,
+            packet.sequence,
+            clock_us,
+            self._announcement.default_period_us,
+            tuple([clock_us - each.age_us for each in samples]),
+            self._whole.rows([each.values for each in samples]),
+            () if covered_by is None else (Aggregated(covered_by=covered_by),) * len(samples),
+        )
+
+    def _sample(self, start_us: int, sample: Sample, position: MotePosition, tuples: list[WaitingTuple]) -> None:
+        row = self._decoder(sample.reports).row(sample.values)
+        for number, filling in self._fillings.items():
+            if sample.reports >> number & 1:
+                self._fill(number, filling, start_us, position, tuples)
+                filling.sent(start_us, sample.values)
+        self._forward(start_us, row, sample.reports, position, tuples)
+
+    def _fill(
+        self, number: int, filling: ChangeFilling, until_us: int, position: MotePosition, tuples: list[WaitingTuple]
+    ) -> None:
+        decoder = self._decoder(1 << number)
+        for start_us, values in filling.before(until_us):
+            if len(tuples) >= MOST_SAMPLES_FILLED:
+                raise SchemaError(f"more than {MOST_SAMPLES_FILLED:,} samples between two packets")
+            self._forward(start_us, decoder.row(values), 1 << number, position, tuples)
+
+    def _forward(
+        self, start_us: int, row: tuple[Value, ...], reports: int, position: MotePosition, tuples: list[WaitingTuple]
+    ) -> None:
+        """Add a sample, if it is needed, and the events it completes."""
+        routes = self.routes
+        needed = routes.forwards_samples and (
+            not routes.periods_us or any(start_us % period_us == 0 for period_us in routes.periods_us)
+        )
+        if needed:
+            extra = None if routes.covered_by is None else Aggregated(covered_by=routes.covered_by)
+            tuples.append(WaitingTuple(start_us, row, position, aggregated=extra))
+        for each in self._detections:
+            if reports >> each.detection.report & 1:
+                place = self._announcement.stream.field_names.index(each.detection.threshold.field)
+                for stamp_us, event in each.sample(start_us, row[place]):
+                    tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=event))
+
+    def _partial(self, stamp_us: int, partial: Partial, position: MotePosition, tuples: list[WaitingTuple]) -> None:
+        alone = self._report_of(partial.report)
+        if not isinstance(alone.report, Panes) or len(partial.measures) != len(alone.fields):
+            raise SchemaError("partial aggregates that its program does not contain")
+        measures: list[tuple[str, Value]] = []
+        for name, values in zip(alone.fields, partial.measures, strict=True):
+            stream_field = self._announcement.stream.field(name)
+            if len(values) != len(alone.report.measures):
+                raise SchemaError(f"{len(values)} measures of {name!r}, its program has {alone.report.measures}")
+            counted = dict(zip((each.value for each in alone.report.measures), values, strict=True)).get("count")
+            for measure, value in zip(alone.report.measures, values, strict=True):
+                if measure.value in ("min", "max", "sum") and stream_field.type is not FieldType.BOOLEAN:
+                    known = None if measure.value == "sum" and counted == 0 else check_value(stream_field, value)
+                    measures.append((measure_column(measure, name), known))
+                elif measure.value == "count":
+                    measures.append((measure_column(measure, name), _checked_count(name, value)))
+        aggregated = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
+        self._add_aggregate(self._fingerprints(partial.report, counts=True), stamp_us, aggregated, position, tuples)
+
+    def _add_aggregate(
+        self,
+        fingerprints: tuple[str, ...],
+        stamp_us: int,
+        aggregated: Aggregated,
+        position: MotePosition,
+        tuples: list[WaitingTuple],
+    ) -> None:
+        """Add an aggregate or event, once for each fingerprint."""
+        for each in fingerprints:
+            extra = aggregated._replace(fingerprint=each)
+            tuples.append(WaitingTuple(stamp_us, self._blank, position, aggregated=extra))
+
+    def _fingerprints(self, number: int, *, counts: bool) -> tuple[str, ...]:
+        self._report_of(number)
+        return self.routes.fingerprints[number][int(counts)]
+
+    def _report_of(self, number: int) -> SamplingProgram:
+        if number >= len(self._reports):
+            raise SchemaError(f"a record of report {number} of a program with {len(self._reports)}")
+        return self._reports[number]
+
+    def _decoder(self, reports: int) -> RowDecoder:
+        """Return the decoder of samples that these reports send."""
+        found = self._rows.get(reports)
+        if found is None:
+            if reports >> len(self._reports):
+                raise SchemaError(f"a sample of reports {reports:b} of a program with {len(self._reports)}")
+            sent_by = [alone for number, alone in enumerate(self._reports) if reports >> number & 1]
+            if any(not (alone.report is None or isinstance(alone.report, SendOnChange)) for alone in sent_by):
+                raise SchemaError("a sample of a report that sends none")
+            shown = {name for alone in sent_by for name in alone.fields}
+            fields = tuple(name for name in self._program.fields if name in shown)
+            found = self._rows[reports] = RowDecoder(
+                self._announcement, SamplingProgram(fields, self._program.period_us)
+            )
+        return found
+
+
+def _checked_count(name: str, value: Value) -> Value:
+    """Return a count as a batch can hold it."""
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63):
+        return value
+    raise SchemaError(f"a count of values of {name!r} that is none: {value!r}")

@@ -1,0 +1,88 @@
+"""The readers of one mote's records, by program: a mote may deliver records of an older program. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocols.errors import SchemaError
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SLEEP
+from proxy.records.program_routes import Needs
+from proxy.records.record_reader import RecordReader
+
+if TYPE_CHECKING:
+    from proxy.records.program_table import ProgramTable
+
+
+class RecordReaders:
+    """The readers of one mote.
+
+    Parameters
+    ----------
+    programs
+        The programs that the proxy knows.
+    """
+
+    def __init__(self, programs: ProgramTable) -> None:
+        self._programs = programs
+        self._announcement: Announcement | None = None
+        self._needs: Needs = ()
+        self._readers: dict[int, RecordReader | None] = {}
+
+    def announced(self, announcement: Announcement) -> None:
+        """Set what the mote has announced."""
+        if announcement != self._announcement:
+            self._readers.clear()
+        self._announcement = announcement
+
+    def route(self, needs: Needs) -> None:
+        """Set what queries need of the mote from now on."""
+        self._needs = needs
+        for reader in self._readers.values():
+            if reader is not None:
+                reader.route(needs)
+
+    def learned(self) -> None:
+        """Note that the table has a new program: one that was unknown may be known now."""
+        self._readers = {number: reader for number, reader in self._readers.items() if reader is not None}
+
+    def began(self, number: int) -> None:
+        """Note that the mote has begun to run a program."""
+        self._readers.pop(number, None)
+
+    def rebooted(self) -> None:
+        """Note that the mote has rebooted."""
+        self._readers.clear()
+
+    def lost(self, number: int) -> None:
+        """Note that packets of the mote are missing."""
+        reader = self._readers.get(number)
+        if reader is not None:
+            reader.lost()
+
+    def fills(self, number: int) -> bool:
+        """Return whether a packet without records means unchanged samples, which are filled in."""
+        reader = self._readers.get(number)
+        return reader is not None and reader.fills
+
+    def held_back(self, number: int | None, low_watermark_us: int | None) -> int | None:
+        """Return the low watermark of a mote's tuples: an event that has not ended holds it back at its beginning."""
+        reader = self._readers.get(number or 0)
+        open_us = None if reader is None else reader.open_us
+        return low_watermark_us if open_us is None or low_watermark_us is None else min(open_us, low_watermark_us)
+
+    def of(self, number: int) -> RecordReader | None:
+        """Return the reader of a program's records; None if the program is not known, or of another stream."""
+        reader = self._readers.get(number)
+        if reader is None and number not in self._readers:
+            reader = self._readers[number] = self._made(number)
+        return reader
+
+    def _made(self, number: int) -> RecordReader | None:
+        program = self._programs.get(number)
+        if self._announcement is None or program is None or program == SLEEP or program.sleeping:
+            return None
+        try:
+            return RecordReader(self._announcement, program, self._needs)
+        except SchemaError:
+            return None  # a program of another stream

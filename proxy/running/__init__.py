@@ -1,0 +1,1 @@
+"""What runs: frames in, instructions out, batches to the cluster; all asyncio is here."""

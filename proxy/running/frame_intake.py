@@ -1,0 +1,185 @@
+"""Every frame of a mote or a driven device passes through here to the fleet.
+
+The fleet's decisions are carried out, or noted for the next flush. Controls are returned to the caller, as only the
+caller can reach the mote: over the broker or through a driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocols.event_log import get_logger
+from protocols.mqtt.link import Message
+from protocols.wire.demands import StreamDemand
+from protocols.wire.packets import Announcement, Packet
+from protocols.wire.streams import StreamSchema
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import (
+    FleetInstruction,
+    ForMote,
+    OfferStream,
+    RejectAnnouncement,
+    RejectDemand,
+    RememberAnnouncement,
+    RememberProgram,
+    RemoveEntry,
+    TuplesDropped,
+)
+from proxy.motes.mote_events import MoteInstruction, PublishEntry, Rejected, Rejection, SendControl, TuplesAccepted
+from proxy.records.waiting_tuples import PacketTuples
+from proxy.running.entry_schedule import EntrySchedule
+from proxy.running.link_interface import Clocks
+from proxy.running.metrics import ProxyMetrics
+from proxy.running.mote_event_log import report
+from proxy.storage.flushing import CatalogChanges
+from proxy.storage.quarantine import LONGEST_PAYLOAD_BYTES, Quarantine, RejectedFrame
+
+log = get_logger(__name__)
+
+_CLOCK = frozenset({Rejection.CLOCK_AHEAD, Rejection.CLOCK_BEHIND})
+
+
+class FrameIntake:
+    """Frames of all motes of one proxy.
+
+    Parameters
+    ----------
+    fleet
+        Decides on them.
+    quarantine, metrics, entries
+        Where rejected frames go, counters, and which catalog entries are due.
+    clocks
+        Give the time.
+    """
+
+    def __init__(
+        self, fleet: Fleet, *, quarantine: Quarantine, metrics: ProxyMetrics, entries: EntrySchedule, clocks: Clocks
+    ) -> None:
+        self.offers: dict[str, StreamSchema] = {}
+        self.unoffered: set[str] = set()
+        self.removed: set[str] = set()
+        """Motes that another proxy has, whose entries are to be removed."""
+        self._fleet = fleet
+        self._quarantine = quarantine
+        self._metrics = metrics
+        self._entries = entries
+        self._clocks = clocks
+        self._changes = CatalogChanges()
+        self._packets = 0
+        self._accepted: list[PacketTuples] = []
+
+    def receive(
+        self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, received_us: int
+    ) -> Sequence[SendControl]:
+        """Handle a frame; return the controls for its mote, to be sent in the listen window that the frame opens.
+
+        Counters are updated by the next :meth:`count_accepted`.
+
+        Parameters
+        ----------
+        frame
+            Of a mote, or made by the driver of a device.
+        message
+            That contained it or led to it; None if time did.
+        radio_us, received_us
+            When it was received.
+        """
+        if isinstance(frame, Packet):
+            self._packets += 1
+            instructions = self._fleet.receive_packet(frame, radio_us=radio_us, received_us=received_us)
+            only = instructions[0] if len(instructions) == 1 else None
+            if type(only) is ForMote and type(only.instruction) is TuplesAccepted:  # as with nearly all
+                self._accepted.append(only.instruction.tuples)
+                return ()
+            return self._do(instructions, message)
+        self._metrics.count("announcements")
+        return self._do(self._fleet.receive_announcement(frame, radio_us=radio_us, received_us=received_us), message)
+
+    def carry_out(self, instructions: Sequence[FleetInstruction], message: Message | None = None) -> None:
+        """Carry out instructions of the fleet that no frame led to; `message` is their cause.
+
+        They contain no controls: motes listen only when they have sent a packet.
+        """
+        self._do(instructions, message)
+        self.count_accepted()
+
+    def count_accepted(self) -> None:
+        """Update the counters of packets and accepted samples, for many packets at a time."""
+        if self._packets:
+            self._metrics.count("packets", by=self._packets)
+            self._packets = 0
+        if self._accepted:
+            self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._accepted]))
+            self._entries.counted([each.mote for each in self._accepted])
+            self._accepted.clear()
+
+    def note_demand(self, demand: StreamDemand) -> None:
+        """Keep a demand over restarts."""
+        self._changes.demands[demand.stream] = demand
+
+    def take_changes(self) -> CatalogChanges:
+        """Remove and return the changes that the catalog on disk does not have yet."""
+        changes, self._changes = self._changes, CatalogChanges()
+        return changes
+
+    def put_back(self, changes: CatalogChanges) -> None:
+        """Put back changes that could not be written; newer ones may have been noted since."""
+        self._changes = changes.followed_by(self._changes)
+
+    def reject(self, counter: str, reason: str, detail: str, message: Message | None, **where: str) -> None:
+        """Count a rejection, and keep the message that led to it."""
+        times = self._metrics.count(counter, reason)
+        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
+            log.warning("rejected", what=counter, reason=reason, detail=detail, times=times, **where)
+        if message is not None:
+            self._metrics.count("quarantined")
+            payload = message.payload[:LONGEST_PAYLOAD_BYTES]
+            self._quarantine.put(RejectedFrame(self._clocks.real(), message.topic, reason or counter, detail, payload))
+
+    def _do(self, instructions: Sequence[FleetInstruction], message: Message | None) -> Sequence[SendControl]:
+        """Carry out instructions, or note them for the next flush; return the controls to send."""
+        controls: Sequence[SendControl] = ()
+        for instruction in instructions:
+            match instruction:
+                case ForMote(mote, inner):
+                    if type(inner) is TuplesAccepted:
+                        self._accepted.append(inner.tuples)
+                    elif type(inner) is SendControl:
+                        controls = [*controls, inner]
+                    else:
+                        self._for_mote(mote, inner, message)
+                case RememberAnnouncement(announcement):
+                    self._changes.announcements[announcement.mote] = announcement
+                case RememberProgram(program, stream, reason):
+                    self._changes.programs.append(program)
+                    log.info("sampling program", stream=stream, program=reason)
+                case OfferStream(schema):
+                    self.offers[schema.name] = schema
+                    self.unoffered.add(schema.name)
+                case RejectAnnouncement(mote, reason, detail):
+                    self.reject("announcements_refused", reason, detail, message, mote=mote)
+                case RejectDemand(stream, rejected):
+                    self.reject("demands_refused", "", rejected.reason, message, stream=stream, query=rejected.query)
+                case TuplesDropped(stream, count):
+                    self._dropped(stream, count)
+                case RemoveEntry(mote):
+                    self.removed.add(mote)
+        return controls
+
+    def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None) -> None:
+        match instruction:
+            case PublishEntry(changed):
+                self._entries.note(mote, changed=changed)
+            case Rejected(reason, detail, samples):
+                if reason is Rejection.LATE:
+                    self._metrics.count("samples_late", by=samples)
+                elif reason in _CLOCK:
+                    self._metrics.count("samples_rejected", reason, by=samples)
+                self.reject("packets_refused", reason.value, detail, message, mote=mote)
+            case _:
+                report(mote, instruction, self._metrics)
+
+    def _dropped(self, stream: str, count: int) -> None:
+        total = self._metrics.count("samples_dropped", stream, by=count)
+        if (total - count).bit_length() != total.bit_length():
+            log.error("no room: the oldest samples are dropped", stream=stream, samples=total)

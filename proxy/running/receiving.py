@@ -1,0 +1,177 @@
+"""Received messages are decoded and passed on; controls are sent to motes while they listen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from protocols.errors import FrameError, TopicError
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.batches import decode_ack
+from protocols.wire.catalog import Presence, decode_status
+from protocols.wire.demands import RefusedDemand, StreamDemand, read_demands
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import (
+    AdjustClock,
+    Announcement,
+    Packet,
+    RunProgram,
+    SendAnnouncement,
+    decode_announcement,
+    decode_packet,
+)
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.neighbours import Neighbours
+from proxy.motes.mote_events import SendControl
+from proxy.running.delivery import Delivery
+from proxy.running.driven_devices import DrivenDevices
+from proxy.running.frame_intake import FrameIntake
+from proxy.running.link_interface import Clocks, Publisher
+from proxy.running.metrics import ProxyMetrics
+
+_INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
+_DECODERS: Mapping[str, Callable[[bytes], Announcement | Packet]] = {
+    "packet": decode_packet,
+    "announcement": decode_announcement,
+}
+_parse_topic = lru_cache(maxsize=65_536)(topics.parse)
+
+
+class Receiver:
+    """Handles the messages of one proxy.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    fleet, delivery, neighbours
+        Handle demands, acknowledgements, and messages of other proxies.
+    intake, devices
+        Handle the frames of motes, and the messages of driven devices.
+    link
+        Publishes controls.
+    metrics, clocks
+        Counters, and the time.
+    """
+
+    def __init__(
+        self,
+        proxy: str,
+        fleet: Fleet,
+        delivery: Delivery,
+        neighbours: Neighbours,
+        *,
+        intake: FrameIntake,
+        devices: DrivenDevices,
+        link: Publisher,
+        metrics: ProxyMetrics,
+        clocks: Clocks,
+    ) -> None:
+        self._proxy = proxy
+        self._fleet = fleet
+        self._delivery = delivery
+        self._neighbours = neighbours
+        self._intake = intake
+        self._devices = devices
+        self._link = link
+        self._metrics = metrics
+        self._clocks = clocks
+
+    async def receive(self, messages: Sequence[Message]) -> None:
+        """Handle messages that were received together; an invalid one is counted and kept in the quarantine."""
+        radio_us, received_us = self._clocks.radio(), self._clocks.real()
+        try:
+            for message in messages:
+                if self._devices.handles(message.topic):
+                    self._devices.received(message)
+                    continue
+                try:
+                    controls = self._handle(message, radio_us, received_us)
+                except FrameError as error:
+                    self._reject(message, error.reason, str(error))
+                except TopicError as error:
+                    self._reject(message, "topic", str(error))
+                else:
+                    if controls:
+                        await self._send(controls, radio_us)
+        finally:
+            self._intake.count_accepted()
+
+    def _handle(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:
+        """Handle a message; return the controls for the mote that sent it."""
+        parsed = _parse_topic(message.topic)
+        match parsed.kind:
+            case "packet" | "announcement" as kind:
+                frame = self._frame(kind, parsed.names[1], message)
+                return self._intake.receive(frame, message, radio_us=radio_us, received_us=received_us)
+            case "acks":
+                self._ack(message, radio_us)
+            case "cluster_status":
+                self._cluster(message, radio_us)
+            case "demand":
+                self._demand(message, parsed.names[0], radio_us)
+            case "mote_entry" | "proxy_status":
+                news = self._neighbours.received(parsed, message.payload, self._fleet.has)
+                instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
+                self._intake.carry_out(instructions, message)
+            case _:
+                raise FrameError("topic", f"no message is expected on {message.topic}")
+        return ()
+
+    def _frame(self, kind: str, mote: str, message: Message) -> Announcement | Packet:
+        """Return the frame that a mote of Fjord sent."""
+        if message.retain:
+            article = "an" if kind == "announcement" else "a"
+            raise FrameError("retained", f"{article} {kind} that the broker kept is an old one")
+        frame = _DECODERS[kind](message.payload)
+        if frame.mote != mote:
+            raise FrameError("mote", f"{kind} of mote {frame.mote!r} on the topic of {mote!r}")
+        if mote in self._devices:
+            raise FrameError("mote", f"mote {mote!r} is driven by a driver of this proxy")
+        return frame
+
+    def _ack(self, message: Message, radio_us: int) -> None:
+        if message.retain:
+            raise FrameError("retained", "an acknowledgement that the broker kept is an old one")
+        self._delivery.acknowledged(decode_ack(message.payload), radio_us)
+
+    def _cluster(self, message: Message, radio_us: int) -> None:
+        if message.payload:
+            status = decode_status(message.payload)
+            # A retained status is an old one.
+            if status.presence is Presence.ONLINE and not message.retain:
+                self._delivery.cluster_began(radio_us)
+
+    def _demand(self, message: Message, stream: str, radio_us: int) -> None:
+        unreadable: tuple[RefusedDemand, ...] = ()
+        if message.payload:
+            demand, unreadable = read_demands(message.payload)
+            if demand.stream != stream:
+                raise FrameError("stream", f"demand on stream {demand.stream!r} on the topic of {stream!r}")
+        else:  # the retained demand was removed
+            demand = StreamDemand(VERSION, "none", stream, 0, ())
+        self._metrics.count("demands")
+        self._intake.note_demand(demand)
+        instructions = self._fleet.receive_demand(stream, demand, radio_us=radio_us, unreadable=unreadable)
+        self._intake.carry_out(instructions, message)
+        self._devices.demand_changed()
+
+    async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
+        """Send controls to a mote that has been listening since `radio_us`."""
+        for each in controls:
+            if self._clocks.radio() - radio_us >= each.window_us:
+                self._metrics.count("controls_unsent")
+                continue
+            topic = topics.control(self._proxy, each.control.mote)
+            try:
+                # Quality of service 0: a control that does not arrive in the window must not arrive at all.
+                await self._link.publish(Message(topic, encode(each.control), qos=0))
+            except LinkError:
+                self._metrics.count("controls_unsent")
+                continue
+            for instruction in each.control.instructions:
+                self._metrics.count("controls", _INSTRUCTION_LABELS[type(instruction)])
+
+    def _reject(self, message: Message, reason: str, detail: str) -> None:
+        self._intake.reject("frames_refused", reason, detail, message, topic=message.topic[:120])

@@ -1,0 +1,329 @@
+"""The proxy as one asyncio process: passes frames and time to the pure cores and carries out their instructions.
+
+Tasks: the link receives; "flush" cuts batches and writes to disk; "send batches" publishes them; "catalog" publishes
+entries; "clock" lets time pass in the cores; "devices" publishes messages of drivers. One thread waits for the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterable, Sequence
+from functools import partial
+
+from protocols.event_log import get_logger
+from protocols.mqtt.link import LinkError, Message
+from protocols.wire import topics
+from protocols.wire.catalog import ProxyClock, StreamOffer
+from protocols.wire.frames import VERSION, encode
+from proxy.drivers.driver import Driver
+from proxy.drivers.driver_registry import DriverRegistry
+from proxy.errors import StoreError
+from proxy.fleet.batching import CutBatch
+from proxy.fleet.fleet import Fleet
+from proxy.fleet.fleet_instructions import FleetInstruction
+from proxy.fleet.neighbours import Neighbours
+from proxy.records.waiting_tuples import MotePosition
+from proxy.running.delivery import Delivery
+from proxy.running.demand_reporting import DemandReporting, spool_report
+from proxy.running.driven_devices import DrivenDevices
+from proxy.running.entry_schedule import EntrySchedule
+from proxy.running.frame_intake import FrameIntake
+from proxy.running.link_interface import Clocks, LinkFactory, client_session
+from proxy.running.metrics import ProxyMetrics, read_gauges
+from proxy.running.receiving import Receiver
+from proxy.running.settings import ProxySettings, fleet_limits
+from proxy.storage.flushing import delete_acknowledged, store_batches, store_catalog, store_rejected
+from proxy.storage.stores import Stores
+
+log = get_logger(__name__)
+
+_CLOCK_SECONDS = 0.5
+_CATALOG_SECONDS = 0.25
+_PAUSE_AFTER_FAILED_PUBLISH_SECONDS = 0.5
+_SHUTDOWN_SECONDS = 2.0
+LONGEST_HOLD_SECONDS = 2.0
+"""While a slow disk writes and little room is left, messages stay at the broker for this long at most."""
+_POSITIONS_EVERY_US = 30_000_000
+CLOCK_EVERY_US = 10_000_000
+"""How often the proxy publishes its clock, and how much waits in its spool."""
+
+
+class ProxyService:
+    """One proxy, running.
+
+    Parameters
+    ----------
+    settings
+        Of the proxy.
+    stores
+        Its databases, open.
+    make_link
+        Makes its link to the broker.
+    clocks
+        Give the time.
+    drivers
+        Of devices of other makers.
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        stores: Stores,
+        make_link: LinkFactory,
+        *,
+        clocks: Clocks | None = None,
+        drivers: Iterable[Driver] = (),
+    ) -> None:
+        self.settings = settings
+        self.stores = stores
+        self._clocks = clocks or Clocks()
+        now_us = self._clocks.radio()
+        began_us = self._clocks.real()
+        registry = DriverRegistry(drivers)
+        neighbours = Neighbours(settings.name, began_us)
+        self.fleet = Fleet(
+            settings.name,
+            fleet_limits(settings),
+            now_us=now_us,
+            programs=stores.catalog.programs(),
+            positions=stores.spool.positions(),
+            streams=stores.spool.progress(),
+            abilities_of=registry.abilities_of,
+            neighbours=neighbours,
+            checked=registry.__contains__,
+        )
+        self._session = client_session(
+            settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions
+        )
+        self.link = make_link(self._session)
+        self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link))
+        self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
+        self.reports = DemandReporting(settings.name, self.fleet)
+        self.delivery = Delivery(
+            settings.name,
+            stores,
+            self.link,
+            self.metrics,
+            self._clocks,
+            in_flight=settings.in_flight,
+            resend_after_us=settings.resend_after,
+        )
+        self.intake = FrameIntake(
+            self.fleet,
+            quarantine=stores.quarantine,
+            metrics=self.metrics,
+            entries=self.entries,
+            clocks=self._clocks,
+        )
+        self.devices = DrivenDevices(
+            registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
+        )
+        self.receiver = Receiver(
+            settings.name,
+            self.fleet,
+            self.delivery,
+            neighbours,
+            intake=self.intake,
+            devices=self.devices,
+            link=self.link,
+            metrics=self.metrics,
+            clocks=self._clocks,
+        )
+        self._flushing = asyncio.Lock()
+        self._held_long_enough = False
+        self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
+        self._positions_us = now_us
+        self._clock_published_us = now_us - CLOCK_EVERY_US
+        self._stopping = False
+        self._sender: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set: then write waiting samples, publish the status "offline" and return."""
+        self.intake.carry_out(self._restore())
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            running = [
+                tasks.create_task(self.link.run_in_bursts(self._receive), name="link"),
+                tasks.create_task(self._flush_regularly(), name="flush"),
+                tasks.create_task(self._publish_catalog(), name="catalog"),
+                tasks.create_task(self._advance_time(), name="clock"),
+                tasks.create_task(self.devices.publish(), name="devices"),
+            ]
+            await stop.wait()
+            await self._shut_down()
+            for task in (*running, self._sender):
+                if task is not None:
+                    task.cancel()
+
+    async def flush(self) -> None:
+        """Cut waiting tuples into batches, put them on disk, and pass them on for delivery.
+
+        A failed write is counted and tried again at the next flush. Until then no further batch is cut, and tuples wait
+        in the bounded queues of their streams.
+        """
+        async with self._flushing:
+            await self._write(self._flush_batches())
+            frames = self.stores.quarantine.take_pending()
+            if frames:
+                await self._write(self.stores.in_thread(store_rejected, self.stores, frames))
+            await self._write(self._flush_catalog())
+            deletions = self.delivery.take_deletions()
+            if deletions:
+                await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions))
+            self._held_long_enough = False
+
+    def _restore(self) -> list[FleetInstruction]:
+        instructions: list[FleetInstruction] = []
+        now_us = self._clocks.radio()
+        for demand in self.stores.catalog.demands():
+            instructions += self.fleet.receive_demand(demand.stream, demand, radio_us=now_us)
+        return instructions + self.fleet.restore(self.stores.catalog.announcements())
+
+    async def _receive(self, messages: Sequence[Message]) -> None:
+        if self._flushing.locked() and not self._held_long_enough and self.fleet.nearly_full:
+            await self._hold_back()
+        if self._stopping:
+            return
+        await self.receiver.receive(messages)
+
+    async def _hold_back(self) -> None:
+        """Wait for the present flush, which makes room; the broker keeps messages meanwhile."""
+        self.metrics.count("held_back")
+        try:
+            async with asyncio.timeout(LONGEST_HOLD_SECONDS), self._flushing:
+                pass
+        except TimeoutError:
+            self._held_long_enough = True
+
+    async def _flush_batches(self) -> None:
+        batches, positions = self._uncommitted
+        if not batches:
+            if self.stores.spool.size_bytes >= self.settings.spool_size:
+                times = self.metrics.count("spool_full")
+                if times & (times - 1) == 0:
+                    log.error("spool is full: samples wait in memory", spool_bytes=self.stores.spool.size_bytes)
+                return
+            now_us = self._clocks.radio()
+            batches = self.fleet.cut(now_us)
+            if self._stopping or now_us - self._positions_us >= _POSITIONS_EVERY_US:
+                positions = self.fleet.positions()
+                self._positions_us = now_us
+            if not batches and not positions:
+                return
+            self._uncommitted = (batches, positions)
+        spooled = await self.stores.in_thread(
+            store_batches, self.stores, self.settings.name, batches, positions, self._clocks.real()
+        )
+        self._uncommitted = ([], [])
+        self.delivery.spooled(spooled, self._clocks.radio())
+
+    async def _flush_catalog(self) -> None:
+        changes = self.intake.take_changes()
+        if not changes:
+            return
+        try:
+            await self.stores.in_thread(store_catalog, self.stores, changes)
+        except StoreError:
+            self.intake.put_back(changes)
+            raise
+
+    async def _write(self, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except StoreError as error:
+            times = self.metrics.count("store_errors")
+            if times & (times - 1) == 0:
+                log.error("cannot write to the data folder", error=str(error), times=times)  # noqa: TRY400 (explained)
+
+    async def _flush_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.flush_interval / 1e6)
+            await self.flush()
+
+    async def _on_connect(self) -> None:
+        self.entries.forget_published()
+        self.reports.forget_published()
+        self.intake.unoffered.update(self.intake.offers)
+        if self._sender is not None:
+            self._sender.cancel()
+        if self._tasks is not None:
+            self._sender = self._tasks.create_task(self._send_batches(), name="send batches")
+
+    async def _send_batches(self) -> None:
+        while True:
+            self.delivery.connected(self._clocks.radio())
+            try:
+                await self.delivery.send(self._publish_offers)
+            except LinkError as error:
+                # If the connection is lost, the link connects again and replaces this task.
+                log.warning("a batch was not published", error=str(error))
+                self.delivery.disconnected(self._clocks.radio())
+                await asyncio.sleep(_PAUSE_AFTER_FAILED_PUBLISH_SECONDS)
+                await self.link.connected.wait()
+
+    async def _publish_catalog(self) -> None:
+        while True:
+            await asyncio.sleep(_CATALOG_SECONDS)
+            await self.link.connected.wait()
+            due = self.entries.due(self._clocks.radio())
+            try:
+                await self._publish_offers()
+                await self._publish_state()
+                await self._publish_reports()
+                while self.intake.removed:
+                    mote = min(self.intake.removed)
+                    if not self.fleet.has(mote):
+                        await self.link.publish(Message(topics.mote_entry(self.settings.name, mote), b"", retain=True))
+                    self.intake.removed.discard(mote)
+                while due:
+                    entry = self.fleet.entry(due[-1])
+                    if entry is not None:
+                        topic = topics.mote_entry(self.settings.name, due[-1])
+                        await self.link.publish(Message(topic, encode(entry), retain=True))
+                    due.pop()
+            except LinkError as error:
+                log.debug("catalog was not published", error=str(error))
+                for mote in due:
+                    self.entries.note(mote, changed=True)
+
+    async def _publish_offers(self) -> None:
+        while self.intake.unoffered:
+            name = min(self.intake.unoffered)
+            schema = self.intake.offers[name]
+            offer = StreamOffer(VERSION, self.settings.name, schema)
+            topic = topics.stream_offer(self.settings.name, name)
+            await self.link.publish(Message(topic, encode(offer), retain=True))
+            if self.intake.offers[name] == schema:  # otherwise another schema has been announced meanwhile
+                self.intake.unoffered.discard(name)
+
+    async def _publish_state(self) -> None:
+        now_us = self._clocks.radio()
+        if now_us - self._clock_published_us >= CLOCK_EVERY_US:
+            self._clock_published_us = now_us
+            clock = ProxyClock(VERSION, self.settings.name, self._clocks.real())
+            # Quality of service 0: a late message is useless.
+            await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(clock), qos=0))
+            await self.link.publish(await spool_report(self.settings.name, self.stores, self._clocks.real()))
+
+    async def _publish_reports(self) -> None:
+        for message in self.reports.due():
+            await self.link.publish(message)
+            self.reports.published(message)
+
+    async def _advance_time(self) -> None:
+        while True:
+            await asyncio.sleep(_CLOCK_SECONDS)
+            now_us = self._clocks.radio()
+            self.intake.carry_out(self.fleet.time_passed(now_us))
+            self.devices.time_passed()
+            self.delivery.time_passed(now_us)
+
+    async def _shut_down(self) -> None:
+        self._stopping = True
+        self.intake.carry_out(self.fleet.skip_gaps())
+        await self.flush()
+        with contextlib.suppress(LinkError, TimeoutError):
+            async with asyncio.timeout(_SHUTDOWN_SECONDS):
+                await self.link.publish(self._session.will)

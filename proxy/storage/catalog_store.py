@@ -1,0 +1,116 @@
+"""The catalog of a proxy's motes, kept over restarts: announcements, recent programs, last demands."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from protocols.errors import FjordError, FrameError
+from protocols.event_log import get_logger
+from protocols.wire.demands import StreamDemand, read_demands
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import Announcement, decode_announcement
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number
+from proxy.errors import StoreCorruptError
+from proxy.records.program_table import MOST_PROGRAMS
+from proxy.storage.database import open_database, transaction
+
+T = TypeVar("T")
+
+log = get_logger(__name__)
+
+_programs = msgspec.msgpack.Decoder(SamplingProgram)
+_NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Errors of decoders for damaged bytes."""
+
+
+class CatalogStore:
+    """The catalog on disk. Used by one thread at a time.
+
+    Raises
+    ------
+    StoreError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._connection = open_database(path, "catalog", durable=False)
+        row = self._connection.execute("SELECT coalesce(max(wanted), 0) FROM programs").fetchone()
+        self._wanted = int(row[0])
+
+    def remember(
+        self,
+        announcements: Iterable[Announcement] = (),
+        programs: Iterable[SamplingProgram] = (),
+        demands: Iterable[StreamDemand] = (),
+    ) -> None:
+        """Store changes; the least recently demanded programs beyond a thousand are deleted."""
+        with transaction(self._connection, self.path):
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO announcements VALUES (?, ?)",
+                [(each.mote, encode(each)) for each in announcements],
+            )
+            for program in programs:
+                if program == SLEEP:
+                    continue
+                self._wanted += 1
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO programs VALUES (?, ?, ?)",
+                    (program_number(program), self._wanted, msgspec.msgpack.encode(program)),
+                )
+            self._connection.execute("DELETE FROM programs WHERE wanted <= ?", (self._wanted - MOST_PROGRAMS,))
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO demands VALUES (?, ?)", [(each.stream, encode(each)) for each in demands]
+            )
+
+    def announcements(self) -> list[Announcement]:
+        """Return the announcements of motes, the latest last.
+
+        Without those that do not fit their format any more: their motes are asked to announce themselves again.
+
+        Raises
+        ------
+        StoreCorruptError
+            The stored bytes cannot be read.
+        """
+        return self._read(decode_announcement, "SELECT payload FROM announcements ORDER BY rowid")
+
+    def programs(self) -> list[SamplingProgram]:
+        """Return the programs, the most recently demanded last; raises as :meth:`announcements`."""
+        return self._read(_programs.decode, "SELECT payload FROM programs ORDER BY wanted")
+
+    def demands(self) -> list[StreamDemand]:
+        """Return the last demand on each stream; raises as :meth:`announcements`.
+
+        Without those of queries that an earlier version could read and this one cannot.
+        """
+        return self._read(lambda payload: read_demands(payload)[0], "SELECT payload FROM demands")
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+    def _read(self, decode: Callable[[bytes], T], query: str) -> list[T]:
+        found: list[T] = []
+        try:
+            for (payload,) in self._connection.execute(query):
+                try:
+                    found.append(decode(payload))
+                except FrameError as error:
+                    if error.reason != "shape" or not _is_frame(payload):
+                        raise
+                    log.warning("left out what an earlier version stored", file=self.path.name, reason=error.message)
+        except (FjordError, *_NOT_READABLE, sqlite3.DatabaseError) as error:
+            raise StoreCorruptError(self.path, str(error)) from error
+        return found
+
+
+def _is_frame(payload: bytes) -> bool:
+    """Return whether a payload is one of our frames, whatever its content: then it is not damaged."""
+    found = msgspec.msgpack.decode(payload)
+    return isinstance(found, list) and found[:1] == [VERSION]

@@ -1,0 +1,77 @@
+"""The writes of a flush, which run in the stores' thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from protocols.wire.batches import encode_batch
+from protocols.wire.demands import StreamDemand
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram
+from proxy.fleet.batching import CutBatch
+from proxy.fleet.stream_state import StreamProgress
+from proxy.records.waiting_tuples import MotePosition
+from proxy.storage.quarantine import RejectedFrame
+from proxy.storage.spool import SpooledBatch
+from proxy.storage.stores import Stores
+
+
+@dataclass(slots=True)
+class CatalogChanges:
+    """Changes that the catalog on disk does not have yet."""
+
+    announcements: dict[str, Announcement] = field(default_factory=dict)
+    programs: list[SamplingProgram] = field(default_factory=list)
+    demands: dict[str, StreamDemand] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.announcements or self.programs or self.demands)
+
+    def followed_by(self, newer: CatalogChanges) -> CatalogChanges:
+        """Return these changes and newer ones as one."""
+        return CatalogChanges(
+            self.announcements | newer.announcements, self.programs + newer.programs, self.demands | newer.demands
+        )
+
+
+def store_batches(
+    stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition], now_us: int
+) -> list[SpooledBatch]:
+    """Encode batches and put them on disk, with the progress of streams and motes; `now_us` is real time.
+
+    Raises
+    ------
+    StoreError
+        Nothing was stored.
+    """
+    spooled: list[SpooledBatch] = []
+    progress: dict[str, StreamProgress] = {}
+    latest = {each.mote: each for each in positions}
+    for each in cut:
+        name = each.schema.name
+        payload = encode_batch(each.as_batch(proxy, stores.spool.epoch))
+        spooled.append(SpooledBatch(name, each.sequence, each.rows, payload, now_us))
+        progress[name] = StreamProgress(name, each.sequence, each.watermark_us, each.sampling)
+        for mote, position in each.positions.items():
+            known = latest.get(mote)
+            if known is None or (known.boot, known.sequence) < (position.boot, position.sequence):
+                latest[mote] = position
+    stores.spool.append(spooled, progress.values(), latest.values())
+    return spooled
+
+
+def store_catalog(stores: Stores, changes: CatalogChanges) -> None:
+    """Put changes of the catalog on disk; raises StoreError."""
+    stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands.values())
+
+
+def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:
+    """Put rejected frames on disk; raises StoreError."""
+    stores.quarantine.write(frames)
+
+
+def delete_acknowledged(stores: Stores, through: dict[str, int]) -> None:
+    """Delete batches that the cluster has stored; raises StoreError."""
+    for stream, sequence in through.items():
+        stores.spool.delete_through(stream, sequence)

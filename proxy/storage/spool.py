@@ -1,0 +1,198 @@
+"""The spool: batches on disk until the cluster has acknowledged them.
+
+One transaction stores batches together with the progress of each stream and the last packet of each mote. So after a
+crash numbers continue without a gap, nothing is stored twice, and samples lost in memory are counted as lost.
+
+SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
+would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocols.errors import FrameError
+from protocols.wire.batches import decode_batch
+from proxy.errors import StoreError
+from proxy.fleet.stream_state import StreamProgress
+from proxy.records.waiting_tuples import MotePosition
+from proxy.storage.database import open_database, reading, transaction
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledBatch:
+    """An encoded batch."""
+
+    stream: str
+    sequence: int
+    rows: int
+    payload: bytes
+    spooled_us: int | None = None
+    """Real time at which it was spooled; None if that is not known."""
+
+
+class DamagedBatchError(StoreError):
+    """The bytes of a batch are not those that were spooled."""
+
+    def __init__(self, path: Path, batch: SpooledBatch) -> None:
+        super().__init__(
+            path,
+            f"batch {batch.sequence:,} of stream {batch.stream!r} is damaged, its {batch.rows:,} rows are lost",
+            hint="check the disk",
+        )
+        self.batch = batch
+
+
+class Spool:
+    """Batches on disk. Used by one thread at a time.
+
+    Parameters
+    ----------
+    path
+        Of the database.
+    proxy
+        Name of the proxy; the spool of another proxy is rejected.
+
+    Attributes
+    ----------
+    epoch
+        Random token drawn when the spool was made.
+    size_bytes, batches
+        How much waits to be acknowledged.
+
+    Raises
+    ------
+    StoreError
+        It cannot be opened, or belongs to another proxy.
+    """
+
+    def __init__(self, path: Path, proxy: str) -> None:
+        self.path = path
+        self._connection = open_database(path, "spool", durable=True)
+        try:
+            self.epoch = self._identify(proxy)
+            with reading(path):
+                found = self._connection.execute(
+                    "SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches"
+                ).fetchone()
+        except StoreError:
+            self._connection.close()
+            raise
+        self.batches, self.size_bytes = int(found[0]), int(found[1])
+
+    def _identify(self, proxy: str) -> str:
+        with transaction(self._connection, self.path):
+            row = self._connection.execute("SELECT proxy, epoch FROM identity").fetchone()
+            if row is None:
+                row = (proxy, secrets.token_hex(8))
+                self._connection.execute("INSERT INTO identity VALUES (1, ?, ?)", row)
+        if row[0] != proxy:
+            raise StoreError(
+                self.path,
+                f"belongs to proxy {row[0]!r}, not {proxy!r}",
+                hint="give each proxy a data folder of its own",
+            )
+        return str(row[1])
+
+    def append(
+        self,
+        batches: Sequence[SpooledBatch],
+        progress: Iterable[StreamProgress] = (),
+        positions: Iterable[MotePosition] = (),
+    ) -> None:
+        """Store batches and the progress that they bring; on return they are on disk.
+
+        Raises
+        ------
+        StoreFullError, StoreError
+            Nothing was stored.
+        """
+        with transaction(self._connection, self.path):
+            self._connection.executemany(
+                "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (each.stream, each.sequence, each.rows, each.payload, zlib.crc32(each.payload), each.spooled_us)
+                    for each in batches
+                ],
+            )
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO progress VALUES (?, ?, ?, ?)",
+                [(each.stream, each.sequence, each.watermark_us, each.sampling) for each in progress],
+            )
+            self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
+        self.batches += len(batches)
+        self.size_bytes += sum(len(each.payload) for each in batches)
+
+    def read(self, stream: str, sequence: int) -> bytes | None:
+        """Return a batch's bytes, None if it is not there any more.
+
+        Raises
+        ------
+        DamagedBatchError
+            The bytes have changed since they were spooled.
+        StoreError
+            They cannot be read.
+        """
+        with reading(self.path):
+            row = self._connection.execute(
+                "SELECT rows, payload, checksum FROM batches WHERE stream = ? AND sequence = ?", (stream, sequence)
+            ).fetchone()
+        if row is None:
+            return None
+        batch = SpooledBatch(stream, sequence, int(row[0]), bytes(row[1]))
+        if not (_decodes(batch) if row[2] is None else zlib.crc32(batch.payload) == row[2]):
+            raise DamagedBatchError(self.path, batch)
+        return batch.payload
+
+    def delete_through(self, stream: str, sequence: int) -> None:
+        """Delete the batches of a stream up to and including this one."""
+        with transaction(self._connection, self.path):
+            rows = self._connection.execute(
+                "DELETE FROM batches WHERE stream = ? AND sequence <= ? RETURNING length(payload)", (stream, sequence)
+            ).fetchall()
+        self.batches -= len(rows)
+        self.size_bytes -= sum(int(row[0]) for row in rows)
+
+    def progress(self) -> list[StreamProgress]:
+        """Return the progress of each stream; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT stream, sequence, watermark_us, sampling FROM progress").fetchall()
+        return [StreamProgress(row[0], row[1], row[2], bool(row[3])) for row in rows]
+
+    def positions(self) -> dict[str, MotePosition]:
+        """Return, by mote, the last packet whose samples are stored; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
+        return {row[0]: MotePosition(*row) for row in rows}
+
+    def first_waiting(self) -> dict[str, int]:
+        """Return, by stream, the number of the first batch that is not acknowledged; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT stream, min(sequence) FROM batches GROUP BY stream").fetchall()
+        return {row[0]: int(row[1]) for row in rows}
+
+    def waiting_since_us(self) -> int | None:
+        """Return when the oldest batch was spooled; None if there is none or it is not known; raises StoreError."""
+        with reading(self.path):
+            row = self._connection.execute(
+                "SELECT min(spooled_us) FROM batches"
+                " WHERE (stream, sequence) IN (SELECT stream, min(sequence) FROM batches GROUP BY stream)"
+            ).fetchone()
+        return None if row[0] is None else int(row[0])
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+
+def _decodes(batch: SpooledBatch) -> bool:
+    """Return whether a batch may be undamaged; for one that an earlier version spooled without a checksum."""
+    try:
+        found = decode_batch(batch.payload)
+    except FrameError:
+        return False
+    return (found.stream, found.sequence, found.rows) == (batch.stream, batch.sequence, batch.rows)
