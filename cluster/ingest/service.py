@@ -13,7 +13,7 @@ from typing import Protocol
 from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
-from cluster.ingest.proxy_spools import ProxySpools
+from cluster.ingest.proxy_reports import ProxyReports
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.budgets import UNBOUNDED, Budget, Passed
 from cluster.storage.compaction import Compaction
@@ -27,7 +27,7 @@ from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message, Subscription
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch, decode_resumption
-from protocols.wire.catalog import Presence, decode_proxy_clock, decode_proxy_spool, decode_status, decode_stream_offer
+from protocols.wire.catalog import decode_stream_offer
 from protocols.wire.frames import encode
 from protocols.wire.streams import StreamSchema
 
@@ -108,8 +108,8 @@ class Ingest:
         self._budget = budget
         self._passed = passed
         self._clock = clock
-        self.proxy_clocks = proxy_clocks or ProxyClocks()
-        self.proxy_spools = ProxySpools()
+        self._reports = ProxyReports(proxy_clocks or ProxyClocks())
+        self.proxy_clocks, self.proxy_spools = self._reports.clocks, self._reports.spools
         self._folder = folder
         self._quarantine = quarantine
         self._commit_interval = commit_interval_seconds
@@ -119,7 +119,6 @@ class Ingest:
         """Offers of streams whose tables could not be made."""
         self._link = link
         self._reserved_for = reserved_for
-        self._online: set[str] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._running: dict[str, asyncio.Task[None]] = {}
         self.offers = offers or Offers()
@@ -209,7 +208,7 @@ class Ingest:
 
     def online(self, proxy: str) -> bool:
         """Return whether a proxy is connected."""
-        return proxy in self._online
+        return proxy in self._reports.online
 
     def forget(self, stream: str) -> None:
         """Remove a stream and its table."""
@@ -227,7 +226,7 @@ class Ingest:
         shutil.rmtree(writer.table.root)
 
     async def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
-        """Take a message on one of :attr:`subscriptions`; bad ones are rejected, counted and kept."""
+        """Handle a message on one of :attr:`subscriptions`; bad ones are rejected, counted and kept."""
         try:
             match topic.kind:
                 case "batches":
@@ -237,11 +236,11 @@ class Ingest:
                 case "stream_offer":
                     self._offer(message, topic.names)
                 case "proxy_status":
-                    self._status(message, topic.names[0])
+                    self._reports.status(message, topic.names[0])
                 case "proxy_clock":
-                    self._proxy_clock(message, topic.names[0])
+                    self._reports.clock(message, topic.names[0], self._now_us())
                 case "proxy_spool":
-                    self._proxy_spool(message, topic.names[0])
+                    self._reports.spool(message, topic.names[0], self._now_us())
                 case _:
                     pass
         except (ProtocolError, StorageError) as error:
@@ -305,40 +304,13 @@ class Ingest:
                 f"proxy {offer.proxy!r} does not feed stream {name!r}: {checked.reason}",
             )
 
-    def _status(self, message: Message, proxy: str) -> None:
-        if message.payload and decode_status(message.payload).presence is Presence.ONLINE:
-            self._online.add(proxy)
-        else:
-            self._online.discard(proxy)
-            self.proxy_clocks.forget(proxy)
-
     def _now_us(self) -> int:
         return round(self._clock() * 1e6)
-
-    def _proxy_clock(self, message: Message, proxy: str) -> None:
-        report = decode_proxy_clock(message.payload)
-        if report.proxy != proxy:
-            raise FrameError("identity", f"clock of proxy {report.proxy!r} came on the topic of {proxy!r}")
-        if message.retain:
-            raise FrameError("retained", "a time that the broker has retained is not the present one")
-        change = self.proxy_clocks.note(proxy, report.clock_us, self._now_us())
-        if change is not None and change.fault is not None:
-            log.error("proxy's clock is wrong", proxy=proxy, fault=change.fault, behind_seconds=change.behind_us / 1e6)
-        elif change is not None:
-            log.info("proxy's clock is right again", proxy=proxy, behind_seconds=change.behind_us / 1e6)
-
-    def _proxy_spool(self, message: Message, proxy: str) -> None:
-        report = decode_proxy_spool(message.payload)
-        if report.proxy != proxy:
-            raise FrameError("identity", f"spool of proxy {report.proxy!r} came on the topic of {proxy!r}")
-        if message.retain:
-            raise FrameError("retained", "a report of a spool that the broker has retained is not the present one")
-        self.proxy_spools.note(report, self._now_us())
 
     async def _watch_proxies(self) -> None:
         while True:
             for writer in self.writers.values():
-                for proxy in self._online:
+                for proxy in self._reports.online:
                     writer.proxy_alive(proxy)
             await self.retry_offers()
             await asyncio.sleep(1.0)

@@ -1,1 +1,1 @@
-"""The cluster as people meet it: registry of queries, HTTP API, publisher of results."""
+"""The cluster as a service: HTTP API, registry, catalog, billing and publishing, and the process that holds them."""

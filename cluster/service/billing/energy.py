@@ -21,8 +21,8 @@ from cluster.service.billing.energy_report import (
     assumptions_of,
     figure,
     joules_a_day,
+    merged_lines,
     totals_of,
-    united,
 )
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
@@ -127,7 +127,7 @@ def explain_energy(
         if stream not in schemas:
             refused.append(RefusedPart(stream, f"no proxy has offered stream {stream!r}"))
             continue
-        choice = _Choice(demanded[stream], running.get(stream, ()), schemas[stream])
+        choice = _ProgramChoices(demanded[stream], running.get(stream, ()), schemas[stream])
         refused += [RefusedPart(stream, each.reason) for each in choice.alone.refused]
         groups: dict[tuple[Kind, tuple[int, ...], tuple[int, ...]], list[MoteEntry]] = {}
         for entry in entries:
@@ -141,7 +141,7 @@ def explain_energy(
                 without_style.add(entry.proxy)
             others = choice.before.concerning(entry.properties)
             groups.setdefault((kind_of(entry, styles), touching, others), []).append(entry)
-        lines += united(choice.line(kind, members, measured) for (kind, _, _), members in groups.items())
+        lines += merged_lines(choice.line(kind, members, measured) for (kind, _, _), members in groups.items())
     return EnergyAnswer(
         tuple(sorted(demanded)),
         tuple(lines),
@@ -152,7 +152,7 @@ def explain_energy(
     )
 
 
-class _Choice:
+class _ProgramChoices:
     """The programs that motes of a stream would run without the query, with it, and for it alone."""
 
     def __init__(self, demanded: Sequence[QueryDemand], running: Sequence[QueryDemand], schema: StreamSchema) -> None:

@@ -170,7 +170,7 @@ def totals_of(lines: Sequence[EnergyLine]) -> EnergyTotals:
     )
 
 
-def united(lines: Iterable[EnergyLine]) -> list[EnergyLine]:
+def merged_lines(lines: Iterable[EnergyLine]) -> list[EnergyLine]:
     """Return lines, merged where they are equal for their motes: different demands may lead to one program."""
     by_content: dict[EnergyLine, EnergyLine] = {}
     for line in lines:

@@ -18,7 +18,8 @@ from cluster.language.columns import Schema
 from cluster.language.quantities import written
 from cluster.language.secrets import masked
 from cluster.relations.source import SourceAwayError, SourceStartingError
-from cluster.service.catalog.relation_store import KnownRelation, RelationReaders, RelationStore
+from cluster.service.catalog.relation_queries import RelationReaders
+from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.catalog.sensors_source import SensorsSource
 from cluster.storage.relation_versions import RelationVersion
 from protocols.event_log import get_logger

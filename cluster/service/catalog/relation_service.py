@@ -25,8 +25,9 @@ from cluster.relations.source import (
     SourceTooLargeError,
 )
 from cluster.service.catalog.planning import Planning
+from cluster.service.catalog.relation_queries import RelationReaders
 from cluster.service.catalog.relation_refresh import RelationRefresher
-from cluster.service.catalog.relation_store import KnownRelation, RelationReaders, RelationStore
+from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.catalog.stream_service import StreamService
 from cluster.service.registry.registry import Registry
 from protocols.event_log import get_logger

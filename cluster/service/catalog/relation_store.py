@@ -8,7 +8,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,14 +18,12 @@ from cluster.language.columns import Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
-from cluster.plan.relations_read import relations_of
 from cluster.relations.freshness import Freshness
 from cluster.relations.opening import SENSORS, open_source
 from cluster.relations.source import Limits, RelationSource
 from cluster.relations.unreadable import UnreadableSource
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.sensors_source import SensorsSource
-from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import RegisteredRelation, RelationRegistry
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
 from protocols.errors import FjordError
@@ -263,31 +261,3 @@ class RelationStore:
                 log.warning("version of a relation is lost", relation=relation.name, reason=error.message)
                 relation.versions.set_aside(number)
         return relation
-
-
-class RelationReaders:
-    """The queries that read relations.
-
-    Parameters
-    ----------
-    registry
-        The queries that run and wait.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def of(self, relation: KnownRelation) -> Sequence[str]:
-        """Return the names of the queries that read a relation, or wait to."""
-        return self.by_relation().get(relation.identity, ())
-
-    def by_relation(self) -> Mapping[str, Sequence[str]]:
-        """Return, by identity of a relation, the names of the queries that read it, or wait to."""
-        found: dict[str, list[str]] = {}
-        for query in self._registry.queries():
-            for identity in {each.identity for each in relations_of(query.node)}:
-                found.setdefault(identity, []).append(query.name)
-        for waiting in self._registry.relations.waiting():
-            for identity in waiting.relations:
-                found.setdefault(identity, []).append(waiting.name)
-        return found

@@ -27,15 +27,15 @@ from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
 from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext
+from cluster.service.catalog.relation_queries import RelationReaders, WaitingQueries
 from cluster.service.catalog.relation_refresh import RelationRefresher
 from cluster.service.catalog.relation_service import RelationService
-from cluster.service.catalog.relation_store import KnownRelation, RelationReaders
+from cluster.service.catalog.relation_store import KnownRelation
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.stream_service import StreamService
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.history import HistoryRead, begun_at, history_of, history_text
-from cluster.service.queries.waiting_queries import WaitingQueries
 from cluster.service.registry.registry import RegisteredQuery, Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from protocols.event_log import get_logger

@@ -257,7 +257,7 @@ class Registry:
         return query
 
     def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
-        """Remember a query that cannot begin before relations it reads have a version; errors are those of `add`."""
+        """Register a query that cannot begin before its relations have versions; errors are those of :meth:`add`."""
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             query = WaitingQuery(self._name_for(name), sql, time.time_ns() // 1000, reads, relations)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 from prometheus_client import generate_latest
 
-from cluster.ingest.proxy_spools import ProxySpools
+from cluster.ingest.proxy_reports import ProxySpools
 from cluster.ingest.service import Ingest
 from cluster.service.http.status import status_of
 from cluster.service.running.settings import ClusterSettings

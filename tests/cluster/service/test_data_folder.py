@@ -1,4 +1,4 @@
-"""Data folders of other versions are used, upgraded, or refused without a change, with a hint."""
+"""Data folders: other formats are used, upgraded or refused without a change; misread paths are refused."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from cluster.errors import StorageError
 from cluster.physical.plan_files import PlanFiles
+from cluster.service.data_folder.folder import FolderPathError, check_path
 from cluster.service.data_folder.format import (
     FORMAT,
     MARKER,
@@ -24,6 +25,8 @@ from cluster.service.data_folder.format import (
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
+from cluster.storage.stream_tables import StreamTable
+from tests.cluster.storage.test_tables import TRAFFIC, at, rows
 
 FOLDER = Path("data")
 
@@ -114,3 +117,29 @@ def test_a_plan_that_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
         database.execute("UPDATE plans SET plan = ?", (b'{"type":"Plan","epoch":1,"queries":[{"node":{"type":"X"}}]}',))
     with pytest.raises(StorageError, match=r"the plan in the registry of .* cannot be read"):
         Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
+
+
+@pytest.mark.parametrize("name", ["a%20b", "x%41y", "%2f", "a\\b", "a\nb", "a\x7fb"])
+def test_a_path_that_would_be_misread_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FolderPathError, match="in its path") as caught:
+        ClusterServer(ClusterSettings(folder=tmp_path / name / "data"))
+    assert caught.value.hint is not None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_target_of_a_link_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "x%41y").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "x%41y")
+    with pytest.raises(FolderPathError):
+        ClusterServer(ClusterSettings(folder=tmp_path / "link"))
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "a%zz", "ä", "a#b", "a?b", "a+b", "a&b=c", "a:b", "'q'", "a*b", "[a]"])
+def test_tables_in_any_other_folder_are_found_again(tmp_path: Path, name: str) -> None:
+    check_path(tmp_path / name)
+    root = str(tmp_path / name / "t")
+    StreamTable(root, TRAFFIC).append([rows(1)], at(1), {("p", "e"): 1})
+    again = StreamTable(root)
+    again.append([rows(2)], at(2), {("p", "e"): 2})
+    assert len(list((tmp_path / name).rglob("*.parquet"))) == 2
+    assert again.last_sequence("p", "e") == 2

@@ -1,6 +1,11 @@
-"""Queries that wait: accepted, but a relation that they read has no version yet, so that they could not answer."""
+"""Queries and the relations that they read: which queries read a relation, and which wait for its first version.
+
+A query waits if it was accepted and a relation that it reads has no version yet, so that it could not answer.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from cluster.language.algebra import Node
 from cluster.plan.demand import streams_of
@@ -8,6 +13,34 @@ from cluster.plan.relations_read import relations_of
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
+
+
+class RelationReaders:
+    """The queries that read relations.
+
+    Parameters
+    ----------
+    registry
+        The queries that run and wait.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def of(self, relation: KnownRelation) -> Sequence[str]:
+        """Return the names of the queries that read a relation, or wait to."""
+        return self.by_relation().get(relation.identity, ())
+
+    def by_relation(self) -> Mapping[str, Sequence[str]]:
+        """Return, by identity of a relation, the names of the queries that read it, or wait to."""
+        found: dict[str, list[str]] = {}
+        for query in self._registry.queries():
+            for identity in {each.identity for each in relations_of(query.node)}:
+                found.setdefault(identity, []).append(query.name)
+        for waiting in self._registry.relations.waiting():
+            for identity in waiting.relations:
+                found.setdefault(identity, []).append(waiting.name)
+        return found
 
 
 class WaitingQueries:
