@@ -18,6 +18,8 @@ from protocols.power.costs import (
 )
 from protocols.power.profile import DeviceProfile
 
+_ROUNDING_BITS = 1e-9
+"""Ends of steps are taken this much shorter: rounded up, they would belong to the next step, which costs more."""
 _LEAST_BEND = 1e-12
 """Points that are closer to a line than this share of the largest cost count as points on it."""
 
@@ -108,7 +110,7 @@ def _lengths(profile: DeviceProfile) -> list[float]:
     if radio.lora is not None:
         # Steps end with whole bytes of payload and overhead; with those of the mote's health, too, in some packets.
         for beside in (radio.overhead_bits, radio.overhead_bits + radio.health_bits):
-            ends = (8 * number - beside for number in range(1, int((longest + beside) // 8) + 1))
+            ends = (8 * number - beside - _ROUNDING_BITS for number in range(1, int((longest + beside) // 8) + 1))
             found.update(end for end in ends if 0 < end < longest)
     return sorted(found)
 

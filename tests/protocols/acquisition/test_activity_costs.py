@@ -32,6 +32,8 @@ loras = st.builds(
 )
 @example("lora-sf7", Lora(spreading_factor=7.0, bandwidth_hz=125e3, coding_rate=1.0, preamble_symbols=8.0), 101.0, 64.0,
          SECOND, 103 / (222 * 8))  # fmt: skip
+@example("micaz", Lora(spreading_factor=6.0, bandwidth_hz=125e3, coding_rate=1.0, preamble_symbols=8.0),
+         0.8771225992511127, 0.8771225992511127, SECOND // 100, 0.876953125)  # fmt: skip
 def test_linear_bounds_lie_below_the_cost_of_every_packet(name, lora, overhead_bits, health_bits, tick_us, share):
     profile = find_profile(name)
     radio = msgspec.structs.replace(profile.radio, lora=lora, overhead_bits=overhead_bits, health_bits=health_bits)
