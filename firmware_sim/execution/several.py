@@ -1,4 +1,4 @@
-"""Several parts of a program over the same samples: a sample that more than one of them sends goes out once."""
+"""Several reports of a program on the same samples: a sample that several of them send goes out once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from protocols.wire.packets import Health, Sample
 from protocols.wire.programs import SamplingProgram, reports_of
 
 
-class PartExecution(Protocol):
-    """The execution of one part."""
+class ReportExecution(Protocol):
+    """The execution of one report."""
 
     @property
     def filtered(self) -> int:
@@ -40,73 +40,73 @@ class PartExecution(Protocol):
 
 
 class SeveralReporter:
-    """Passes each sample to the parts that use it.
+    """Passes each sample to the reports that use it.
 
     Parameters
     ----------
     program
-        The program with its parts.
+        The program with its reports.
     began_us
         Samples before this are not part of it.
     execute
-        Returns the execution of one part.
+        Returns the execution of one report.
     """
 
     def __init__(
-        self, program: SamplingProgram, began_us: int, execute: Callable[[SamplingProgram, int], PartExecution]
+        self, program: SamplingProgram, began_us: int, execute: Callable[[SamplingProgram, int], ReportExecution]
     ) -> None:
         self._fields = program.fields
-        self._parts = [
-            (part, execute(part, began_us), [program.fields.index(name) for name in part.fields])
-            for part in reports_of(program)
+        self._reports = [
+            (alone, execute(alone, began_us), [program.fields.index(name) for name in alone.fields])
+            for alone in reports_of(program)
         ]
 
     @property
     def open_us(self) -> int | None:
         """Begin of the oldest open record."""
-        begun = [execution.open_us for _, execution, _ in self._parts]
+        begun = [execution.open_us for _, execution, _ in self._reports]
         return min((each for each in begun if each is not None), default=None)
 
     @property
     def suppressed(self) -> int:
-        """Sum over the parts."""
-        return sum(execution.suppressed for _, execution, _ in self._parts)
+        """Sum over the reports."""
+        return sum(execution.suppressed for _, execution, _ in self._reports)
 
     @property
     def filtered(self) -> int:
-        """Samples that were in no band of a part, summed over the parts."""
-        return sum(execution.filtered for _, execution, _ in self._parts)
+        """Samples that were in no band of a report, summed over the reports."""
+        return sum(execution.filtered for _, execution, _ in self._reports)
 
     def take(self, instant_us: int, values: Values) -> list[Stamped]:
         """Return the records that a sample completes, the sample itself last."""
         found: list[Stamped] = []
         sent_by = 0
         shown: set[int] = set()
-        for number, (part, execution, places) in enumerate(self._parts):
-            if instant_us % part.period_us:
+        for number, (alone, execution, places) in enumerate(self._reports):
+            if instant_us % alone.period_us:
                 continue
             for stamped in execution.take(instant_us, tuple(values[place] for place in places)):
                 if isinstance(stamped[1], Sample):
                     sent_by |= 1 << number
                     shown.update(places)
                 else:
-                    found.append(_of_part(stamped, number))
+                    found.append(_of_report(stamped, number))
         found.sort(key=lambda stamped: stamped[0])
         if sent_by:
             found.append((instant_us, Sample(0, tuple(values[place] for place in sorted(shown)), sent_by)))
         return found
 
     def close(self, until_us: int) -> list[Stamped]:
-        """Return the open records of all parts."""
+        """Return the open records of all reports."""
         found = [
-            _of_part(stamped, number)
-            for number, (_, execution, _) in enumerate(self._parts)
+            _of_report(stamped, number)
+            for number, (_, execution, _) in enumerate(self._reports)
             for stamped in execution.close(until_us)
         ]
         return sorted(found, key=lambda stamped: stamped[0])
 
 
-def _of_part(stamped: Stamped, number: int) -> Stamped:
+def _of_report(stamped: Stamped, number: int) -> Stamped:
     stamp_us, record = stamped
     if isinstance(record, Health | Sample):
         return stamped

@@ -361,9 +361,9 @@ def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: Sam
     for name in program.fields:
         if name not in known:
             raise ProgramError(f"mote {mote.name} does not sample {name!r}")
-    for part in reports_of(program):
-        texts = [name for name in part.fields if known[name] is FieldType.TEXT]
-        if isinstance(part.report, Panes) and part.report.measures and texts:
+    for alone in reports_of(program):
+        texts = [name for name in alone.fields if known[name] is FieldType.TEXT]
+        if isinstance(alone.report, Panes) and alone.report.measures and texts:
             raise ProgramError(f"mote {mote.name} cannot add up {texts[0]!r}, which is text")
     if not program.sleeping and program.period_us < mote.minimum_period_us:
         raise ProgramError(

@@ -173,8 +173,10 @@ def test_a_battery_that_has_to_last_slows_sampling_but_not_below_what_queries_st
     demanded = [q("a", "speed", 2, slowest_us=MINUTE), q("b", "flow", 10)]
     free, _ = merge(demanded, battery_joules=20_000.0)
     life = free and SensorTraits(1, 1, find_profile("telosb"), 20_000.0).days(free.milliwatts)
-    wish = round(life * 1.2 * 86_400 * SECOND)
-    kept, _ = merge([msgspec.structs.replace(demanded[0], lifetime_us=wish), demanded[1]], battery_joules=20_000.0)
+    lifetime_us = round(life * 1.2 * 86_400 * SECOND)
+    kept, _ = merge(
+        [msgspec.structs.replace(demanded[0], lifetime_us=lifetime_us), demanded[1]], battery_joules=20_000.0
+    )
     assert kept.stretched > 1
     assert kept.lifetime_kept
     assert kept.milliwatts < free.milliwatts
@@ -183,11 +185,11 @@ def test_a_battery_that_has_to_last_slows_sampling_but_not_below_what_queries_st
         or kept.program.period_us <= 10 * SECOND
     )
     impossible, _ = merge(
-        [msgspec.structs.replace(demanded[0], lifetime_us=wish * 100), demanded[1]], battery_joules=20_000.0
+        [msgspec.structs.replace(demanded[0], lifetime_us=lifetime_us * 100), demanded[1]], battery_joules=20_000.0
     )
     assert not impossible.lifetime_kept
     assert "will not last" in impossible.reason
-    owner, _ = merge(demanded, battery_joules=20_000.0, lifetime_us=wish)
+    owner, _ = merge(demanded, battery_joules=20_000.0, lifetime_us=lifetime_us)
     assert owner.program == kept.program
 
 
