@@ -180,9 +180,8 @@ class RelationStore:
     def create(self, statement: CreateRelation, columns: Schema) -> KnownRelation:
         """Register a new relation; it has no version yet."""
         relation = self.load(self._registry.create(statement.name, statement.text, columns))
-        relation.next_look = (
-            self.clock() + relation.freshness.refresh_seconds
-        )  # its first refresh is not due, but started by its creation
+        # Its creation refreshes it for the first time.
+        relation.next_look = self.clock() + relation.freshness.refresh_seconds
         return relation
 
     def load(self, registered: RegisteredRelation) -> KnownRelation:
@@ -231,8 +230,8 @@ class RelationStore:
         log.warning("relation cannot be read", relation=registered.name, reason=error.message, hint=error.hint)
         source, versions = UnreadableSource(error), RelationVersions(self._folder / registered.identity)
         freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, self._fresh_at(registered))
-        relation = KnownRelation(registered.name, registered.identity, registered.columns, source, versions, freshness)
-        relation.unreadable = registered.text
+        name, identity, columns = registered.name, registered.identity, registered.columns
+        relation = KnownRelation(name, identity, columns, source, versions, freshness, unreadable=registered.text)
         self._by_name[relation.name.casefold()] = self._with_last_version(relation)
 
     def _fresh_at(self, registered: RegisteredRelation) -> float | None:

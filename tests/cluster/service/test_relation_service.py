@@ -195,6 +195,20 @@ async def test_a_query_waits_for_the_first_version_and_then_begins(relations):
     assert [message.topic for message in relations.service.link.published] == [topics.demand("traffic")]
 
 
+async def test_a_billing_period_ends_before_each_change_of_the_queries_that_run(relations, monkeypatch):
+    epochs, registry = [], relations.service.registry
+    monkeypatch.setattr(relations.service.billing, "close", lambda: epochs.append(registry.plan.epoch))
+    relations.start()
+    relations.source.away()
+    await relations.create(DECLARED)
+    await relations.queries.add(JOINED, "waits")
+    assert epochs == [], "it has not begun"
+    relations.source.back()
+    await relations.passes(60)
+    await relations.queries.drop("waits")
+    assert epochs == [1, 2]
+
+
 async def test_a_waiting_query_outlives_a_restart(relations):
     await waiting(relations)
     relations.start()
