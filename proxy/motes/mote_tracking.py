@@ -169,7 +169,7 @@ class MoteTracking:
 
     def needs_time(self, radio_us: int) -> bool:
         """Return whether the passing of time may change anything."""
-        if self.announcement is None or self._handover.awaited:
+        if self.announcement is None or self._handover.is_awaited:
             return True
         return self._presence.may_be_silent(radio_us)
 

@@ -30,7 +30,7 @@ class ProgramHandover:
         self._awaited_since_us: int | None = None
 
     @property
-    def awaited(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether the stream's low watermark waits for the mote to begin."""
         return self._awaited_since_us is not None
 
