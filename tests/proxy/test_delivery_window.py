@@ -26,7 +26,7 @@ def script(window, *events):
     return [window.handle(event, now_us) for now_us, event in events]
 
 
-def test_sends_what_is_spooled_once_connected():
+def test_spooled_batches_are_sent_once_connected():
     window = DeliveryWindow()
     assert script(window, (0, BatchSpooled(1)), (0, BatchSpooled(2)), (0, Connected()), (0, BatchSpooled(3))) == [
         [],

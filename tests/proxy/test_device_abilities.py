@@ -22,7 +22,7 @@ from tests.proxy.drivers.test_drivers import EVERYTHING
 S = 1_000_000
 
 
-def test_what_devices_can_do():
+def test_capabilities_become_abilities():
     assert abilities(EVERYTHING) == abilities(EVERYTHING).__class__()
     passive, reporting = abilities(PASSIVE), abilities(REPORTING)
     assert not any((passive.filters, passive.sends_on_change, passive.aggregates, passive.several))

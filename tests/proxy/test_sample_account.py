@@ -219,7 +219,7 @@ def test_need_is_covered_by_the_part_that_reports_it():
     assert coverage_of(SamplingProgram(), mean) is None
 
 
-def test_slower_sensor_covers_what_it_can():
+def test_slower_sensor_covers_a_coarser_grid():
     program = SamplingProgram(("speed",), 40)
     assert coverage_of(program, NEED) == Coverage(0, 40)
 
