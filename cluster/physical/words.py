@@ -77,7 +77,7 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
         case kinds.Reorder():
             return "in the order of their stamps"
         case kinds.Split():
-            return "cut into instants"
+            return "split into instants"
         case kinds.MergeAggregate(keys=columns, calls=calls) | kinds.PaneAggregate(keys=columns, calls=calls):
             return aggregate_words(calls, _keys(column.name for column in columns))
         case kinds.Union():
@@ -156,7 +156,7 @@ def _exchange(exchange: kinds.Exchange) -> str:
         case "keys":
             return f"exchange by {_names(_keys(exchange.by))}"
         case "lookup":
-            return f"exchange by {_names(exchange.by)}, as the relation is cut"
+            return f"exchange by {_names(exchange.by)}, as the relation is sliced"
         case "group":
             return "exchange by query group"
 
