@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from protocols.wire.catalog import ClockFault
 from proxy.clock_bounds import ClockBounds, Slack, WrongClock
 from proxy.mote_clock import MEASURE_EVERY_US, MoteClock
+
+from protocols.wire.catalog import ClockFault
 
 S = 1_000_000
 BOUNDS = ClockBounds(60 * S, 3_600 * S)

@@ -6,10 +6,11 @@ state     active            silent    active
 
 from __future__ import annotations
 
-from protocols.wire.programs import SLEEP
 from proxy.mote_events import PublishEntry, SilenceEnded, WentSilent
 from proxy.mote_presence import MotePresence
 from proxy.tracking_limits import TrackingLimits
+
+from protocols.wire.programs import SLEEP
 
 S = 1_000_000
 CHANGED = PublishEntry(changed=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from protocols.wire.packets import RunProgram
-from protocols.wire.programs import SLEEP, SamplingProgram
 from proxy.program_handover import ProgramHandover
 from proxy.watermarks import MoteWatermark
+
+from protocols.wire.packets import RunProgram
+from protocols.wire.programs import SLEEP, SamplingProgram
 
 S = 1_000_000
 FAST = SamplingProgram(("speed",), S)
