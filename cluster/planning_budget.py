@@ -1,7 +1,7 @@
 """How much work planning one statement may take: counted in steps, and ended by a clock.
 
-Whoever plans on behalf of somebody else does it within :func:`limited`; the loops of the layers below call
-:func:`spend`, which raises when nothing is left. Threads cannot be killed, but they stop here.
+A statement from outside is planned within :func:`limited`; the loops of the layers below call :func:`spend`, which
+raises when nothing is left. Threads cannot be killed, but they stop here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Budget:
         self._cancelled = False
 
     def cancel(self) -> None:
-        """Let the next step be the last: nobody waits for the plan any more."""
+        """Let the next step be the last: no caller waits for the plan any more."""
         self._cancelled = True
 
     def spend(self, steps: int) -> None:

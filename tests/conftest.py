@@ -61,7 +61,7 @@ def pytest_runtest_call() -> Generator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def unsynced() -> Iterator[None]:
-    """Sync nothing in this process: nobody cuts the power, and tables of a few rows would wait for the disk only."""
+    """Sync nothing in this process: the power stays on, and tables of a few rows would only wait for the disk."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield

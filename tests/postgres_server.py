@@ -50,7 +50,7 @@ class PostgresServer:
             return cursor.fetchall() if cursor.description else []
 
     def new_database(self) -> str:
-        """Make a database nobody else uses; return its name."""
+        """Make a database that no other test uses; return its name."""
         self.databases += 1
         name = f"test_{self.databases}"
         self.execute(f"CREATE DATABASE {name}")

@@ -1,4 +1,4 @@
-"""What short commands import: each library that they do without is time that nobody waits."""
+"""What short commands import: each library that they do without shortens the wait."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Promises about the source as a whole: who imports whom, and that each dependency is explained."""
+"""Promises about the source as a whole: which room imports which, and that each dependency is explained."""
 
 import ast
 import re

@@ -1,6 +1,6 @@
 """One word for one thing, in plain English: code and documents hold no word of banned_words.txt.
 
-The list of folders and documents below grows until it is all of them. What has been put right once stays right.
+Names on the wire, on disk and in FjordSQL are not meant; what the patterns would find of those is excepted there.
 """
 
 from __future__ import annotations
@@ -12,55 +12,26 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DONE = (
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "README.md",
-    "SECURITY.md",
-    "benchmarks",
-    "cluster/demo",
-    "cluster/expressions",
-    "cluster/fjord",
-    "cluster/ingest",
-    "cluster/language",
-    "cluster/local",
-    "cluster/physical",
-    "cluster/plan",
-    "cluster/relations",
-    "cluster/service",
-    "cluster/spark",
-    "cluster/storage",
-    "cluster/testing",
-    "docs",
-    "examples",
-    "firmware_sim",
-    "proxy",
-    "protocols",
-    "tests/cluster/expressions",
-    "tests/cluster/fjord",
-    "tests/cluster/ingest",
-    "tests/cluster/language",
-    "tests/cluster/local",
-    "tests/cluster/oracle",
-    "tests/cluster/papers",
-    "tests/cluster/physical",
-    "tests/cluster/plan",
-    "tests/cluster/relations",
-    "tests/cluster/service",
-    "tests/cluster/spark",
-    "tests/cluster/testing",
-    "tests/firmware_sim",
-    "tests/power_cuts",
-    "tests/proxy",
-    "tests/faults",
-    "tests/mutants",
-    "tests/protocols",
-    "tests/system",
+PLACES = (
+    *("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "Makefile", "pyproject.toml"),
+    *(
+        ".ci",
+        ".github",
+        "benchmarks",
+        "cluster",
+        "docker",
+        "docs",
+        "examples",
+        "firmware_sim",
+        "protocols",
+        "proxy",
+        "tests",
+    ),
 )
-"""Folders and documents in which no banned word is left."""
+"""All that is written in this repository."""
 ON_DISK = frozenset({'"MemberFilter"', '"ToldAggregates"', '"ToldCounts"', '"WithoutTold"'})
 """Names of state in data folders, as they stand in the code: they never change."""
-SUFFIXES = frozenset({".py", ".md", ".toml", ".sql"})
+SUFFIXES = frozenset({".py", ".md", ".toml", ".sql", ".yml", ".yaml", ".sh"})
 
 
 def banned() -> list[tuple[re.Pattern[str], str]]:
@@ -72,10 +43,11 @@ def banned() -> list[tuple[re.Pattern[str], str]]:
 
 def files_in(place: str) -> Iterator[Path]:
     path = ROOT / place
-    yield from [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES)
+    found = [path] if path.is_file() else sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES)
+    yield from (each for each in found if each != Path(__file__))
 
 
-@pytest.mark.parametrize("place", DONE)
+@pytest.mark.parametrize("place", PLACES)
 def test_no_banned_word_is_left(place: str) -> None:
     texts = {file: file.read_text("utf-8") for file in files_in(place)}
     found = [
@@ -85,7 +57,7 @@ def test_no_banned_word_is_left(place: str) -> None:
         for match in pattern.finditer(text)
         if text[match.start() - 1 : match.end() + 1] not in ON_DISK
     ]
-    assert found == []
+    assert found == [], "\n".join(found)
 
 
 @pytest.mark.parametrize("line", ["whoever asks is told", "class MemberFilter", "def take_apart(", "the Fjord stopped"])

@@ -1,4 +1,4 @@
-"""Plans whose parts are shared: as trees they would have more nodes than anybody could visit."""
+"""Plans whose parts are shared: as trees they would have more nodes than could ever be visited."""
 
 from __future__ import annotations
 
