@@ -121,7 +121,7 @@ class Mote:
 
     def packet(self, proxy, step):
         """Return a packet; `step` has its deviations from the usual one."""
-        tracking = proxy.fleet.fleet.motes.get(self.name)
+        tracking = proxy.fleet.motes.get(self.name)
         desired = SLEEP if tracking is None else tracking.desired
         self.sequence += 1 + step.get("skips", 0)
         if step.get("reboots"):
@@ -176,13 +176,13 @@ def run(steps, limits, waiting):
                 proxy.demand(step)
             case "time":
                 proxy.now_s += step
-                proxy.carry_out(proxy.fleet.fleet.time_passed(proxy.radio_us))
+                proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
             case "cut":
                 proxy.cut()
         found.append(proxy.state())
-    proxy.carry_out(proxy.fleet.fleet.skip_gaps())
+    proxy.carry_out(proxy.fleet.skip_gaps())
     proxy.now_s += 300
-    proxy.carry_out(proxy.fleet.fleet.time_passed(proxy.radio_us))
+    proxy.carry_out(proxy.fleet.time_passed(proxy.radio_us))
     proxy.cut()
     return [*found, proxy.state()]
 

@@ -198,7 +198,7 @@ def run(
         if raw:
             demands = tuple(each for demand in demands for each in as_samples(demand, schema))
         demand = StreamDemand(VERSION, "c", schema.name, number + 1, demands)
-        proxy.take(proxy.fleet.fleet.receive_demand(schema.name, demand, radio_us=begins_us + moment_us))
+        proxy.take(proxy.fleet.receive_demand(schema.name, demand, radio_us=begins_us + moment_us))
         cuts.append(len(proxy.batches))
         until_us = begins_us + moments[number + 1] if number + 1 < len(moments) else ends_us + 20 * MINUTE
         motes.run(until_us)
@@ -213,7 +213,7 @@ def run(
         rows.errors,
         proxy.sent,
         proxy.cut_us,
-        proxy.fleet.fleet,
+        proxy.fleet,
     )
 
 

@@ -67,7 +67,7 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
     missed = sum(mote.counters.control_missed for mote in motes.motes)
     for epoch, (seconds, demands) in enumerate(changes, 1):
         proxy.take(
-            proxy.fleet.fleet.receive_demand(
+            proxy.fleet.receive_demand(
                 "traffic", StreamDemand(VERSION, "c", SCHEMA.name, epoch, tuple(demands)), radio_us=now_us
             )
         )
@@ -77,7 +77,7 @@ def test_control_finds_the_receiver_open(changes, faults, listens_every_s):
     for _ in range(3):
         now_us += 4 * MINUTE
         motes.run(now_us)
-        wanted = {name: program_number(mote.desired) for name, mote in proxy.fleet.fleet.motes.items()}
+        wanted = {name: program_number(mote.desired) for name, mote in proxy.fleet.motes.items()}
         running = {mote.description.name: program_number(mote.program) for mote in motes.motes}
         if running == wanted:
             break
