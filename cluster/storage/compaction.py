@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable, DiskUse, disk_use
@@ -133,6 +134,27 @@ def bins(files: Sequence[tuple[str, int]], target: int) -> Iterator[list[str]]:
         size += bytes_
     if len(filled) > 1:
         yield filled
+
+
+class CompactedTable:
+    """A table that is appended to and compacted: how far it is, and what it takes of the disk."""
+
+    _appended: AppendedTable
+    _compaction: Compaction
+
+    @property
+    def _table(self) -> DeltaTable:
+        return self._appended.delta
+
+    @property
+    def use(self) -> DiskUse | None:
+        """The disk use of the table; None if it has not been measured yet."""
+        return self._compaction.use
+
+    @property
+    def version(self) -> int:
+        """The newest version this handle knows."""
+        return self._appended.version
 
 
 def _to_merge(table: AppendedTable, budget: Budget) -> Iterator[list[str]]:

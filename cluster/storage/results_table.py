@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
-from cluster.storage.appending import AppendedTable, DiskUse, OutcomeUnknownError
+from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog
-from cluster.storage.compaction import Compaction
+from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
 from cluster.storage.mending import mend_log
@@ -64,7 +64,7 @@ class ResultsGoneError(StorageError):
         self.rows = rows
 
 
-class ResultsTable:
+class ResultsTable(CompactedTable):
     """The results of an engine, open for appending and reading.
 
     Parameters
@@ -121,20 +121,6 @@ class ResultsTable:
             raise StorageError(
                 f"results table {self.root} is damaged: {error}", hint="restore its folder, or move it away"
             ) from error
-
-    @property
-    def _table(self) -> DeltaTable:
-        return self._appended.delta
-
-    @property
-    def use(self) -> DiskUse | None:
-        """The disk use of the table; None if it has not been measured yet."""
-        return self._compaction.use
-
-    @property
-    def version(self) -> int:
-        """The newest version this handle knows."""
-        return self._appended.version
 
     def committed(self, micro_batch: int, writer: str = "") -> bool:
         """Return whether this micro-batch of a writer has been stored already.

@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from cluster.errors import StorageError
-from cluster.storage.appending import AppendedTable, DiskUse
+from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
-from cluster.storage.compaction import Compaction
+from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
 from cluster.storage.delta_tables import created
 from cluster.storage.mending import mend_log
@@ -91,7 +91,7 @@ def arrow_schema(schema: StreamSchema, *, aggregates: bool = False, completeness
     )
 
 
-class StreamTable:
+class StreamTable(CompactedTable):
     """The table of one stream, open for appending.
 
     Parameters
@@ -144,20 +144,6 @@ class StreamTable:
         with contextlib.suppress(StorageError):  # a damaged log: removed rows are counted anew
             counted = self._counted(self.version).get(_DROPPED)
             self.retention.dropped = msgspec.json.decode(counted, type=Dropped) if counted else Dropped()
-
-    @property
-    def _table(self) -> DeltaTable:
-        return self._appended.delta
-
-    @property
-    def use(self) -> DiskUse | None:
-        """The disk use of the table; None if it has not been measured yet."""
-        return self._compaction.use
-
-    @property
-    def version(self) -> int:
-        """The newest version this handle knows."""
-        return self._appended.version
 
     def position(self) -> StreamPosition:
         """Return the position of the stream at the newest version."""
