@@ -241,6 +241,17 @@ def test_every_decision_is_listed_by_its_title():
     assert len({number for number, _, _ in rows}) == len(rows)
 
 
+def test_files_that_documents_name_are_there():
+    missing = [
+        f"{file.relative_to(ROOT)} names {name}"
+        for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+        if file.name != "CHANGELOG.md"
+        for name in re.findall(r"`([\w.]+(?:/[\w.]+)+\.(?:py|md|toml|txt|sql))", file.read_text(encoding="utf-8"))
+        if not (ROOT / name).exists()
+    ]
+    assert missing == []
+
+
 def test_links_between_documents_lead_to_a_file():
     missing = [
         f"{file.relative_to(ROOT)} links to {target}"
