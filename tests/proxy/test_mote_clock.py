@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.clock_bounds import ClockBounds, Slack, WrongClock
-from proxy.mote_clock import MEASURE_EVERY_US, MoteClock
-
 from protocols.wire.catalog import ClockFault
+from proxy.motes.clock_bounds import ClockBounds, Slack, WrongClock
+from proxy.motes.mote_clock import MEASURE_EVERY_US, MoteClock
 
 S = 1_000_000
 BOUNDS = ClockBounds(60 * S, 3_600 * S)

@@ -6,11 +6,10 @@ state     active            silent    active
 
 from __future__ import annotations
 
-from proxy.mote_events import PublishEntry, SilenceEnded, WentSilent
-from proxy.mote_presence import MotePresence
-from proxy.tracking_limits import TrackingLimits
-
 from protocols.wire.programs import SLEEP
+from proxy.motes.mote_events import PublishEntry, SilenceEnded, WentSilent
+from proxy.motes.mote_presence import MotePresence
+from proxy.motes.tracking_limits import TrackingLimits
 
 S = 1_000_000
 CHANGED = PublishEntry(changed=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.program_handover import ProgramHandover
-from proxy.watermarks import MoteWatermark
-
 from protocols.wire.packets import RunProgram
 from protocols.wire.programs import SLEEP, SamplingProgram
+from proxy.motes.program_handover import ProgramHandover
+from proxy.records.watermarks import MoteWatermark
 
 S = 1_000_000
 FAST = SamplingProgram(("speed",), S)
