@@ -14,9 +14,9 @@ from protocols.errors import SchemaError
 from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
+    DEVICE_MEASURES,
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,
-    MEASURES_TOLD,
     MOTE_COLUMN,
     START_COLUMN,
     Batch,
@@ -103,7 +103,7 @@ def _match(batch: Batch, schema: StreamSchema) -> ColumnMatch:
 
 @lru_cache(maxsize=1024)
 def _own_columns(offered: StreamSchema) -> frozenset[str]:
-    measures = {measure_column(measure, field.name) for field in offered.fields for measure in MEASURES_TOLD}
+    measures = {measure_column(measure, field.name) for field in offered.fields for measure in DEVICE_MEASURES}
     own = (*wire_fields(offered)[:3], *aggregate_fields(offered), *COMPLETENESS_FIELDS)
     return frozenset({field.name for field in own} | measures)
 
@@ -114,7 +114,7 @@ def _names_of_measures(schema: StreamSchema, found: ColumnMatch) -> dict[str, st
         measure_column(measure, field.name): measure_column(measure, found.names[field.name])
         for field in schema.sampled
         if found.names[field.name] != field.name
-        for measure in MEASURES_TOLD
+        for measure in DEVICE_MEASURES
     }
 
 

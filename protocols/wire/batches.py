@@ -49,7 +49,7 @@ _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
     FieldType.REAL: np.dtype("<f8"),
     FieldType.BOOLEAN: np.dtype("u1"),
 }
-MEASURES_TOLD = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
+DEVICE_MEASURES = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
 """What queries ask of aggregates."""
 _OFFSETS = np.dtype("<i4")
 _TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
@@ -326,7 +326,7 @@ def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
             Field(measure_column(measure, field.name), FieldType.INTEGER if measure is Measure.COUNT else field.type)
             for field in schema.sampled
             if field.type in (FieldType.INTEGER, FieldType.REAL)
-            for measure in MEASURES_TOLD
+            for measure in DEVICE_MEASURES
         ),
     )
 
