@@ -17,9 +17,9 @@ from hosted_dataflow import READINGS, append
 from pyspark.sql import SparkSession
 
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.pipelines import Host
 from cluster.spark.hosting import start_engine
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable

@@ -35,12 +35,11 @@ from cluster.fjord.queues import PushQueue
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
-from cluster.physical.nodes import Fragment, Subscriber
+from cluster.physical.nodes import Fragment, Host, Subscriber
 from cluster.physical.operations import COVERED_BY, MARKS, Scan
 from cluster.physical.rules.folded_queries import nodes_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pane_query import pane_query_of
-from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 

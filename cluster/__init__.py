@@ -1,4 +1,5 @@
-"""What runs on Spark: the query language, plans, Fjord operators, ingest and results.
+"""The cluster: language, plans, operators, the local host and the one on Spark, ingest, service.
 
-Needs the extra ``fjord[cluster]`` and Java 17 or later. Meets proxies only through ``protocols`` and a broker.
+Needs the extra ``fjord[cluster]``, which brings a Java runtime for machines without Java 17 or later. Meets proxies
+only through ``protocols`` and a broker.
 """

@@ -1,4 +1,4 @@
-"""What makes plans and expressions cheap to work on although parts stand in many places: graphs, not trees.
+"""Immutable nodes of plans and expressions as graphs, not trees: hashes are cached, equality takes linear time.
 
 A node that is the input of two others is one object. Written out as a tree such a graph may be exponentially large, so
 nothing may walk it as one: hashes are kept, equality compares each pair of nodes once, and what was found out about a

@@ -135,7 +135,7 @@ def run(
         )
     else:
         _refuse(
-            "only without --trace, which has what there is to sense",
+            "cannot be combined with --trace",
             {"--world": world is not None, "--motes": motes is not None, "--period": period is not None},
         )
         columns = TraceColumns(
@@ -181,7 +181,7 @@ def power(
         int, duration_option("--listen-for", help="raw, events, count: listen this long.", shown_default="50ms")
     ] = 50_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw draw against rate into this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot power against rate into this file.")] = None,
 ) -> None:
     """Show the draw of a sampling program on a device, component by component, and how long the battery lasts."""
     from firmware_sim.power.power_report import PowerQuestion, answer

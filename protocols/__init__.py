@@ -1,5 +1,4 @@
-"""The interfaces between Fjord's machines: topics, frames, sampling programs, stream schemas.
+"""What Fjord's machines share: wire formats, the MQTT link, energy, the search for sampling programs, the command line.
 
-Everything here is data and pure functions. This package imports nothing else of Fjord; motes, proxies and the
-cluster meet only through it and a broker.
+This package imports nothing else of Fjord; motes, proxies and the cluster meet only through it and a broker.
 """

@@ -1,6 +1,6 @@
 """Expressions as FjordSQL: names quoted, words upper case, one way to write each node.
 
-Names of state and names on the wire are made of this text (cluster/language/identities.py): it never changes.
+Names of state and names on the wire are made of this text: it never changes.
 """
 
 from __future__ import annotations

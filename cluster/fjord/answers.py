@@ -1,4 +1,4 @@
-"""From the rows that a fragment answers to each query's own: what its plan has left to do, JSON, and names."""
+"""From the rows of a fragment to the answers of each query: its last steps, its names, JSON."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import polars as pl
 from cluster.fjord.answers import Answers
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.collecting import HostOutput
-from cluster.fjord.control import Control
+from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import CounterReports, Counters, Totals, counters_of, since
 from cluster.fjord.graph import Dataflow, PlacedOperator
 from cluster.fjord.instantiation import add_behind, empty_crossing
@@ -127,7 +127,7 @@ class BucketHost:
     def process(
         self,
         bucket: int,
-        control: Control,
+        control: MicroBatchControl,
         arrived: Mapping[str, Sequence[pl.DataFrame]],
         store: Store | None,
         upstream: Mapping[str, Totals] = MappingProxyType({}),
@@ -179,7 +179,7 @@ class BucketHost:
             self._kept.popitem(last=False)
         return hosted
 
-    def _answers(self, hosted: HostedDataflow, control: Control, bucket: int) -> Iterator[pl.DataFrame]:
+    def _answers(self, hosted: HostedDataflow, control: MicroBatchControl, bucket: int) -> Iterator[pl.DataFrame]:
         errors = [*hosted.dataflow.warnings.values(), *hosted.dataflow.failures.values()]
         failures = {error.owner: str(error) for error in errors}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
@@ -189,7 +189,9 @@ class BucketHost:
                     yield from answers.of(batch.rows)
             yield from answers.errors(failures, control.failures, bucket, self._buckets, now_us)
 
-    def _save(self, hosted: HostedDataflow, control: Control, before: dict[str, tuple[int, int]], store: Store) -> None:
+    def _save(
+        self, hosted: HostedDataflow, control: MicroBatchControl, before: dict[str, tuple[int, int]], store: Store
+    ) -> None:
         new_plan = control.previous_epoch != control.epoch
         written = new_plan or hosted.token is None
         for name, placed in hosted.stateful.items():
@@ -240,7 +242,7 @@ def _counters(hosted: HostedDataflow) -> Counters:
 
 
 def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
-    """Return a fragment's saved state without the rows of query groups that are there no more."""
+    """Return a fragment's saved state without the rows of query groups that were dropped."""
     alive = list(groups)
     kept = dict(state)
     for name, value in state.items():
@@ -253,7 +255,7 @@ def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
 
 
 def _stands(hosted: HostedDataflow, store: Store) -> bool:
-    """Return whether a dataflow that has been kept stands where the store does."""
+    """Return whether a cached dataflow is in the state that the store holds."""
     token = store.get(TOKEN)
     return token is not None and hosted.token == token
 

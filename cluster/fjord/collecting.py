@@ -1,4 +1,4 @@
-"""What a micro-batch gives out: answers, each query's in start order, and apart from them what operators did."""
+"""Collects the output of a micro-batch: answers, each query's in start order, and apart from them counters."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 
-class Control(msgspec.Struct, frozen=True):
+class MicroBatchControl(msgspec.Struct, frozen=True):
     """Control information for every bucket in each micro-batch.
 
     Parameters
@@ -34,12 +34,12 @@ class Control(msgspec.Struct, frozen=True):
     reached_us: int = 0
 
 
-def merged_control(controls: Iterable[Control]) -> Control:
-    """Return one control merged from those that parts sent: the first one, and each that failed."""
+def merged_control(controls: Iterable[MicroBatchControl]) -> MicroBatchControl:
+    """Return one control merged from those of all parts: watermarks and failures of all, the rest of the first."""
     first, *others = controls
     watermarks = dict(first.watermarks_us)
     failures = dict(first.failures)
     for control in others:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
-    return Control(first.epoch, first.previous_epoch, watermarks, failures, first.relations, first.reached_us)
+    return MicroBatchControl(first.epoch, first.previous_epoch, watermarks, failures, first.relations, first.reached_us)

@@ -1,4 +1,4 @@
-"""Whether proxies' clocks agree with the cluster's: a proxy whose clock is wrong mistakes right motes for wrong ones.
+"""Comparing proxies' clocks with the cluster's: a proxy with a wrong clock reports the clocks of right motes as wrong.
 
 Pure. A proxy sends the time on its clock every few seconds. The message always takes some time, so the least difference
 of the last few is nearest to the clock's offset. A wrong clock is reported; nothing is rejected because of it.

@@ -67,8 +67,8 @@ class Ingest:
     offers
         The offers of all proxies.
     proxy_clocks
-        The clocks of all proxies. Instants of streams that lie further in the future than these may be wrong count as
-        that much.
+        The clocks of all proxies. Instants of streams that lie further in the future than their tolerance are reduced
+        to it.
     reserved_for
         Returns what a name is reserved for, so that no proxy may offer a stream of this name; None if it is free.
     clock

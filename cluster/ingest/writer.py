@@ -203,7 +203,7 @@ class StreamWriter:
         except StorageError:
             return False
         self._in_doubt = None
-        log.warning("it is known again what is stored", stream=self.stream, made=succeeded)
+        log.warning("outcome of a commit is known", stream=self.stream, made=succeeded)
         if succeeded:
             await self._committed(doubt.waiting, doubt.position)
         # What came after the commit in doubt was not kept.

@@ -40,7 +40,7 @@ _LEAVES = (exp.Identifier, exp.Literal, exp.Var)
 def refuse_ignored_syntax(tree: exp.Expr, context: Context, known: Accepted = STATEMENTS) -> None:
     """Do nothing if a rule reads all that `tree` carries, and `tree` has all that its text contains.
 
-    To be called after `tree` has been translated: what a rule refuses, it refuses with a better reason.
+    To be called after `tree` has been translated: rules give more specific errors.
 
     Parameters
     ----------

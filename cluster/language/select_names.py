@@ -1,4 +1,4 @@
-"""Names that a query gives, used where they are not known: the messages about them."""
+"""Messages about names given in SELECT that are used in a clause where they are not visible."""
 
 from __future__ import annotations
 

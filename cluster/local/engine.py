@@ -18,7 +18,7 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import ALWAYS
 from cluster.fjord.bucket_host import BucketHost, Kept, VersionedTables
 from cluster.fjord.collecting import Answered, HostOutput, collected
-from cluster.fjord.control import Control, merged_control
+from cluster.fjord.control import MicroBatchControl, merged_control
 from cluster.fjord.counters import Counters, summed
 from cluster.fjord.exchange import sent_by
 from cluster.fjord.stateless_host import StatelessHost
@@ -28,9 +28,8 @@ from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
 from cluster.local.memory_tables import MemoryStore, MemoryTables
 from cluster.physical.lowering import lower
-from cluster.physical.nodes import NOTHING, Fragment
+from cluster.physical.nodes import NOTHING, Fragment, Host
 from cluster.plan.epoch import Plan
-from cluster.plan.pipelines import Host
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +210,7 @@ class LocalEngine:
         if not self._fragments[Host.STATEFUL] and previous == self._plan.epoch:
             return []
         arrived: list[dict[str, list[pl.DataFrame]]] = [{} for _ in range(self._buckets)]
-        controls: list[Control] = []
+        controls: list[MicroBatchControl] = []
         counted: list[Counters] = []
         reached_us = max(self._watermarks_us.values(), default=0)
         versions = dict(relations)
@@ -220,7 +219,7 @@ class LocalEngine:
             for bucket, exchange, piece in sent.pieces:
                 arrived[bucket].setdefault(exchange, []).append(piece)
             controls.append(
-                Control(self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us)
+                MicroBatchControl(self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us)
             )
             counted.append(sent.counters)
         control = merged_control(controls)

@@ -1,4 +1,4 @@
 """The physical plan: what runs of an epoch, as a value that is printed, compared, costed and instantiated.
 
-Imports language and plan; knows no operator and no host (docs/decisions/0009-one-physical-plan.md).
+Imports no operator and no host (docs/decisions/0009-one-physical-plan.md).
 """

@@ -1,4 +1,4 @@
-"""Plans that mean something, but cannot be run."""
+"""Errors of plans that are valid, but cannot be run yet."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from cluster.plan.pane_query import pane_query_of
 from cluster.shared_nodes import remembered
 
 Lowered = FoldedQuery | WindowedQuery
-"""A query as one of those that share its fragment."""
+"""A query, with the rule that builds the fragment that it may share."""
 
 
 def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:

@@ -11,17 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
 
+from cluster.language.algebra import Node
 from cluster.language.columns import AggregateCall, Scalar
 from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
 from cluster.plan.history import EVER_US
-from cluster.plan.pipelines import Host
+from cluster.plan.pipelines import is_pipeline
 from cluster.plan.relations_read import relations_of
 from protocols.wire.demands import QueryDemand
+
+
+class Host(StrEnum):
+    """The two hosts of operators."""
+
+    STATELESS = "stateless"
+    STATEFUL = "stateful"
+
+
+def host_of(node: Node) -> Host:
+    """Return the host that answers a query, given its plan."""
+    return Host.STATELESS if is_pipeline(node) else Host.STATEFUL
 
 
 class OperatorNode(msgspec.Struct, frozen=True, omit_defaults=True):

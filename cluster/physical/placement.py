@@ -8,14 +8,13 @@ from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.language.plans import plain_column
 from cluster.physical.lowering import lower_alone
-from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.nodes import Fragment, Host, OperatorNode
 from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
 from cluster.physical.words import ALL_ROWS, describe, scan_words
 from cluster.plan.completeness import check_completeness
 from cluster.plan.explain import readable
 from cluster.plan.expressions import columns_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery, pane_query_of
-from cluster.plan.pipelines import Host
 from cluster.plan.push_down import MEASURES, fixed_columns, pushed_of, split_predicate
 from protocols.acquisition.words import band_words
 from protocols.text.durations import format_duration
@@ -77,7 +76,7 @@ def _in_spark(fragment: Fragment) -> Iterator[str]:
 
 
 def _demanded(demand: QueryDemand) -> str:
-    every = "every default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
+    every = "at the default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
     parts = []
     if demand.events is not None:
         threshold = demand.events.threshold
@@ -90,7 +89,7 @@ def _demanded(demand: QueryDemand) -> str:
         parts.append(f"samples of {', '.join(demand.fields) or 'whatever there is'}")
     if demand.panes is not None:
         parts.append(f"in panes of {format_duration(demand.panes.pane_us)}")
-    parts.append(f"looked at {every}")
+    parts.append(f"sampled {every}")
     by_field: dict[str, list[str]] = {}
     for band in demand.bands:
         by_field.setdefault(band.field, []).append(band_words(band))

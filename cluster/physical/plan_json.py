@@ -13,12 +13,11 @@ import msgspec
 
 from cluster.language.algebra import LookupKind, TableLookup
 from cluster.language.columns import AggregateCall, Scalar
-from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
+from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Subscriber
 from cluster.physical.operations import Lookup, PlainOperation
 from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
 from cluster.physical.soundness import check
 from cluster.plan import stored_plans
-from cluster.plan.pipelines import Host
 
 FORMAT = 5
 """4 and those before have logical plans (:mod:`cluster.plan.epoch`)."""

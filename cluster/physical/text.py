@@ -25,10 +25,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Work
+from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Work
 from cluster.physical.operations import Columns, Exchange, GroupedFilter, Sample, Scan
 from cluster.physical.words import describe, named, pane_window_words, queries_counted, scan_words
-from cluster.plan.pipelines import Host
 
 
 def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str:

@@ -1,1 +1,1 @@
-"""Plans: rewriting them into cheaper ones with the same meaning, and showing them. Imports language."""
+"""Logical plans: rewriting them into cheaper ones, showing them, and deriving what they demand of sensors."""

@@ -1,4 +1,4 @@
-"""A lookup's table without the columns and rows that the query selects of it: other queries can share the rest."""
+"""Separates the table of a lookup from the query's own projection and filter, so that other queries can share it."""
 
 from __future__ import annotations
 

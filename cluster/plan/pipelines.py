@@ -6,7 +6,6 @@ A pipeline begins at a stream. If an aggregate breaks it, the first half of the 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import StrEnum
 
 from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
 from cluster.language.columns import QUERY_GROUP
@@ -73,15 +72,3 @@ def slide_of(node: Node) -> int:
         assert isinstance(node, Filter | Project)  # noqa: S101 - what a pipeline is made of
         node = node.input
     return 1
-
-
-class Host(StrEnum):
-    """The two hosts of operators."""
-
-    STATELESS = "stateless"
-    STATEFUL = "stateful"
-
-
-def host_of(node: Node) -> Host:
-    """Return the host that answers a query, given its plan."""
-    return Host.STATELESS if is_pipeline(node) else Host.STATEFUL

@@ -19,7 +19,7 @@ from cluster.fjord.bucket_host import Kept, Store
 from cluster.fjord.control import merged_control
 from cluster.fjord.counters import summed
 from cluster.fjord.relation_tables import RelationTables
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.envelopes import (
     CONTROL,

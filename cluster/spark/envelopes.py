@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from cluster.fjord.collecting import Answered, HostOutput, collected
-from cluster.fjord.control import Control
+from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import Counters
 
 ENVELOPE_SCHEMA = pa.schema(
@@ -33,7 +33,7 @@ OUTPUT_DDL = "bucket int, answers binary, counters binary"
 """Output of a bucket, or of a part of a micro-batch that needs no buckets; NULL for no answers and for no counters."""
 
 CONTROL = ""
-"""In place of an exchange: what every bucket gets in each micro-batch (:class:`~cluster.fjord.control.Control`)."""
+"""In place of an exchange: the control that every bucket gets in each micro-batch."""
 COUNTERS = "counters"
 """In place of an exchange: what the operators of one part of a micro-batch did."""
 COUNTING_BUCKET = 0
@@ -42,14 +42,14 @@ COUNTING_BUCKET = 0
 COMPRESS_FROM_ROWS = 1_000
 
 
-def pack_control(control: Control) -> bytes:
+def pack_control(control: MicroBatchControl) -> bytes:
     """Return the payload of a control envelope."""
     return msgspec.msgpack.encode(control)
 
 
-def unpack_control(payload: bytes) -> Control:
+def unpack_control(payload: bytes) -> MicroBatchControl:
     """Return the control in an envelope's payload."""
-    return msgspec.msgpack.decode(payload, type=Control)
+    return msgspec.msgpack.decode(payload, type=MicroBatchControl)
 
 
 def pack_counters(counters: Counters) -> bytes:

@@ -1,8 +1,8 @@
 """A home for Spark in which its Python workers find PySpark compiled.
 
 Spark puts an archive of PySpark's sources, `python/lib/pyspark.zip`, first on the path of each Python process that it
-starts. Python caches no compiled code for an archive: each of these seven and more processes would compile PySpark,
-which takes half a second. In a home without the archive they import the installed package.
+starts. Python caches no compiled code for an archive: each of these processes, at least seven, would compile
+PySpark, which takes half a second. In a home without the archive they import the installed package.
 """
 
 from __future__ import annotations

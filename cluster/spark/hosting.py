@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles
@@ -155,7 +155,7 @@ def start_engine(
             follow_move(checkpoint / host.value)
             forget_cut_off(checkpoint / host.value, partial(results.committed, writer=host.value))
             if forget_unbegun(checkpoint / host.value):
-                log.warning("the last run was killed before its first micro-batch: begins again", host=host)
+                log.warning("killed before the first micro-batch: the checkpoint is discarded", host=host)
             answers = _answers(spark, msgspec.structs.replace(options, host=host), run)
             running[host] = (
                 answers.writeStream.queryName(f"fjord {host.value}")

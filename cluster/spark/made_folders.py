@@ -1,4 +1,4 @@
-"""Folders made of links to parts of other folders, once for all processes that need the same one."""
+"""Folders of links to parts of other folders, made once for all processes that need the same one."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ from pathlib import Path
 import msgspec
 
 from cluster.errors import ClusterError
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 from cluster.spark.offsets import Offset, from_spark
 
 NOTHING_READ = -1

@@ -17,9 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.envelopes import ENVELOPE_DDL, OUTPUT_DDL
 from cluster.spark.named_files import sync_named

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from cluster.fjord.control import Control
+from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.exchange import sent_by
 from cluster.fjord.relation_tables import RelationTables
 from cluster.fjord.stateless_host import StatelessHost
@@ -21,7 +21,7 @@ from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.spark.envelopes import (
     CONTROL,
     COUNTERS,
@@ -44,7 +44,9 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     envelopes.append((COUNTING_BUCKET, COUNTERS, pack_counters(sent.counters)))
     if task.origin == 0 or sent.failures:
         control = pack_control(
-            Control(task.epoch, task.previous_epoch, sent.watermarks_us, sent.failures, task.relations, task.reached_us)
+            MicroBatchControl(
+                task.epoch, task.previous_epoch, sent.watermarks_us, sent.failures, task.relations, task.reached_us
+            )
         )
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
     yield pa.RecordBatch.from_arrays(

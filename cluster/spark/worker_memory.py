@@ -12,9 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from cluster.physical.nodes import Fragment
+from cluster.physical.nodes import Fragment, Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 
 _ALL_GENERATIONS = 2
 

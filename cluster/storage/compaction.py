@@ -51,7 +51,7 @@ class Compaction:
         A table is due after so many commits.
     needed
         The oldest version that readers need.
-            backlog_bytes
+    backlog_bytes
         When replaced files take more than this, those older than a day are removed though a reader needs them;
         None for no bound. Commits are kept, so that the lost rows can be counted.
     budget

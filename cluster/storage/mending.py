@@ -1,7 +1,7 @@
 """Removing entries from a table's log that a power cut left incomplete, before the table is opened.
 
-None of them counted: a commit is synced before anything relies on it, and before the next one is made; a checkpoint
-is synced before the commits that it replaces are moved away.
+Nothing relied on these entries: a commit is synced before anything relies on it, and before the next one is made; a
+checkpoint is synced before the commits that it replaces are moved away.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No report: each sample is sent."""
+"""Samples: each is sent."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class SeveralReporter:
 
     @property
     def open_us(self) -> int | None:
-        """Begin of the oldest open record."""
+        """Start of the oldest open record."""
         begun = [execution.open_us for _, execution, _ in self._reports]
         return min((each for each in begun if each is not None), default=None)
 

@@ -1,4 +1,4 @@
-"""gmqtt's client, made to leave to us when to acknowledge and when to connect again.
+"""gmqtt's client, wrapped so that Fjord decides when to acknowledge and when to connect again.
 
 MQTT 3.1.1, which both Mosquitto and the embedded broker support. Everything that depends on gmqtt's inner workings
 is in this file; tests/protocols/test_mqtt.py holds it to that.

@@ -23,8 +23,8 @@ from cluster.fjord.batch import instant_text
 from cluster.ingest.writer import StreamWriter
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.registry.registry import Registry

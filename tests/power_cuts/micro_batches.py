@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from cluster.local.memory_tables import MemoryStore
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.spark import downstream
 from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
 from cluster.spark.checkpoint_files import CheckpointFiles

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from cluster.language.algebra import Aggregate, Node
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar
-from cluster.physical.nodes import Fragment, OperatorNode, Subscriber
+from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber, host_of
 from cluster.physical.operations import Sink
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.behind_exchange import behind_exchange
@@ -20,13 +20,13 @@ from cluster.physical.rules.query_groups import group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.rules.templates import shares_tuples, template_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pipelines import Host, host_of, pipelines_of
+from cluster.plan.pipelines import pipelines_of
 from cluster.plan.stored_plans import encoded
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedQuery:
-    """A query as one of those with its template.
+    """A query and its template.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Hash partitioning: an exchange sends rows to the bucket of their keys, so that all share the work, or group."""
+"""Hash partitioning at an exchange: by keys, by query group, or by the key of a lookup."""
 
 from __future__ import annotations
 

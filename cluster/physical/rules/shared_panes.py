@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import Aggregate, Project, Source, schema_of
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Output, Scalar
 from cluster.language.plans import column_scalar
-from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, Reported, Subscriber
+from cluster.physical.nodes import Fragment, Host, OperatorNode, PaneWindow, Reported, Subscriber
 from cluster.physical.operations import (
     DeviceAggregates,
     Exchange,
@@ -43,7 +43,6 @@ from cluster.plan.completeness import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.expressions import columns_of
 from cluster.plan.pane_query import PaneQuery, key_name
-from cluster.plan.pipelines import Host
 from cluster.plan.push_down import fixed_columns, pushed_of, split_predicate
 from protocols.wire.programs import Measure
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.billing.bill_report import Bill
     from cluster.service.billing.energy_ledger import Ledger
+    from cluster.service.catalog.sensor_catalog import SensorCatalog
     from cluster.service.registry.registry import Registry
 
 MOST_WAITING = 1_000_000
@@ -39,17 +40,6 @@ class Period:
     spent: tuple[tuple[MoteEntry, float], ...]
 
 
-class Motes(Protocol):
-    """What bills need of the catalog of sensors."""
-
-    @property
-    def ledger(self) -> Ledger:
-        """What motes have spent."""
-
-    def snapshot(self) -> tuple[tuple[MoteEntry, ...], frozenset[str]]:
-        """Return the motes' entries, and the proxies that are online."""
-
-
 class BillingPeriods:
     """Divides what was spent by the demands it was spent for.
 
@@ -60,13 +50,16 @@ class BillingPeriods:
     ingest
         The streams, and the proxies that offer them.
     sensors
-        The motes, and what they have spent.
+        The motes.
+    ledger
+        What they have spent.
     """
 
-    def __init__(self, registry: Registry, ingest: Ingest, sensors: Motes) -> None:
+    def __init__(self, registry: Registry, ingest: Ingest, sensors: SensorCatalog, ledger: Ledger) -> None:
         self._registry = registry
         self._ingest = ingest
         self._sensors = sensors
+        self.ledger = ledger
         self._splitter = Splitter()
         self._waiting: list[Period] = []
         self._divided = Divided()
@@ -75,7 +68,7 @@ class BillingPeriods:
     def close(self) -> None:
         """End the present period: the demands are about to change."""
         schemas = self._ingest.schemas
-        spent = tuple((as_declared(entry, schemas), joules) for entry, joules in self._sensors.ledger.collect())
+        spent = tuple((as_declared(entry, schemas), joules) for entry, joules in self.ledger.collect())
         if not spent:
             return
         period = Period(self.demands(), schemas, spent)
@@ -106,7 +99,7 @@ class BillingPeriods:
         async with self._lock:
             self.close()
             waiting, self._waiting = self._waiting, []
-            ledger = self._sensors.ledger
+            ledger = self.ledger
             accounts = ledger.accounts.values()
             motes = sum(account.until_us > account.since_us for account in accounts)
             expected = sum(account.expected_joules for account in accounts)

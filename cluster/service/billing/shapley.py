@@ -35,7 +35,7 @@ class Method(StrEnum):
 
 
 def shapley(cost: Cost, members: Sequence[int]) -> tuple[tuple[float, ...], Method]:
-    """Return the share of each member of each class, and how it was found.
+    """Return the share of each player, by class, and how it was found.
 
     Shares of all members add up to the cost of all classes.
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.batch import instant_text
-from cluster.service.billing.energy_ledger import Ledger
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message, Subscription
@@ -70,6 +69,8 @@ class SensorCatalog:
 
     Parameters
     ----------
+    accepted
+        Called with each entry that is accepted.
     quarantine
         Keeps entries that were rejected: (kind, reason, origin, content).
     mismatches
@@ -87,6 +88,7 @@ class SensorCatalog:
     def __init__(
         self,
         *,
+        accepted: Callable[[MoteEntry], None] = lambda _: None,
         quarantine: Callable[[str, str, str, bytes], None] | None = None,
         mismatches: Callable[[], Mapping[tuple[str, str], str]] = dict,
         proxy_clocks: Callable[[], Mapping[str, ClockFault]] = dict,
@@ -95,6 +97,7 @@ class SensorCatalog:
         max_proxies: int = MOST_PROXIES,
         max_properties: int = MOST_PROPERTIES,
     ) -> None:
+        self._accepted = accepted
         self._quarantine = quarantine
         self.mismatches = mismatches
         self.proxy_clocks = proxy_clocks
@@ -109,8 +112,6 @@ class SensorCatalog:
         """Messages that were rejected, by reason."""
         self.connected_at: float | None = None
         """When the broker last began to send retained messages, by the monotonic clock."""
-        self.ledger = Ledger()
-        """The energy that motes have spent."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -192,7 +193,7 @@ class SensorCatalog:
         self._remove(key)
         self._entries[key] = entry
         self._properties.update(names)
-        self.ledger.note(entry)
+        self._accepted(entry)
 
     def _remove(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key, None)

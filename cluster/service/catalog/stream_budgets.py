@@ -9,9 +9,8 @@ import msgspec
 
 from cluster.fjord.batch import instant_text
 from cluster.language.catalog import CatalogError
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.plan.history import EVER_US
-from cluster.plan.pipelines import Host
 from cluster.service.registry.registry import Registry
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget, Passed

@@ -1,1 +1,1 @@
-"""The HTTP API: routes, tokens, bodies, errors, metrics, and its client."""
+"""The HTTP API: routes, bodies of requests, errors, metrics."""

@@ -51,7 +51,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
     api.include_router(plan_routes(registry, parts.engine))
     api.include_router(relation_routes(queries.relations))
     api.include_router(sensor_routes(parts.sensors))
-    api.include_router(energy_routes(queries, ingest, parts.sensors, parts.billing))
+    api.include_router(energy_routes(queries, ingest, parts.billing))
 
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:

@@ -18,7 +18,6 @@ from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.billing.periods import BillingPeriods
-    from cluster.service.catalog.sensor_catalog import SensorCatalog
     from cluster.service.queries.query_service import QueryService
 
 _EXPLAIN_ENERGY = re.compile(r"\s*EXPLAIN\s+ENERGY(?=\s)", re.IGNORECASE | re.ASCII)
@@ -30,7 +29,7 @@ class EnergyQuestion(BaseModel):
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
 
 
-def energy_routes(queries: QueryService, ingest: Ingest, sensors: SensorCatalog, billing: BillingPeriods) -> APIRouter:
+def energy_routes(queries: QueryService, ingest: Ingest, billing: BillingPeriods) -> APIRouter:
     """Return the routes.
 
     Parameters
@@ -39,17 +38,15 @@ def energy_routes(queries: QueryService, ingest: Ingest, sensors: SensorCatalog,
         Plans queries.
     ingest
         The streams.
-    sensors
-        What motes have drawn.
     billing
-        Divides what was spent.
+        The energy that motes have spent, and its division among queries.
     """
     api = APIRouter()
 
     @api.post("/v1/explain/energy")
     async def explain(question: EnergyQuestion) -> Response:
         """Return what a query would cost the motes it touches; it may begin with EXPLAIN ENERGY."""
-        answer = await energy_answer(question.sql, queries, ingest, sensors, billing)
+        answer = await energy_answer(question.sql, queries, ingest, billing)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     @api.get("/v1/bill")
@@ -60,16 +57,14 @@ def energy_routes(queries: QueryService, ingest: Ingest, sensors: SensorCatalog,
     return api
 
 
-async def energy_answer(
-    sql: str, queries: QueryService, ingest: Ingest, sensors: SensorCatalog, billing: BillingPeriods
-) -> EnergyAnswer:
+async def energy_answer(sql: str, queries: QueryService, ingest: Ingest, billing: BillingPeriods) -> EnergyAnswer:
     """Return what a query would cost; see :func:`cluster.service.billing.energy.explain_energy`.
 
     Parameters
     ----------
     sql
         Its text.
-    queries, ingest, sensors, billing
+    queries, ingest, billing
         As in :func:`energy_routes`.
 
     Raises
@@ -80,7 +75,7 @@ async def energy_answer(
     demanded = await queries.demands_for(without_explain(sql), THIS_QUERY)
     entries = billing.entries()
     answer = await asyncio.to_thread(
-        explain_energy, demanded, billing.demands(), ingest.schemas, entries, sensors.ledger.measured_mw()
+        explain_energy, demanded, billing.demands(), ingest.schemas, entries, billing.ledger.measured_mw()
     )
     without_a_feed = tuple(
         RefusedPart(each["stream"], f"proxy {each['proxy']} does not feed it: {'; '.join(each['reasons'])}")

@@ -117,7 +117,7 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "fjord_energy_implausible_reports_total",
             "Reports by which a mote has spent more than it can",
-            value=self._parts.sensors.ledger.implausible_reports,
+            value=self._parts.billing.ledger.implausible_reports,
         )
         yield CounterMetricFamily("fjord_restarts_total", "Restarts of the engine", value=self._parts.engine.restarts)
         failures = CounterMetricFamily(

@@ -15,8 +15,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from cluster.errors import ClusterError
-from cluster.physical.nodes import Fragment
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Fragment, Host
 from cluster.spark.positions import SparkPositions
 from cluster.storage.stream_tables import StreamTable
 

@@ -1,1 +1,1 @@
-"""What is registered: queries, streams, relations and plans, in SQLite, and what of it was lost."""
+"""What is registered, in SQLite: queries, streams, relations and plans; and recovery of lost epochs and versions."""

@@ -1,4 +1,4 @@
-"""The registry's SQLite file: what goes wrong with it is an error of ours.
+"""The registry's SQLite file: errors of SQLite are raised as Fjord's own.
 
 A disk that is full or has failed fails the request that has to write; it never ends the process.
 """

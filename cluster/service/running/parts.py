@@ -13,6 +13,7 @@ from cluster.ingest.proxy_clocks import ProxyClocks
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.relations.source import Limits
+from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
@@ -63,7 +64,7 @@ class ClusterParts:
     results
         The results table.
     queries
-        Adds and drops queries, streams and relations.
+        Adds and drops queries; holds the services for streams and relations.
     billing
         Divides what motes spend among queries.
     publisher
@@ -109,7 +110,9 @@ def make_parts(
     positions = SparkPositions(checkpoint, PlanFiles(folder / "plans"))
     offers, proxy_clocks = Offers(), ProxyClocks(round(settings.clock_tolerance_seconds * 1e6))
     demand_reports = DemandReports()
+    ledger = Ledger()
     sensors = SensorCatalog(
+        accepted=ledger.note,
         quarantine=registry.quarantine.keep,
         mismatches=lambda: offers.mismatches,
         proxy_clocks=lambda: proxy_clocks.faults,
@@ -139,7 +142,7 @@ def make_parts(
     skip_lost_epochs(registry, newest_known_epoch(plans, checkpoint), versions)
     positions.check_plans(registry.plan.epoch)
     rewind_publication(registry, results)
-    billing = BillingPeriods(registry, ingest, sensors)
+    billing = BillingPeriods(registry, ingest, sensors, ledger)
     queries = QueryService(
         settings.name,
         registry,

@@ -20,8 +20,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.physical.nodes import PhysicalPlan
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.spark.reading.reads import StreamRead
 from cluster.spark.reading.tables import TableVersions
 from cluster.storage.retention import names_hold

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 
 ROWS_PER_TASK = 250_000

@@ -21,7 +21,7 @@ from functools import lru_cache
 import duckdb
 import pyarrow as pa
 
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.relation_forms import Computed, Probe, Query, Rows, Select, Stream, Table, aliases_in
 from tests.cluster.oracle.relation_world import ALL_RELATIONS, STREAMS, History, versions_of

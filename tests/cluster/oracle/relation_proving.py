@@ -15,8 +15,8 @@ from typing import Any, Self
 from cluster.errors import FjordError
 from cluster.language.algebra import Node
 from cluster.language.translation import translate
+from cluster.physical.nodes import host_of
 from cluster.plan.explain import explain
-from cluster.plan.pipelines import host_of
 from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import rewrite
 from tests.cluster.oracle.comparison import _nearly, bags, snapshots_of

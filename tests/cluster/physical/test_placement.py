@@ -26,7 +26,7 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
     (
         f"SELECT segment, AVG(speed) FROM traffic {WINDOW} WHERE speed < 60 AND segment IN (3, 4) GROUP BY segment",
         [
-            "on the motes of traffic: count, sum of speed, in panes of 1m, looked at every default period",
+            "on the motes of traffic: count, sum of speed, in panes of 1m, sampled at the default period",
             "only of motes with segment = 3, segment = 4",
             "because it groups by fixed fields only",
             "windows are merged from panes, those of motes and those made here alike",
@@ -40,7 +40,7 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
     (
         "SELECT sensor FROM traffic WHERE speed BETWEEN 2 AND 10 SAMPLE EVERY 500 MS",
         [
-            "samples of sensor, speed, looked at every 500ms, only speed 2 to 10",
+            "samples of sensor, speed, sampled every 500ms, only speed 2 to 10",
             "in Spark, next to the scan: stream traffic, sampled every 500ms; filter",
             "no state is kept: tuples are read in the order of their stamps",
         ],

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
+from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
@@ -100,8 +101,9 @@ class Service:
             link=self.link,
             reserved_for=self._reserved_for,
         )
-        self.sensors = SensorCatalog(mismatches=lambda: self.ingest.offers.mismatches)
-        self.billing = BillingPeriods(self.registry, self.ingest, self.sensors)
+        ledger = Ledger()
+        self.sensors = SensorCatalog(accepted=ledger.note, mismatches=lambda: self.ingest.offers.mismatches)
+        self.billing = BillingPeriods(self.registry, self.ingest, self.sensors, ledger)
         self.queries = self.started()
 
     def started(self, relations: RelationStore | None = None, **settings: Any) -> QueryService:

@@ -13,8 +13,8 @@ from cluster.ingest.service import Ingest
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.physical import plan_files
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings

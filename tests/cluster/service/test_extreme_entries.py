@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.service.billing.energy import explain_energy, kind_of
+from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
 from cluster.service.http.sensor_routes import answer
 from protocols.errors import FrameError
@@ -19,8 +20,8 @@ from tests.cluster.service.test_lifetime_notes import entry
 from tests.protocols.extreme_frames import frames
 
 
-def catalog_of(entries: list[MoteEntry]) -> SensorCatalog:
-    found = SensorCatalog()
+def catalog_of(entries: list[MoteEntry], ledger: Ledger) -> SensorCatalog:
+    found = SensorCatalog(accepted=ledger.note)
     for each in entries:
         topic = topics.mote_entry(each.proxy, each.mote)
         found.handle(Message(topic, encode(each)), topics.parse(topic))
@@ -30,12 +31,13 @@ def catalog_of(entries: list[MoteEntry]) -> SensorCatalog:
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(frames(MoteEntry), min_size=1, max_size=3))
 def test_extreme_entries_break_no_reader_of_the_catalog(entries: list[MoteEntry]) -> None:
-    catalog = catalog_of(entries)
+    ledger = Ledger()
+    catalog = catalog_of(entries, ledger)
     known, online = catalog.snapshot()
     rows = sensors_relation(known, online)
     assert rows.height == len(known)
     assert answer(rows, condition=None, sql="SELECT SUM(packets_lost), AVG(battery), MAX(stretched) FROM sensors")
-    explain_energy({}, {}, {}, known, catalog.ledger.measured_mw())
+    explain_energy({}, {}, {}, known, ledger.measured_mw())
     assert [kind_of(each, {}).stream for each in known] == [each.stream for each in known]
 
 

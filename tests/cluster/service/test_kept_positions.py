@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from cluster.spark.offsets import Offset

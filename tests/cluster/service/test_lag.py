@@ -13,8 +13,8 @@ import pytest
 
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower_alone
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.client.command import lag_text
 from cluster.service.publishing.lag import Lag, Lags, greatest, lag_behind, lag_of_fragment, lag_of_stream

@@ -17,8 +17,8 @@ from prometheus_client import generate_latest
 
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.pipelines import Host
 from cluster.service.http.status import status_of
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.registry import LostEpochs, Registry

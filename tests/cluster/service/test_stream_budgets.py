@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 from cluster.language.catalog import CatalogError
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import EVER_US, with_beginnings
-from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.service.catalog import stream_budgets
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets

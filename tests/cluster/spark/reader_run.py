@@ -19,10 +19,10 @@ from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.memory_tables import MemoryStore
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import beginnings_of, with_beginnings
-from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
 from cluster.spark.downstream import BucketHost, Envelope

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cluster.physical.nodes import Host
 from cluster.plan.pane_query import pane_query_of
-from cluster.plan.pipelines import Host
 from cluster.plan.push_down import event_fingerprint, pushed_of
 from tests.cluster.spark.reader_run import ReaderRun, Row, begins, coverage
 from tests.cluster.spark.test_folding import CONDITIONS, EACH, OF_TWO, TEMPLATES

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cluster.physical.lowering import lower
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.service.catalog.stream_budgets import ReadProgress
 from cluster.spark.offsets import from_spark
 from cluster.spark.positions import SparkPositions

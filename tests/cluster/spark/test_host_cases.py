@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host, host_of
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan
-from cluster.plan.pipelines import Host, host_of
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema

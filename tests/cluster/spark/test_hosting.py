@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.plan.pipelines import Host
+from cluster.physical.nodes import Host
 from cluster.spark import hosting
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_SCHEMA

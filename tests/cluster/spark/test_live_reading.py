@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cluster.errors import StorageError
 from cluster.fjord.batch import ALWAYS
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host, host_of
 from cluster.plan.epoch import Plan
-from cluster.plan.pipelines import Host, host_of
 from cluster.spark import downstream
 from cluster.spark.offsets import UNCHANGED_PLANS
 from cluster.spark.reading import live

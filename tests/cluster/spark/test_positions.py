@@ -14,10 +14,9 @@ import pytest
 from cluster.errors import ClusterError
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.pipelines import Host
 from cluster.plan.rewrite import rewrite
 from cluster.spark.offsets import Offset
 from cluster.spark.positions import SparkPositions, needed_from

@@ -18,10 +18,9 @@ from cluster.fjord.collecting import Answered
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.physical.lowering import lower
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.pipelines import Host
 from cluster.service.registry.registry import Registry
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_SCHEMA
