@@ -207,7 +207,7 @@ def lifetime(
     days: Annotated[float, typer.Option(min=0.1, max=36_500, help="How many days to simulate.")] = 90.0,
     seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw the report into this file.")] = None,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot the report into this file.")] = None,
 ) -> None:
     """Show which mote of a fleet dies first and why, and what each query costs in days of life."""
     from rich.console import Console
@@ -234,7 +234,7 @@ def lifetime(
 
 
 def _refuse(reason: str, given: Mapping[str, bool]) -> None:
-    """Refuse the first option that was given and would have no effect."""
+    """Reject the first option that was given and would have no effect."""
     for option, is_given in given.items():
         if is_given:
             raise typer.BadParameter(reason, param_hint=option)
@@ -268,7 +268,7 @@ async def _run(fleet: Fleet, counters: Path | None, seconds: float | None) -> No
 
 
 async def _watch(fleet: Fleet, counters: Path | None) -> None:
-    """Keep the counters' file fresh and, on a terminal, show how far a trace has come."""
+    """Keep the counters' file up to date and, on a terminal, show the progress of a trace."""
     import asyncio
 
     from rich.console import Console

@@ -228,7 +228,7 @@ class Fleet:
             topic = topics.parse(message.topic)
             control = decode_control(message.payload)
         except ProtocolError as error:
-            log.warning("control refused", topic=message.topic, error=str(error))
+            log.warning("control rejected", topic=message.topic, error=str(error))
             return
         place = self._by_name.get(topic.names[1])
         if place is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class FjordError(Exception):
-    """An error that a person can act on: something Fjord refuses or cannot do.
+    """An error that a person can act on: something Fjord rejects or cannot do.
 
     Parameters
     ----------
@@ -71,4 +71,4 @@ class SettingsError(FjordError):
 
 
 class OverloadError(FjordError):
-    """A mote with more work than time."""
+    """A mote with more work than it has time for."""

@@ -1,4 +1,4 @@
-"""What a proxy cannot do: the branch of Fjord's exception tree that belongs to it."""
+"""A proxy's errors: its branch of Fjord's exception tree."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StoreVersionError(StoreError):
     def __init__(self, path: Path, found: int, supported: int) -> None:
         super().__init__(
             path,
-            f"written by a newer Fjord (schema version {found}, this program knows up to {supported})",
+            f"written by a newer Fjord (schema version {found}, this program supports up to {supported})",
             hint="upgrade this program; it leaves the file as it is",
         )
         self.found = found

@@ -21,7 +21,7 @@ from cluster.fjord.batch import START, Batch
 from cluster.fjord.collecting import HostOutput
 from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import CounterReports, Counters, Totals, counters_of, since
-from cluster.fjord.graph import Dataflow, PlacedOperator
+from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.instantiation import add_behind, empty_crossing
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
@@ -77,7 +77,7 @@ class HostedDataflow:
     tables: VersionedTables
     reports: CounterReports
     token: bytes | None = None
-    stateful: dict[str, PlacedOperator] = field(default_factory=dict)
+    stateful: dict[str, RunningOperator] = field(default_factory=dict)
     groups: dict[str, frozenset[int]] = field(default_factory=dict)
     """By identity of a fragment: the numbers of its query groups."""
     counted: Counters = field(default_factory=dict)
@@ -260,7 +260,7 @@ def _stands(hosted: HostedDataflow, store: Store) -> bool:
     return token is not None and hosted.token == token
 
 
-def _moved(placed: PlacedOperator) -> tuple[int, int]:
+def _moved(placed: RunningOperator) -> tuple[int, int]:
     return placed.counters.rows_in, placed.counters.rows_out
 
 

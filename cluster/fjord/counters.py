@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from cluster.fjord.graph import PlacedOperator
+from cluster.fjord.graph import RunningOperator
 from cluster.physical.nodes import PhysicalPlan, Work
 from cluster.physical.operations import Sample
 
@@ -76,7 +76,7 @@ Counters = dict[str, Totals]
 """By name of the operator."""
 
 
-def counters_of(operators: Iterable[PlacedOperator]) -> Counters:
+def counters_of(operators: Iterable[RunningOperator]) -> Counters:
     """Return what operators have done since their dataflow was built."""
     return {
         placed.name: Totals(

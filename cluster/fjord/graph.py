@@ -28,7 +28,7 @@ class OperatorCounters:
 
 
 @dataclass(slots=True)
-class PlacedOperator:
+class RunningOperator:
     """An operator in its place: its queues, counters and contracts.
 
     Batches of other operators are checked where they are emitted; `received` are the contracts of other inputs.
@@ -100,12 +100,12 @@ class Dataflow:
     def __init__(self, *, scheduler: Scheduler | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
         self._scheduler = scheduler or RoundRobin()
         self._clock = clock
-        self._placed: list[PlacedOperator] = []
+        self._placed: list[RunningOperator] = []
         self._failed: dict[str, OperatorFailedError] = {}
         self._warnings: dict[str, OperatorFailedError] = {}
 
     @property
-    def operators(self) -> Sequence[PlacedOperator]:
+    def operators(self) -> Sequence[RunningOperator]:
         """All operators with their queues, in the order in which they were added."""
         return self._placed
 
@@ -120,26 +120,26 @@ class Dataflow:
         return self._warnings
 
     def add(
-        self, name: str, operator: Operator, inputs: Sequence[Queue | PlacedOperator], *, owner: str
-    ) -> PlacedOperator:
+        self, name: str, operator: Operator, inputs: Sequence[Queue | RunningOperator], *, owner: str
+    ) -> RunningOperator:
         """Place an operator behind queues or other operators; the latter are connected by a new push queue."""
         if len(inputs) != operator.input_count:
             raise PlanError(f"operator {name} has {operator.input_count} inputs, but was given {len(inputs)}")
         queues: list[Queue] = []
         for source in inputs:
-            if isinstance(source, PlacedOperator):
+            if isinstance(source, RunningOperator):
                 queue = PushQueue()
                 source.outputs.append(queue)
                 queues.append(queue)
             else:
                 queues.append(source)
-        placed = PlacedOperator(name, owner, operator, queues)
+        placed = RunningOperator(name, owner, operator, queues)
         if not operator.repairs_disorder:
             placed.received = {port: QueueContract() for port, each in enumerate(inputs) if isinstance(each, Queue)}
         self._placed.append(placed)
         return placed
 
-    def outlet(self, source: PlacedOperator) -> PushQueue:
+    def outlet(self, source: RunningOperator) -> PushQueue:
         """Return a new queue that receives an operator's output."""
         queue = PushQueue(capacity=1 << 20)
         source.outputs.append(queue)
@@ -194,7 +194,7 @@ class Dataflow:
             queue.put(emitted)
 
 
-def _take(placed: PlacedOperator) -> tuple[int, Batch | None]:
+def _take(placed: RunningOperator) -> tuple[int, Batch | None]:
     """Take from the inputs in turn, so that no port starves another."""
     ports = len(placed.inputs)
     for offset in range(ports):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from cluster.fjord.batch import INTERVAL
-from cluster.fjord.graph import Dataflow, PlacedOperator
+from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.changes import Changes
@@ -161,7 +161,7 @@ def _device_aggregates(operation: kinds.DeviceAggregates, fragment: Fragment) ->
 
 def add_behind(
     dataflow: Dataflow, fragment: Fragment, arrivals: Mapping[str, Queue], tables: Tables | None = None
-) -> PlacedOperator:
+) -> RunningOperator:
     """Add to a dataflow the operators behind the exchanges of a fragment; return the operator with its answers.
 
     Parameters
@@ -175,7 +175,7 @@ def add_behind(
     tables
         The tables of lookups.
     """
-    placed: dict[str, PlacedOperator] = {}
+    placed: dict[str, RunningOperator] = {}
     for node in fragment.behind:
         inputs = [arrivals[each] if each in arrivals else placed[each] for each in node.inputs]
         operator = subscribed_operator(node.operation, fragment, tables)

@@ -10,7 +10,7 @@ import polars as pl
 
 from cluster.fjord.batch import Batch
 from cluster.fjord.counters import Counters, counters_of
-from cluster.fjord.graph import Dataflow, PlacedOperator
+from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.instantiation import operator_of, subscribed_operator
 from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
 from cluster.fjord.operators.grouped_filter import GroupedFilter
@@ -117,7 +117,7 @@ class _Shared:
         Owners of its operators.
     """
 
-    last: PlacedOperator
+    last: RunningOperator
     suffix: str
     owners: tuple[str, ...]
 
@@ -178,7 +178,7 @@ class _Building:
 
     def _outlets_of(self, fragment: Fragment) -> Iterator[_Outlet]:
         shared: dict[str, _Shared] = {}
-        placed: dict[str, PlacedOperator] = {}
+        placed: dict[str, RunningOperator] = {}
         grouped: dict[str, GroupedFilter] = {}
         for node in fragment.next_to_scan:
             operation = node.operation

@@ -146,7 +146,7 @@ class StreamAdmission:
         return Verdict.ACCEPT
 
     def resume(self, proxy: str, epoch: str, first: int) -> int:
-        """Go on with a batch of a known lane, since those before it will never come; return how many are lost."""
+        """Continue with a batch of a known lane, as earlier ones will never arrive; return how many are lost."""
         lane = self._lanes[proxy, epoch]
         lost = first - 1 - lane.accepted
         if lost <= 0:

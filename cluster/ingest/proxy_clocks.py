@@ -1,4 +1,4 @@
-"""Comparing proxies' clocks with the cluster's: a proxy with a wrong clock reports the clocks of right motes as wrong.
+"""Comparing proxies' clocks with the cluster's: a proxy with a wrong clock reports correct mote clocks as wrong.
 
 Pure. A proxy sends the time on its clock every few seconds. The message always takes some time, so the least difference
 of the last few is nearest to the clock's offset. A wrong clock is reported; nothing is rejected because of it.
@@ -36,7 +36,7 @@ class ClockChange:
 
 
 class ProxyClocks:
-    """What is known of the clocks of proxies.
+    """The last known state of proxies' clocks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What proxies report of themselves: whether they are online, the time on their clocks, how much waits in their spools.
+"""Proxies' reports about themselves: whether they are online, the time on their clocks, how much waits in their spools.
 
 The last report of a proxy that is away is from before it went; it may have spooled more since.
 """
@@ -29,12 +29,12 @@ class ReportedSpool:
 
     @property
     def waits_seconds(self) -> float | None:
-        """For how long the oldest batch had waited then; None without any, or if it is unknown."""
+        """How long the oldest batch had waited at that time; None if there is none or it is unknown."""
         return None if self.report.waits_us is None else self.report.waits_us / 1e6
 
 
 class ProxySpools:
-    """What is known of the spools of proxies.
+    """The last known state of proxies' spools.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class ProxySpools:
         self._spools: dict[str, ReportedSpool] = {}
 
     def note(self, report: ProxySpool, now_us: int) -> None:
-        """Note what a proxy has reported, received at `now_us`."""
+        """Record a proxy's report, received at `now_us`."""
         if report.proxy in self._spools or len(self._spools) < self._most_proxies:
             self._spools[report.proxy] = ReportedSpool(report, now_us)
 

@@ -144,7 +144,7 @@ class Ingest:
 
     @property
     def schemas(self) -> dict[str, StreamSchema]:
-        """All streams there are, by name."""
+        """All streams, by name."""
         return {name: writer.table.schema for name, writer in self.writers.items()}
 
     def instants(self) -> dict[str, int]:
@@ -170,7 +170,7 @@ class Ingest:
             tasks.create_task(self._watch_proxies(), name="presence of proxies")
 
     def declare(self, schema: StreamSchema, *, only_proxy: str | None = None) -> None:
-        """Make a stream known before any proxy offers it.
+        """Declare a stream before any proxy offers it.
 
         Parameters
         ----------
@@ -353,12 +353,12 @@ class Ingest:
             self._dropped.remember(damage.table, damage.sequences)
 
     def _restore_sequences(self, table: StreamTable) -> None:
-        """Let a new table go on with the sequence numbers of a dropped one of its name."""
+        """Continue a dropped table's sequence numbers in a new table of the same name."""
         name = table.schema.name
         try:
             stored = self._dropped.recall(name)
         except StorageError as error:
-            log.warning("numbers of a dropped stream are lost", stream=name, reason=error.message)
+            log.warning("sequence numbers of a dropped stream are lost", stream=name, reason=error.message)
             stored = {}
         newer = {lane: sequence for lane, sequence in stored.items() if sequence > table.last_sequence(*lane)}
         if newer:

@@ -43,7 +43,7 @@ class _Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _InDoubt:
-    """A commit that may have succeeded or not."""
+    """A commit whose outcome is unknown."""
 
     waiting: _Waiting
     position: StreamPosition
@@ -139,7 +139,7 @@ class StreamWriter:
         self._work.set()
 
     async def resume(self, resumption: Resumption) -> None:
-        """Go on after batches that are lost, acknowledged or not: log and count them, and expect the next one."""
+        """Continue after lost batches, acknowledged or not: log and count them, and expect the next one."""
         lane = (resumption.proxy, resumption.epoch)
         if self._in_doubt is not None:
             return
@@ -161,7 +161,7 @@ class StreamWriter:
         self.admission.proxy_active(proxy, self._clock())
 
     async def run(self) -> None:
-        """Commit what waits, until cancelled."""
+        """Commit waiting batches, until cancelled."""
         while True:
             # Not with wait_for: it may miss a cancellation that comes together with work, and the cluster never ends.
             with contextlib.suppress(TimeoutError):
@@ -176,7 +176,7 @@ class StreamWriter:
             await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
 
     async def commit(self) -> None:
-        """Store everything that waits in one commit and acknowledge it."""
+        """Store all waiting batches in one commit and acknowledge them."""
         if self._in_doubt is not None and not await self._resolve(self._in_doubt):
             return
         waiting, self._waiting = self._waiting, _Waiting()
@@ -185,7 +185,7 @@ class StreamWriter:
         try:
             await asyncio.to_thread(self.table.append, waiting.rows, position, waiting.sequences)
         except OutcomeUnknownError as error:
-            log.warning("a commit may have succeeded or not", stream=self.stream, error=str(error))
+            log.warning("the outcome of a commit is unknown", stream=self.stream, error=str(error))
             self._in_doubt = _InDoubt(waiting, position)
             return
         except StorageError as error:
@@ -197,7 +197,7 @@ class StreamWriter:
         await self._committed(waiting, position)
 
     async def _resolve(self, doubt: _InDoubt) -> bool:
-        """Look whether a commit succeeded; return False if that is still unknown."""
+        """Check whether a commit succeeded; return False if that is still unknown."""
         try:
             succeeded = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
         except StorageError:

@@ -19,7 +19,7 @@ from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import LAST_TUPLES
-from cluster.language.zip_parsing import ZipJoinParsing
+from cluster.language.zipper_parsing import ZipJoinParsing
 from cluster.planning_budget import spend
 
 if TYPE_CHECKING:

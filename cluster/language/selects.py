@@ -25,7 +25,7 @@ from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.set_operations import combine
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
-from cluster.language.zip_joins import zip_items
+from cluster.language.zipper_joins import zip_items
 from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def read_column(name: str, dtype: pl.DataType, type_: FieldType) -> pl.Expr | No
 
 
 def read_text(texts: pl.Expr, type_: FieldType) -> pl.Expr:
-    """Return the values that texts are written for, NULL where a text is no value of the type."""
+    """Return the values that texts represent, NULL where a text is not a value of the type."""
     trimmed = texts.str.strip_chars()
     if type_ is FieldType.BOOLEAN:
         return trimmed.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Boolean)
@@ -57,7 +57,7 @@ def read_text(texts: pl.Expr, type_: FieldType) -> pl.Expr:
 
 
 def read_as_a_whole(rows: pl.LazyFrame, reading: Mapping[str, pl.Expr]) -> list[str]:
-    """Return the columns of which an expression reads all values; not those without a value.
+    """Return the columns all of whose values an expression can read, except columns without a value.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ def _format(given: str | None, output: Path | None) -> Format:
     from cluster.local.answer_formats import Format
 
     if given is not None and given not in FORMATS:
-        raise typer.BadParameter(f"{given!r} is none of {', '.join(FORMATS)}", param_hint="--format")
+        raise typer.BadParameter(f"{given!r} is not one of {', '.join(FORMATS)}", param_hint="--format")
     suffix = "" if output is None else output.suffix.lower()
     if given is None and suffix == ".csv":
         raise typer.BadParameter(f"an answer is not written as CSV, but as {', '.join(FORMATS)}", param_hint="--output")
@@ -129,7 +129,7 @@ def _lines(trial: Trial, kind: Format) -> Iterator[str]:
 
 
 def _print(lines: Iterable[str]) -> None:
-    """Print lines, until all are printed or the reader has gone."""
+    """Print lines, until all are printed or the reader has closed the pipe."""
     import os
     import sys
 
@@ -145,11 +145,11 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _write(trial: Trial, kind: Format, file: OutputFile, output: Path) -> None:
-    """Write a file; a device or a pipe is written to as answers come."""
+    """Write a file; a device or a pipe is written to as answers arrive."""
     from cluster.local.answer_formats import Format, json_lines, table_lines, write_parquet
 
     if kind is Format.PARQUET and not file.is_whole:
-        raise ClusterError(f"{output} is no file, and Parquet is written to files only", hint="use --format json")
+        raise ClusterError(f"{output} is not a file, and Parquet is written to files only", hint="use --format json")
     try:
         with file.writing() as path, _progress(trial.rows) as progress:
             pieces = trial.answers(progress=progress)

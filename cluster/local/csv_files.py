@@ -172,12 +172,12 @@ def _ragged(path: Path, line: int, values: int, names: int) -> TableFileError:
     named = "1 name" if names == 1 else f"{names} names"
     return TableFileError(
         f"line {line} of {path} has {has}; the first line has {named}",
-        hint="a value with a comma in it stands in double quotes; one that is missing leaves its commas",
+        hint="put a value that contains a comma in double quotes; leave a missing value empty",
     )
 
 
 def _quoted(path: Path, line: int) -> TableFileError:
     return TableFileError(
         f"line {line} of {path} has a quote that Fjord cannot read",
-        hint='a value with a double quote in it stands in double quotes, and doubles it: "a 5"" pipe"',
+        hint='put a value that contains a double quote in double quotes, and double the quote: "a 5"" pipe"',
     )

@@ -253,7 +253,7 @@ class LocalEngine:
 
 
 def _dealt(rows: Mapping[str, Sequence[StoredRows]], parts: int) -> list[dict[str, list[StoredRows]]]:
-    """Deal pieces to the parts of a micro-batch in turn."""
+    """Distribute pieces among the parts of a micro-batch in turn."""
     found: list[dict[str, list[StoredRows]]] = [{} for _ in range(parts)]
     pieces = [(stream, piece) for stream, each in rows.items() for piece in each]
     for number, (stream, piece) in enumerate(pieces):

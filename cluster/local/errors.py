@@ -19,7 +19,7 @@ class TableFileError(ClusterError):
 
 @contextmanager
 def explained(shown: str) -> Iterator[None]:
-    """Turn errors of reading a file into ours."""
+    """Convert errors of reading a file into Fjord's own."""
     try:
         yield
     except OSError as error:
@@ -31,5 +31,5 @@ def explained(shown: str) -> Iterator[None]:
 
 
 def not_utf8(shown: str, line: int) -> TableFileError:
-    """Return the error of a file whose bytes are no text."""
+    """Return the error of a file whose bytes are not text."""
     return TableFileError(f"line {line} of {shown} is not UTF-8", hint="save the file as UTF-8")

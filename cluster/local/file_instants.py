@@ -36,7 +36,7 @@ def instants(column: str, dtype: pl.DataType) -> pl.Expr | None:
 
 
 def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
-    """Return the instants that texts are written for, NULL where a text is none.
+    """Return the instants that texts represent, NULL where a text is not an instant.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def written_instants(texts: pl.Expr, *, numbers: bool = True) -> pl.Expr:
 
 
 def _read(written: pl.Series, ways: Sequence[Callable[[pl.Series], pl.Series]]) -> pl.Series:
-    """Return the instants that texts are written for; each notation is tried on what the ones before have left."""
+    """Return the instants that texts represent; each notation is tried on what earlier ones could not read."""
     texts = written.str.strip_chars().str.replace(" ", "T", literal=True)
     found = pl.Series(written.name, [None] * len(texts), dtype=pl.Int64)
     for read in ways:

@@ -59,7 +59,7 @@ def _check(path: Path) -> set[str]:
         except UnicodeDecodeError:
             raise not_utf8(str(path), number) from None
         except (msgspec.DecodeError, json.JSONDecodeError) as error:
-            raise TableFileError(f"line {number} of {path} is no JSON object: {error}") from None
+            raise TableFileError(f"line {number} of {path} is not a JSON object: {error}") from None
         except _TwiceError as error:
             raise TableFileError(f"line {number} of {path} names {error.args[0]!r} twice in one object") from None
         names.update(found)

@@ -52,7 +52,7 @@ class MemoryLimitError(ClusterError):
 
 
 def in_words(size: int) -> str:
-    """Return a size as people read it.
+    """Return a size in human-readable form.
 
     >>> in_words(6_442_450_944)
     '6.0 GiB'

@@ -48,7 +48,7 @@ class MemoryTables:
         self._made: dict[tuple[Node, tuple[int, ...]], LookupTable] = {}
 
     def advance(self, versions: Mapping[str, int]) -> None:
-        """Do nothing: all versions are here already."""
+        """Do nothing: all versions are in memory already."""
         del versions
 
     def pieces(

@@ -44,7 +44,7 @@ class StreamFile:
         if found is None:
             held = table.rows.collect_schema()[self.time_column]
             raise TableFileError(
-                f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, no instants",
+                f"column {self.time_column!r} of {table.name} holds {str(held).lower()}, not instants",
                 hint="--time-column names another; numbers have to be whole microseconds since 1970",
             )
         self._stamps = found

@@ -177,12 +177,12 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
 def _kind(path: Path) -> str:
     hint = f"its name ends with {', '.join(SUFFIXES)}"
     if str(path) == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
-        raise TableFileError(f"{path} is no file", hint="files are read more than once: write it to a file first")
+        raise TableFileError(f"{path} is not a file", hint="files are read more than once: write it to a file first")
     if path.suffix.lower() in COMPRESSED:
         raise TableFileError(f"{path} is compressed", hint=f"decompress it first; {hint}")
     kind = SUFFIXES.get(path.suffix.lower())
     if kind is None:
-        raise TableFileError(f"{path} is no file that can be read as a table", hint=hint)
+        raise TableFileError(f"{path} is not a file that can be read as a table", hint=hint)
     with path.open("rb") as file:
         begins = file.read(max(map(len, _MAGIC)))
     if not begins:
@@ -209,7 +209,7 @@ def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
         rows = table.rows.select(unread).collect(engine="streaming").to_series()
     if rows.any():
         raise TableFileError(
-            f"column {column.name!r} of {table.name} has values that are no {column.type.value.upper()}: "
+            f"column {column.name!r} of {table.name} has values that are not {column.type.value.upper()}: "
             f"{table.named(rows, column.name)}"
         )
 

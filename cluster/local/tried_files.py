@@ -40,10 +40,10 @@ def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldTy
     for each in [*given, *(f"{name}=TEXT" for name in texts)]:
         name, equals, word = each.rpartition("=")
         if not (name and equals):
-            raise typer.BadParameter(f"{each!r} is no COLUMN=TYPE", param_hint="--type")
+            raise typer.BadParameter(f"{each!r} is not COLUMN=TYPE", param_hint="--type")
         type_ = _TYPES.get(word.upper())
         if type_ is None:
-            raise typer.BadParameter(f"{word!r} is none of {', '.join(_TYPES)}", param_hint="--type")
+            raise typer.BadParameter(f"{word!r} is not one of {', '.join(_TYPES)}", param_hint="--type")
         if found.setdefault(name.casefold(), type_) is not type_:
             raise typer.BadParameter(f"{name} has one type", param_hint="--type")
     return found

@@ -17,7 +17,7 @@ from cluster.local.table_files import TableFile
 
 ELSEWHERE = {
     "EVENTS": "events are detected by motes and proxies, in samples that come much faster than a file keeps them",
-    "COMPLETENESS": "only proxies know which samples are missing; a file does not have them",
+    "COMPLETENESS": "only proxies can tell which samples are missing; a file does not record them",
 }
 """Clauses whose answers are made outside the cluster."""
 
@@ -142,7 +142,7 @@ def _untyped(known: Mapping[str, StreamFiles | TableFile], words: Collection[str
 
 
 def _refuse_elsewhere(sql: str) -> frozenset[str]:
-    """Return the words of a text; raise if it uses what other parts of a deployment do."""
+    """Return the words of a text; raise if it uses clauses that other parts of a deployment carry out."""
     try:
         tokens = tokens_of(sql)
     except Exception:  # noqa: BLE001 - the translation rejects what cannot be read, with its own message

@@ -150,7 +150,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def identity(self) -> str:
-        """A name no other query of this engine ever has."""
+        """A name that no other query of this engine has, had or will have."""
         return f"{self.query}@{self.visible_from}"
 
     def home(self, buckets: int) -> int:

@@ -144,7 +144,7 @@ class CountWindow(_Operation, frozen=True):
     rows, slide_rows, keys
         The window.
     lag_us
-        How far it may stay behind its input; None for any distance.
+        How far it may lag behind its input; None for any distance.
     """
 
     columns: Schema

@@ -54,7 +54,7 @@ def placement_of(node: Node) -> str:
             )
     lines.append(
         "at the proxy: the cheapest sampling program for this and all other queries together; samples that motes leave "
-        "out because nothing has changed, and events they cannot see, are filled in"
+        "out because nothing has changed, and events they cannot detect, are filled in"
     )
     lines += _in_spark(fragment)
     return "\n".join(f"  {line}" for line in lines)
@@ -121,7 +121,7 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
         )
         return
     if windowed.source.lookups:
-        yield "motes cannot aggregate: each sample is looked up in a relation, which they do not know"
+        yield "motes cannot aggregate: each sample is looked up in a relation, which they do not have"
         return
     fixed = fixed_columns(windowed.source)
     for key in windowed.keys:
@@ -134,10 +134,10 @@ def _why(windowed: PaneQuery) -> Iterator[str]:
         plain = call.argument is None or plain_column(call.argument) is not None
         if not simple or not plain:
             what = "distinct values" if call.distinct else f"{call.function.upper()}"
-            yield f"motes cannot aggregate: they do not know {what}{'' if plain else ' of an expression'}"
+            yield f"motes cannot aggregate: they do not support {what}{'' if plain else ' of an expression'}"
     for part in conjuncts_of(windowed.predicate):
         if not columns_of(part) <= fixed and not split_predicate(windowed.source, part).exactly:
-            yield f"motes cannot aggregate: {readable(part)} is no interval of one field's values"
+            yield f"motes cannot aggregate: {readable(part)} is not an interval of one field's values"
 
 
 def _pipeline(fragment: Fragment, end: OperatorNode) -> str:

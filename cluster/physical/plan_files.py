@@ -29,7 +29,7 @@ WHOLE_EVERY = 64
 
 FORMATS_READ = (*logical.FORMATS_READ, plan_json.FORMAT)
 _OTHER_VERSION = "run the cluster with the version that wrote it, or start a new data folder"
-_DAMAGED = "bring the data folder back from one copy, plans and registry together, or start a new one"
+_DAMAGED = "restore the data folder from one copy, plans and registry together, or start a new one"
 
 Content = PhysicalPlan | PhysicalChange | Plan | PlanChange
 """The content of a file."""
@@ -71,7 +71,7 @@ class PlanFiles:
         return max((int(path.stem) for path in whole), default=0)
 
     def write(self, plan: PhysicalPlan) -> None:
-        """Write a plan so that it is either wholly there or not at all; on return it is on disk.
+        """Write a plan atomically; on return it is on disk.
 
         Raises
         ------

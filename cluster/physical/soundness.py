@@ -43,7 +43,7 @@ def check(fragment: Fragment, subscribers: Iterable[Subscriber]) -> None:
     for node in fragment.nodes:
         _check_name(fragment, node)
         if node.id in known:
-            raise ValueError(f"node {node.id!r} is there twice")
+            raise ValueError(f"node {node.id!r} occurs twice")
         if isinstance(node.operation, Scan | ScanAggregates) == bool(node.inputs):
             raise ValueError(f"node {node.id!r} has {len(node.inputs)} inputs")
         for each in node.inputs:

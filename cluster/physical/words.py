@@ -121,7 +121,7 @@ def filter_words(conditions: list[Scalar | None]) -> str | None:
     """Return a grouped filter in words; None if it has no conditions."""
     if set(conditions) == {None}:
         return None
-    everything = ", and queries that want everything" if None in conditions else ""
+    everything = ", and queries without a condition" if None in conditions else ""
     some = [condition for condition in conditions if condition is not None]
     which = readable(some[0]) if len(some) == 1 else f"{len(set(some)):,} conditions"
     return f"grouped filter: {which}{everything}"

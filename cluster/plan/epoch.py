@@ -45,7 +45,7 @@ class PlannedQuery(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """A name that no other query of this engine ever has."""
+        """A name that no other query of this engine has, had or will have."""
         return f"{self.name}@{self.since_epoch}"
 
 
@@ -160,7 +160,7 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
         queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in listed)
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
-    form = FORMAT if found.format in FORMATS_READ else found.format
+    format_ = FORMAT if found.format in FORMATS_READ else found.format
     if isinstance(found, _StoredPlan):
-        return Plan(found.epoch, queries, found.positions, form)
-    return PlanChange(found.epoch, queries, found.dropped, found.positions, form)
+        return Plan(found.epoch, queries, found.positions, format_)
+    return PlanChange(found.epoch, queries, found.dropped, found.positions, format_)

@@ -28,7 +28,7 @@ def sources_with_history(node: Node) -> Iterator[tuple[Source, History]]:
             yield each, each.history
 
 
-def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:
+def with_history_starts(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:
     """Return a plan with the instants from which it reads.
 
     Parameters
@@ -53,7 +53,7 @@ def with_beginnings(node: Node, epoch: int, stands_us: Mapping[str, int | None])
 
 
 @lru_cache(maxsize=4096)
-def beginnings_of(node: Node) -> Mapping[str, int]:
+def history_starts(node: Node) -> Mapping[str, int]:
     """Return the instants from which a plan reads stored tuples, by stream, without streams that it reads only live."""
     found: dict[str, int] = {}
     for source, history in sources_with_history(node):

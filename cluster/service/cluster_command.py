@@ -46,21 +46,21 @@ def run_cluster(
             help="About how many rows of history one micro-batch reads, for all queries with SINCE.",
         ),
     ] = 500_000,
-    max_queries: Annotated[int, typer.Option(min=1, help="Further queries are refused.")] = 10_000,
+    max_queries: Annotated[int, typer.Option(min=1, help="Further queries are rejected.")] = 10_000,
     max_state: Annotated[
         int,
         byte_size_option(
-            "--max-state", help="Queries with which operators would keep more state are refused.", shown_default="4GiB"
+            "--max-state", help="Queries that would make operators keep more state are rejected.", shown_default="4GiB"
         ),
     ] = 4 * 1024**3,
     max_rows_per_tuple: Annotated[
-        int, typer.Option(min=1, help="Queries that would make more rows of one tuple are refused.")
+        int, typer.Option(min=1, help="Queries that would make more rows of one tuple are rejected.")
     ] = 100_000,
     max_rows_per_second: Annotated[
-        int, typer.Option(min=1, help="Queries with which windows would make more rows in a second are refused.")
+        int, typer.Option(min=1, help="Queries whose windows would make more rows in a second are rejected.")
     ] = 2_000_000,
     planning_seconds: Annotated[
-        float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are refused.")
+        float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are rejected.")
     ] = 10.0,
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
@@ -90,7 +90,7 @@ def run_cluster(
         int,
         duration_option(
             "--broker-silence",
-            help="A broker that sends nothing for so long counts as hung.",
+            help="A broker that sends nothing for this long has hung.",
             shown_default="15s",
             least_us=1_000_000,
         ),
@@ -99,7 +99,7 @@ def run_cluster(
         int,
         duration_option(
             "--silence-after",
-            help="A proxy that is offline for so long no longer holds back watermarks.",
+            help="A proxy offline for this long no longer holds back watermarks.",
             shown_default="30s",
         ),
     ] = 30_000_000,
@@ -113,7 +113,7 @@ def run_cluster(
         int,
         byte_size_option(
             "--results-backlog",
-            help="Unpublished results to keep for a broker that is away; the oldest go first.",
+            help="Unpublished results to keep for a broker that is away; the oldest are dropped first.",
             shown_default="16GiB",
         ),
     ] = 16 * 1024**3,

@@ -1,4 +1,4 @@
-"""Repairs Spark's own log of micro-batches where Spark itself cannot go on."""
+"""Repairs Spark's own log of micro-batches where Spark itself cannot continue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OFFSETS, COMMITS = LOGS = ("offsets", "commits")
 PARTS = (*LOGS, "state", "sources")
 
 
-def forget_unbegun(checkpoint: Path) -> bool:
+def discard_unstarted(checkpoint: Path) -> bool:
     """Remove what is left of a first micro-batch that was never logged; return whether there was anything.
 
     A process killed while Spark writes its first log entry leaves a temporary file, and Spark then refuses to begin:
@@ -33,7 +33,7 @@ def forget_unbegun(checkpoint: Path) -> bool:
     return bool(left)
 
 
-def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
+def discard_truncated(checkpoint: Path, stored: Callable[[int], bool]) -> None:
     """Remove what a power cut may have left half written of the last micro-batch, which is then run again.
 
     Nothing came of it: what a micro-batch has written is synced before its results are stored, and before the next one
@@ -63,7 +63,7 @@ def forget_cut_off(checkpoint: Path, stored: Callable[[int], bool]) -> None:
             if name == OFFSETS and stored(_number(newest)):
                 raise StorageError(
                     f"{newest} is damaged, though the results of its micro-batch are stored",
-                    hint="bring the data folder back from a copy, or choose another --data",
+                    hint="restore the data folder from a copy, or choose another --data",
                 )
             log.warning("an entry of Spark's log that was cut off is removed", entry=str(newest))
             newest.unlink()

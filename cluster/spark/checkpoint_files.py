@@ -50,7 +50,7 @@ class CheckpointFiles:
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, _Seen]]:
-    """Yield all files and folders below a folder, and itself, but what is being written."""
+    """Yield a folder and everything below it, except files that are being written."""
     yield folder, (0, 0)
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What crosses Spark: envelopes for the buckets, through the shuffle, and output of buckets and tasks.
+"""Data passed through Spark: envelopes for the buckets, by the shuffle, and output of buckets and tasks.
 
 An envelope is addressed to a bucket and an exchange of the plan, and its payload is an Arrow stream of rows. To the
 operators on both sides the shuffle is one more queue. Two messages have envelopes of their own.
@@ -35,7 +35,7 @@ OUTPUT_DDL = "bucket int, answers binary, counters binary"
 CONTROL = ""
 """In place of an exchange: the control that every bucket gets in each micro-batch."""
 COUNTERS = "counters"
-"""In place of an exchange: what the operators of one part of a micro-batch did."""
+"""In place of an exchange: the counters of the operators of one part of a micro-batch."""
 COUNTING_BUCKET = 0
 """The bucket that gets the counters, and reports them with those of its own operators."""
 
@@ -53,12 +53,12 @@ def unpack_control(payload: bytes) -> MicroBatchControl:
 
 
 def pack_counters(counters: Counters) -> bytes:
-    """Return the payload of an envelope with what operators did."""
+    """Return the payload of an envelope with the operators' counters."""
     return msgspec.msgpack.encode(counters)
 
 
 def unpack_counters(payload: bytes) -> Counters:
-    """Return what operators did, from an envelope's payload."""
+    """Return the operators' counters from an envelope's payload."""
     return msgspec.msgpack.decode(payload, type=Counters)
 
 
@@ -102,7 +102,7 @@ def unpack_output(packed: PackedOutput) -> HostOutput:
 
 
 def collected_outputs(outputs: pa.Table) -> Answered:
-    """Return what a micro-batch gives out, from its rows in Spark's driver.
+    """Return the outputs of a micro-batch, from its rows in Spark's driver.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from cluster.spark.made_folders import cache_folder, link_entries, made_folder
+from cluster.spark.cached_folders import cache_folder, cached_folder, link_entries
 
 SPARK_HOME = "SPARK_HOME"
 
@@ -38,7 +38,7 @@ def home_without_archives(cache: Path) -> Path:
     if package is None or package.origin is None:
         raise ModuleNotFoundError("PySpark is not installed: pip install pyspark", name="pyspark")
     installed = Path(package.origin).parent
-    return made_folder(
+    return cached_folder(
         cache,
         "spark",
         f"{installed} {version('pyspark')}",

@@ -23,10 +23,10 @@ from cluster.errors import ClusterError
 from cluster.fjord.counters import Counters
 from cluster.physical.nodes import Host
 from cluster.spark.bucket_processor import DownstreamProcessor
-from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
+from cluster.spark.checkpoint import discard_truncated, discard_unstarted
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_DDL, collected_outputs
-from cluster.spark.moved_checkpoint import follow_move
+from cluster.spark.moved_checkpoint import relocate_checkpoint
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable
 from protocols.event_log import get_logger
@@ -75,7 +75,7 @@ class RunningEngine:
 
     @property
     def ready(self) -> bool:
-        """True once each has finished a micro-batch, or waits for one: Spark's start delays no new query any more."""
+        """True once each has finished a micro-batch, or waits for one: queries no longer wait for Spark's start."""
         return self.active and all(map(_has_begun, self.queries.values()))
 
     @property
@@ -90,7 +90,7 @@ class RunningEngine:
         return {host: progress for host, progress in found.items() if progress is not None}
 
     def state(self) -> EngineState:
-        """Return its state. Java may take long to answer, or for ever: an event loop calls this in a thread."""
+        """Return its state. Java may take long to answer, or never do: an event loop calls this in a thread."""
         return EngineState(self.active, self.ready, self.failure, self.progress())
 
     def wait_until_idle(self) -> None:
@@ -107,7 +107,7 @@ class RunningEngine:
             raise ClusterError(f"the engine has failed: {self.failure}")
 
     def stop(self) -> None:
-        """Stop both, each between two micro-batches if there is time; one that is broken off is run again later."""
+        """Stop both, each between two micro-batches if there is time; an interrupted one is run again later."""
         for query in self.queries.values():
             until = time.monotonic() + STOPPING_SECONDS
             while query.isActive and not _waits(query) and time.monotonic() < until:
@@ -152,9 +152,9 @@ def start_engine(
     running: dict[Host, StreamingQuery] = {}
     try:
         for host in Host:
-            follow_move(checkpoint / host.value)
-            forget_cut_off(checkpoint / host.value, partial(results.committed, writer=host.value))
-            if forget_unbegun(checkpoint / host.value):
+            relocate_checkpoint(checkpoint / host.value)
+            discard_truncated(checkpoint / host.value, partial(results.committed, writer=host.value))
+            if discard_unstarted(checkpoint / host.value):
                 log.warning("killed before the first micro-batch: the checkpoint is discarded", host=host)
             answers = _answers(spark, msgspec.structs.replace(options, host=host), run)
             running[host] = (

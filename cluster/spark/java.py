@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from cluster.spark.made_folders import cache_folder, link_entries, made_folder
+from cluster.spark.cached_folders import cache_folder, cached_folder, link_entries
 from protocols.errors import FjordError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def find_java(environment: Mapping[str, str] | None = None, *, cache: Path | Non
     for candidate in _candidates(variables):
         answer = _ask(candidate.java)
         if answer is None:
-            rejected.append(f"{candidate.place} is no Java that starts")
+            rejected.append(f"{candidate.place} is not a Java that starts")
         elif answer.version < OLDEST_VERSION:
             rejected.append(f"{candidate.place} is Java {answer.version}")
         else:
@@ -130,7 +130,7 @@ def use_java(runtime: JavaRuntime) -> None:
 
 
 def wrapped_home(home: Path, cache: Path) -> Path:
-    """Return a folder like ``home`` whose ``bin/java`` drops the option that the runtime does not know."""
+    """Return a folder like ``home`` whose ``bin/java`` drops the option that the runtime does not support."""
     wrapper = _WRAPPER.replace("{java}", shlex.quote(str(home / "bin" / "java")))
 
     def fill(folder: Path) -> None:
@@ -140,7 +140,7 @@ def wrapped_home(home: Path, cache: Path) -> Path:
         java.write_text(wrapper)
         java.chmod(0o755)
 
-    return made_folder(cache, "java", wrapper, fill)
+    return cached_folder(cache, "java", wrapper, fill)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

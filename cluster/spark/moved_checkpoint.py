@@ -19,7 +19,7 @@ _SCHEMAS = "_stateSchema"
 _PATHS, _STORES = "stateSchemaFilePaths", "stateStoreInfo"
 
 
-def follow_move(checkpoint: Path) -> None:
+def relocate_checkpoint(checkpoint: Path) -> None:
     """Correct the paths stored in a checkpoint, if it is not where it was written.
 
     Parameters

@@ -90,7 +90,7 @@ class SparkPositions:
         return self._offset(host).epoch
 
     def check_plans(self, newest: int) -> None:
-        """Raise if a plan cannot be read under which Spark may still run something, up to the newest.
+        """Raise if any plan that Spark may still run, up to the newest, cannot be read.
 
         Raises
         ------

@@ -70,7 +70,7 @@ class FjordSource(DataSource):
 
 
 def end_quietly_without_java() -> None:
-    """Let this process end without output when Java has gone, if it is one of Spark's for a source.
+    """Make this process end silently once Java has ended, if it is one of Spark's processes for a source.
 
     PySpark tries to report to Java that there is no Java, fails, tries again, and prints three tracebacks: on every
     Ctrl-C that comes while a micro-batch is planned.

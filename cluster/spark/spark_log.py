@@ -44,8 +44,8 @@ class SparkStartError(ClusterError):
 
     def __init__(self, reason: str, log: SparkLog | None, since: int = 0) -> None:
         lines = [] if log is None else log.important_lines(since)
-        quoted = "; the last that it wrote:\n" + "\n".join(lines) if lines else f": {reason}"
-        hint = None if log is None else f"all that it wrote is in {log.path}"
+        quoted = "; its last output:\n" + "\n".join(lines) if lines else f": {reason}"
+        hint = None if log is None else f"its whole output is in {log.path}"
         super().__init__(f"Spark did not start{quoted}", hint=hint)
 
 

@@ -74,7 +74,7 @@ def _stateless_host(plans_folder: str, epoch: int) -> StatelessHost:
 
 
 def _dataflow(task: UpstreamTask) -> UpstreamDataflow:
-    """Return what runs next to the scans in one part of a micro-batch."""
+    """Return the dataflow next to the scans in one part of a micro-batch."""
     tables = RelationTables(
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )

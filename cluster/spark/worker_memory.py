@@ -1,4 +1,4 @@
-"""What a Python worker of Spark keeps from task to task: plans that it has read, and what was built for them.
+"""What a Python worker of Spark keeps across tasks: the plans that it has read, and the objects built for them.
 
 After every task a worker collects garbage, and Spark's collection looks at all that it keeps: libraries, plans, tables
 of relations. On two cores that took half of the processors' time. What stays is set aside, and is looked at no more.
@@ -20,7 +20,7 @@ _ALL_GENERATIONS = 2
 
 @lru_cache(maxsize=8)
 def fragments_at(plans_folder: str, epoch: int, host: Host) -> tuple[Fragment, ...]:
-    """Return what one of the two Spark queries runs of an epoch's plan."""
+    """Return the part of an epoch's plan that one of the two Spark queries runs."""
     return _plan_files(plans_folder).read(epoch).hosted(host).fragments
 
 
@@ -31,7 +31,7 @@ def _plan_files(folder: str) -> PlanFiles:
 
 
 class WorkerMemory:
-    """Sets aside, with the next collection of all garbage, all objects that survive it.
+    """Freezes all objects that survive the next full garbage collection.
 
     This uses Spark's own collection and adds none: it comes when the task's output has been sent.
     """
@@ -41,7 +41,7 @@ class WorkerMemory:
         self._due = False
 
     def keep(self, built: Hashable) -> None:
-        """Set aside what this process has built, if that is something else than the last time."""
+        """Freeze what this process has built, if it differs from the last time."""
         if built != self._built:
             self._built, self._due = built, True
         if self._around_collection not in gc.callbacks:

@@ -24,7 +24,7 @@ from protocols.event_log import get_logger
 log = get_logger(__name__)
 
 
-def mend_log(root: str) -> None:
+def repair_log(root: str) -> None:
     """Remove the newest commit and checkpoints of a table if they are incomplete; then sync the rest of the log.
 
     Parameters

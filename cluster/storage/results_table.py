@@ -23,7 +23,7 @@ from cluster.storage.commit_log import CommitLog
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
-from cluster.storage.mending import mend_log
+from cluster.storage.mending import repair_log
 from cluster.storage.results_retention import ResultsRetention
 
 RESULT_SCHEMA = pa.schema(
@@ -100,7 +100,7 @@ class ResultsTable(CompactedTable):
         self.damage: Damage | None = None
         """The damage of the table when it was opened."""
         if appends:
-            mend_log(root)
+            repair_log(root)
         self._appended = AppendedTable(root, self._opened())
         self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None

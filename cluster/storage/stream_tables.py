@@ -24,7 +24,7 @@ from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
 from cluster.storage.delta_tables import created
-from cluster.storage.mending import mend_log
+from cluster.storage.mending import repair_log
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
@@ -123,7 +123,7 @@ class StreamTable(CompactedTable):
         self._compaction = compaction or Compaction()
         self.retention = retention or StreamRetention()
         try:
-            mend_log(root)
+            repair_log(root)
             found = DeltaTable(root)
         except TableNotFoundError as error:
             if schema is None:
@@ -336,7 +336,7 @@ def open_stream_tables(
         if path.name.startswith("."):
             continue
         with contextlib.suppress(OSError):  # opening the table reports the damage
-            mend_log(str(path))
+            repair_log(str(path))
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
             table = _opened(path, compaction(path.name), retention(path.name), damages)
             if table is not None:

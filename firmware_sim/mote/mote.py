@@ -107,7 +107,7 @@ class Mote:
     _filtered_before: int = 0
     _suppressed_before: int = 0
     refusal: str = ""
-    """Why the last program was refused."""
+    """Why the last program was rejected."""
 
     def handle(self, event: Event) -> list[Instruction]:
         """Return the mote's instructions for an event."""
@@ -350,7 +350,7 @@ def _aged(record: Record, age_us: int) -> Record:
 
 
 def check_acceptable(mote: MoteDescription, profile: DeviceProfile, program: SamplingProgram) -> None:
-    """Refuse a program that a mote cannot run.
+    """Reject a program that a mote cannot run.
 
     Raises
     ------

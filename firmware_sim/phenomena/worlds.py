@@ -68,7 +68,7 @@ class Phenomenon(Protocol):
 
     @property
     def begins_us(self) -> int | None:
-        """Instant of its first reading; None for a world that is always there."""
+        """Instant of its first reading; None for a world without a beginning."""
         ...
 
     @property

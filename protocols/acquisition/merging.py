@@ -150,7 +150,7 @@ class Merger:
             else max(traits.minimum_period_us, min(each.period_us for each in demanded))
         )
         program = _carried(SamplingProgram(report.fields, tick_us, listen=self.style.listen))
-        return MergedProgram(program, f"{words_of(program)}, for want of a better way", needs=tuple(demanded.items()))
+        return MergedProgram(program, f"{words_of(program)}, as a fallback", needs=tuple(demanded.items()))
 
     def _merged(self, classes: Sequence[DemandClass], traits: SensorTraits, effort: Effort) -> MergedProgram:
         schema = self.demands.schema

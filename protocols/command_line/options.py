@@ -60,9 +60,9 @@ def duration_option(
     def parse(text: str) -> int:
         found = parse_duration_us(text)
         if found < least_us:
-            raise DurationError(text, f"it is {format_duration(least_us)} at least")
+            raise DurationError(text, f"it must be at least {format_duration(least_us)}")
         if found > most_us:
-            raise DurationError(text, f"it is {format_duration(most_us)} at most")
+            raise DurationError(text, f"it must be at most {format_duration(most_us)}")
         return found
 
     return typer.Option(*names, help=help, metavar="DURATION", parser=_from_text(parse), show_default=shown_default)

@@ -11,7 +11,7 @@ HIGHEST_PORT = 65535
 
 
 class BrokerAddressError(FjordError):
-    """A text that is no broker address."""
+    """A text that is not a broker address."""
 
     def __init__(self, text: str) -> None:
         super().__init__(

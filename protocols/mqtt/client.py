@@ -54,7 +54,7 @@ class Outgoing:
         """Forget the messages of earlier sessions: there are none."""
 
     def get_all(self) -> list[tuple[int, bytes]]:
-        """Return what is to be sent again."""
+        """Return the messages to send again."""
         return []
 
     async def wait_empty(self) -> None:
@@ -169,7 +169,7 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         return connection
 
     def _received(self, data: bytes) -> None:
-        """Read messages from the socket instead of gmqtt, and leave all other frames to it.
+        """Read messages from the socket in place of gmqtt, and leave all other frames to it.
 
         gmqtt would acknowledge messages before it hands them over, and take several times as long.
         """

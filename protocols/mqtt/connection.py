@@ -107,7 +107,7 @@ class Connection:
         self._connection_lost()
 
     async def watch(self) -> None:
-        """Give the connection up once the broker has sent nothing for too long, even after a ping.
+        """Give up the connection once the broker has sent nothing for too long, even after a ping.
 
         Checks are counted, not seconds, and the socket is read between them: a process that was stopped or busy for
         long reads what the broker has sent meanwhile before it can consider it hung.
@@ -154,7 +154,7 @@ class Connection:
             raise LinkError(f"the connection to the broker at {self._address} broke before it answered a subscription")
         for subscription, qos in zip(subscriptions, granted, strict=False):
             if qos >= REFUSED:
-                log.error("the broker refuses a subscription", broker=str(self._address), filter=subscription.filter)
+                log.error("the broker rejected a subscription", broker=str(self._address), filter=subscription.filter)
 
     async def receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Call `take` with one burst of messages after another; raises LinkError when the connection is gone."""

@@ -41,7 +41,7 @@ def convert(table: dict[str, Any], kind: type[T], *, text: str, origin: str) -> 
         If a field is unknown, missing, of a wrong type, out of range or not finite; names the line and the field.
     """
     for path, value in _not_finite(table, ""):
-        raise SettingsError(f"line {line_of(text, path)} of {origin}, field {path}: {value} is no amount of anything")
+        raise SettingsError(f"line {line_of(text, path)} of {origin}, field {path}: {value} is not a finite amount")
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:

@@ -118,7 +118,7 @@ def rates_of(program: SamplingProgram, workload: Workload) -> Rates:
 
 
 def _evenly(program: SamplingProgram, workload: Workload, records: float) -> Listening | None:
-    """Return the rates of a mote that sends changes only, if every sample has changed: even, though it cannot know.
+    """Return the rates of a mote that sends changes only, if every sample has changed: even, though not known before.
 
     None if not every sample has changed, or if packets are so rare, or sent early, that knowing makes a difference.
     """
@@ -232,7 +232,7 @@ def _samples_until_sent(changed_share: float, allowed: float) -> float:
 
 
 def is_regular(program: SamplingProgram) -> bool:
-    """Return whether the mote knows when its next record is due."""
+    """Return whether the time of the mote's next record is known in advance."""
     return all(
         alone.interval_us is not None if alone.report is not None else not alone.bands for alone in reports_of(program)
     )

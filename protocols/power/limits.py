@@ -1,4 +1,4 @@
-"""Programs that a mote refuses because of its hardware, with the limit in the message."""
+"""Programs that a mote rejects because of its hardware, with the limit in the message."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocols.wire.programs import Panes, SamplingProgram, VehicleCount, report
 
 
 def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
-    """Refuse a program that this device cannot run.
+    """Reject a program that this device cannot run.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def check_program(profile: DeviceProfile, program: SamplingProgram) -> None:
 
 
 def _check_air(profile: DeviceProfile, program: SamplingProgram) -> None:
-    """Refuse a program whose packets take longer than the time between them."""
+    """Reject a program whose packets take longer than the time between them."""
     rate = sum(map(_known_records_per_second, reports_of(program)))
     if rate == 0:
         return  # its rate depends on the values

@@ -156,7 +156,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class DeviceProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything the energy model knows about one kind of mote.
+    """All parameters of the energy model for one kind of mote.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ _SIZE: Final = re.compile(r"\s*(?P<number>[0-9]+)\s*(?P<unit>[a-z]+)\s*", re.ASC
 
 
 class ByteSizeError(FjordError, ValueError):
-    """A text that is no size."""
+    """A text that is not a size."""
 
     def __init__(self, text: str) -> None:
         super().__init__(

@@ -43,7 +43,7 @@ _TERM: Final = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<word>[a-zµ
 
 
 class DurationError(FjordError, ValueError):
-    """A text that is no duration, or one that does not fit."""
+    """A text that is not a duration, or a duration that does not fit."""
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(f"{text!r} is not a duration: {reason}", hint=f"write {ACCEPTED_FORMS}")

@@ -152,7 +152,7 @@ class Batch(Frame, frozen=True):
 
 
 class Rejection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A batch that the cluster will never accept; the proxy counts it and goes on with the next."""
+    """A batch that the cluster will never accept; the proxy counts it and continues with the next."""
 
     sequence: Counter
     reason: Annotated[str, Meta(max_length=512)]
@@ -348,7 +348,7 @@ def encode_batch(batch: Batch) -> bytes:
         raise FrameError(
             "size",
             f"batch of {batch.rows:,} rows has {len(payload):,} bytes, the limit is {MAX_BATCH_BYTES:,}",
-            hint="cut it into smaller batches",
+            hint="split it into smaller batches",
         )
     return payload
 

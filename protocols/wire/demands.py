@@ -195,7 +195,7 @@ class RefusedDemand:
 
 
 class _UnreadDemands(Frame, frozen=True):
-    """A :class:`StreamDemand` whose demands are still bytes: so each can be read, or refused, by itself."""
+    """A :class:`StreamDemand` whose demands are still bytes: so each can be read, or rejected, by itself."""
 
     cluster: Name
     stream: Name

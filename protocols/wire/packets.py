@@ -243,7 +243,7 @@ class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class SendAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """Send an announcement: the proxy does not know this mote."""
+    """Send an announcement: this mote is unknown to the proxy."""
 
 
 class AdjustClock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=2):

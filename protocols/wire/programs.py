@@ -40,7 +40,7 @@ class ListenSchedule(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
         if self.for_us > self.every_us:
             raise ProgramError(
                 f"listen windows of {self.for_us} us every {self.every_us} us overlap",
-                hint="make them shorter or rarer",
+                hint="make them shorter or less frequent",
             )
 
 

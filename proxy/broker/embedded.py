@@ -29,7 +29,7 @@ _MOST_CONNECTIONS: Final = 10_000
 
 
 class AdmitEveryone(BaseAuthPlugin):  # type: ignore[misc] # amqtt ships no types
-    """Let every client in.
+    """Admits every client.
 
     amqtt's own anonymous plugin marks its clients, and amqtt then forgets their sessions when they disconnect; a
     proxy or an ingest that reconnects would lose what was queued for it.
@@ -45,7 +45,7 @@ class EmbeddedBroker:
     """amqtt, running in the present event loop."""
 
     async def wait_ended(self) -> str:
-        """Wait without end: it ends only with this process."""
+        """Wait for ever: the broker ends only with this process."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 

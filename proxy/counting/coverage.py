@@ -39,7 +39,7 @@ class Coverage(NamedTuple):
         return instant_us // self.pane_us * self.pane_us if self.pane_us else instant_us
 
     def first_reported_us(self, packet: Packet) -> int | None:
-        """Return the first instant that the report's records in a packet are about; None if there are none."""
+        """Return the first instant that the report's records in a packet cover; None if there are none."""
         found = None
         for record in packet.records:
             match record:

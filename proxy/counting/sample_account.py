@@ -68,7 +68,7 @@ class ReceivedPacket:
 
     @property
     def low_watermark_us(self) -> int:
-        """Of the mote, as of this packet."""
+        """The mote's low watermark as of this packet."""
         return self.packet.promise_us if self.before_us is None else max(self.packet.promise_us, self.before_us)
 
 

@@ -109,7 +109,7 @@ class DeviceFeed:
         not_before_us: int | None,
         on_device: Collection[str] = (),
     ) -> Packet:
-        """Take up a program; return the packet that acknowledges it."""
+        """Start a program; return the packet that acknowledges it."""
         self.program = program
         self._number = program_number(program)
         self._residual = ResidualFilter(program, on_device)

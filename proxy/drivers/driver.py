@@ -89,7 +89,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Information for the operator that is no error, such as what a device cannot do."""
+    """Information for the operator that is not an error, such as what a device cannot do."""
 
     mote: str
     text: str
@@ -97,7 +97,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class DriverOutput:
-    """What follows from an event.
+    """The output of a driver for an event.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class Driver(Protocol):
 
     @property
     def name(self) -> str:
-        """Of this driver; unique in a proxy."""
+        """The driver's name; unique within a proxy."""
 
     @property
     def subscriptions(self) -> tuple[str, ...]:

@@ -69,11 +69,11 @@ class FieldMapping:
         except (SchemaError, OverflowError) as error:
             raise PayloadError("type", f"field {where}: {error}") from error
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            raise PayloadError("type", f"field {where} has {len(value):,} letters, the limit is {LONGEST_TEXT:,}")
+            raise PayloadError("type", f"field {where} has {len(value):,} characters, the limit is {LONGEST_TEXT:,}")
         if self.field.type is FieldType.REAL and isinstance(value, float):
             value = value * self.scale + self.offset
             if not math.isfinite(value):
-                raise PayloadError("type", f"field {where} is no finite number")
+                raise PayloadError("type", f"field {where} is not a finite number")
         return value
 
     def _boolean(self, found: Any, where: str) -> bool:
@@ -126,7 +126,7 @@ class TimeMapping:
         unit_us = 1_000_000 if self.form is TimeForm.SECONDS else 1_000
         # Comparing before multiplying keeps huge numbers and infinity out.
         if not abs(found) <= _LARGEST_US / unit_us:
-            raise PayloadError("time", f"{str(found)[:40]} {self.form.value} are beyond all times")
+            raise PayloadError("time", f"{str(found)[:40]} {self.form.value} are out of range")
         return round(found * unit_us)
 
     def _written(self, found: Any) -> int:
@@ -136,7 +136,7 @@ class TimeMapping:
                 instant = instant.replace(tzinfo=self.zone)
             return (instant - _EPOCH) // _MICROSECOND
         except (TypeError, ValueError, OverflowError) as error:
-            raise PayloadError("time", f"{str(found)[:40]!r} is no ISO 8601 time") from error
+            raise PayloadError("time", f"{str(found)[:40]!r} is not an ISO 8601 time") from error
 
 
 def parse_zone(text: str) -> timezone:
@@ -149,6 +149,6 @@ def parse_zone(text: str) -> timezone:
     """
     found = re.fullmatch(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])", text)
     if found is None:
-        raise ValueError(f"{text!r} is no time zone; write +01:00 or -05:30")
+        raise ValueError(f"{text!r} is not a time zone; write +01:00 or -05:30")
     offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
     return timezone(-offset if found[1] == "-" else offset)

@@ -104,7 +104,7 @@ class JsonDriver:
 
     @property
     def name(self) -> str:
-        """Of this driver."""
+        """The name of this driver."""
         return self._plan.name
 
     @property
@@ -130,7 +130,7 @@ class JsonDriver:
             return NOTHING
         device = parts.get(MOTE_PART, self._plan.mote)
         if retained:
-            return _rejected(Rejection("retained", "a value that the broker kept is an old one"))
+            return _rejected(Rejection("retained", "a value that the broker retained is out of date"))
         try:
             content = read_json(payload)
             values = {each.field.name: each.value(content) for each in self._plan.fields}
@@ -158,10 +158,10 @@ class JsonDriver:
         received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
-        """Take up the program at once: the driver alone carries it out, on the messages of the device."""
+        """Start the program at once: the driver alone carries it out, on the messages of the device."""
         feed = self._feeds.get(mote)
         if feed is None:
-            return _rejected(Rejection("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote))
+            return _rejected(Rejection("unknown_mote", f"driver {self.name!r} has no mote {mote!r}", mote))
         if feed.program == program:
             return NOTHING
         parts = push_down(program, PASSIVE)

@@ -42,7 +42,7 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES) -> Any:
     except RecursionError as error:
         raise PayloadError("depth", f"payload is nested deeper than {MAX_DEPTH}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise PayloadError("garbled", f"payload {payload[:_SHOWN]!r} is no JSON: {error}") from error
+        raise PayloadError("garbled", f"payload {payload[:_SHOWN]!r} is not JSON: {error}") from error
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -91,7 +91,7 @@ class Zigbee2MqttDriver:
 
     @property
     def name(self) -> str:
-        """Of this driver."""
+        """The name of this driver."""
         return self._plan.name
 
     @property
@@ -144,7 +144,7 @@ class Zigbee2MqttDriver:
         """Request a change of a device's reporting from the bridge; the program runs once the bridge has answered."""
         known = self._motes.get(mote)
         if known is None:
-            return _rejected("unknown_mote", f"driver {self.name!r} knows no mote {mote!r}", mote)
+            return _rejected("unknown_mote", f"driver {self.name!r} has no mote {mote!r}", mote)
         if known.change is not None and known.change.program == program:
             known.change.not_before(not_before_us)
             return self._advance(known, radio_us, received_us)
@@ -232,7 +232,7 @@ class Zigbee2MqttDriver:
 
     def _state(self, known: _Known, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         if not isinstance(content, dict):
-            raise PayloadError("shape", f"state of {known.device.friendly_name[:64]!r} is no JSON object")
+            raise PayloadError("shape", f"state of {known.device.friendly_name[:64]!r} is not a JSON object")
         battery = content.get(BATTERY)
         share: float | None = None
         if isinstance(battery, int | float) and not isinstance(battery, bool) and 0 <= battery <= _PERCENT:
@@ -264,7 +264,7 @@ class Zigbee2MqttDriver:
         return NOTHING
 
     def _advance(self, known: _Known, radio_us: int, received_us: int) -> DriverOutput:
-        """Send the requests that are due, and take up the program when none is left."""
+        """Send the requests that are due, and start the program when none is left."""
         change, mote = known.change, known.feed.description.mote
         if change is None:
             return NOTHING

@@ -127,14 +127,14 @@ def read_devices(content: Any) -> tuple[list[ZigbeeDevice], list[str]]:
         With reason ``shape`` if it is no list, ``too_many_motes`` if it is too long.
     """
     if not isinstance(content, list):
-        raise PayloadError("shape", "bridge/devices is no list of devices")
+        raise PayloadError("shape", "bridge/devices is not a list of devices")
     if len(content) > MAX_DEVICES:
         raise PayloadError("too_many_motes", f"the bridge has {len(content):,} devices, the limit is {MAX_DEVICES:,}")
     devices: dict[str, ZigbeeDevice] = {}
     wrong: list[str] = []
     for entry in content:
         if not isinstance(entry, dict):
-            wrong.append(f"{str(entry)[:40]!r} is no device")
+            wrong.append(f"{str(entry)[:40]!r} is not a device")
             continue
         if entry.get("type") == "Coordinator" or entry.get("disabled") is True or entry.get("definition") is None:
             continue

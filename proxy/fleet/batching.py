@@ -188,7 +188,7 @@ class WaitingTuples:
         self._count += len(packet.starts_us)
 
     def drop_all(self) -> int:
-        """Drop all that waits; return how many."""
+        """Drop all waiting tuples; return how many."""
         count = self._count
         self._queue.clear()
         self._count = 0

@@ -22,14 +22,14 @@ class ForMote(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class RememberAnnouncement:
-    """Keep an announcement over restarts."""
+    """Keep an announcement across restarts."""
 
     announcement: Announcement
 
 
 @dataclass(frozen=True, slots=True)
 class RememberProgram:
-    """Keep a program over restarts, so that its samples can be read."""
+    """Keep a program across restarts, so that its samples can be read."""
 
     program: SamplingProgram
     stream: str

@@ -84,7 +84,7 @@ class StreamState:
 
     @property
     def name(self) -> str:
-        """Of the stream."""
+        """The stream's name."""
         return self.progress.stream
 
     @property
@@ -113,7 +113,7 @@ class StreamState:
         return (*self._unreadable, *self.merger.demands.refused, *self.merger.left_out.values())
 
     def note_change(self) -> None:
-        """Note that something has happened that may be worth a cut."""
+        """Note an event that may justify cutting a batch."""
         self.changed = True
 
     def enqueue(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
@@ -233,7 +233,7 @@ class StreamState:
         return batches
 
     def due(self, now_us: int) -> bool:
-        """Whether a cut may be worth it: something happened, or nothing for a long time."""
+        """Whether cutting a batch may be worthwhile: something happened, or nothing did for a long time."""
         return self.changed or (self.progress.sampling and self._keepalive_due(now_us))
 
     def _worth_sending(self, watermark_us: int | None, *, sampling: bool, now_us: int) -> bool:

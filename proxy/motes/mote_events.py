@@ -92,7 +92,7 @@ class DemandChanged:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Nothing happened but time."""
+    """Time has passed, and nothing else has happened."""
 
     radio_us: int
 
@@ -160,7 +160,7 @@ class Rebooted:
 
 @dataclass(frozen=True, slots=True)
 class WentSilent:
-    """The mote has sent nothing for `after_us` and no longer holds the watermark."""
+    """The mote has sent nothing for `after_us` and no longer holds back the watermark."""
 
     after_us: int
 

@@ -1,4 +1,4 @@
-"""Whether a mote is there: when something of it was received last, and from when on it counts as silent. Pure."""
+"""The presence of a mote: when its last packet arrived, and from when on it counts as silent. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MotePresence:
         return [SilenceEnded(), PublishEntry(changed=True)]
 
     def announcement_rejected(self, radio_us: int) -> None:
-        """Note that an announcement was received and rejected: the mote is there, and of no use."""
+        """Note that an announcement was received and rejected: the mote is present but cannot be used."""
         self.radio_us = radio_us
 
     def may_be_silent(self, radio_us: int) -> bool:

@@ -126,7 +126,7 @@ class MoteTracking:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing of the mote was received for too long."""
+        """Whether nothing has been received from the mote for too long."""
         return self._presence.silent
 
     @property
@@ -137,7 +137,7 @@ class MoteTracking:
 
     @property
     def keeps_real_time(self) -> bool:
-        """Whether packets of it were received, and its clock is the time of day."""
+        """Whether packets have been received from it, and its clock shows the time of day."""
         active = self.running is not None and not self.silent and self.clock.fault is None
         return active and self.announcement is not None and not self.announcement.replays
 
@@ -352,7 +352,7 @@ class MoteTracking:
         return instructions
 
     def _accept_without_samples(self, event: PacketReceived, wrong: WrongClock) -> list[MoteInstruction]:
-        """Accept of a packet what does not depend on its clock: that the mote is active, its program, its health.
+        """Accept the part of a packet that does not depend on its clock: activity, program and health.
 
         So the mote can still be sent controls, and its samples are accepted from the first packet whose clock is right.
         """

@@ -47,7 +47,7 @@ class PacketNumbers:
 
     @property
     def position(self) -> MotePosition:
-        """Of the last packet that was accepted."""
+        """The position of the last packet that was accepted."""
         return MotePosition(self._mote, self.boot, self.sequence, self._clock_us)
 
     @property

@@ -125,7 +125,7 @@ class Reordering:
         return tuple(run)
 
     def _gap_seen_us(self) -> int:
-        """Return when the first gap was seen: with the first packet from behind it."""
+        """Return when the first gap was noticed: on arrival of the first packet after it."""
         return min(each.radio_us for each in self._held.values())
 
 

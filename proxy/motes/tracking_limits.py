@@ -1,4 +1,4 @@
-"""When a mote counts as silent, how long it is waited for, and how far its clock may be off. Pure."""
+"""When a mote counts as silent, how long to wait for it, and how far its clock may be off. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GAPS_UNTIL_SILENT = 3
 
 @dataclass(frozen=True, slots=True)
 class TrackingLimits:
-    """How long motes are waited for, and how far their clocks may be off.
+    """How long to wait for motes, and how far their clocks may be off.
 
     Parameters
     ----------

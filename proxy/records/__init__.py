@@ -1,1 +1,1 @@
-"""From the records of a packet to tuples: which queries each is for, and what was left out on the air."""
+"""Turning a packet's records into tuples: which queries each is for, and what was not transmitted."""

@@ -1,4 +1,4 @@
-"""Samples that a mote did not send, as they had not changed, are filled in. Pure.
+"""Fills in the samples that a mote did not send because they had not changed. Pure.
 
 A mote that sends only changes gives its low watermark with every packet: all samples before it that were not sent were
 within the dead band of the last one sent. Where a packet is missing the last one sent is not known, and nothing is

@@ -257,4 +257,4 @@ def _checked_count(name: str, value: Value) -> Value:
     """Return a count as a batch can hold it."""
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63):
         return value
-    raise SchemaError(f"a count of values of {name!r} that is none: {value!r}")
+    raise SchemaError(f"an invalid count of values of {name!r}: {value!r}")

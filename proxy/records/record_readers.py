@@ -43,7 +43,7 @@ class RecordReaders:
                 reader.route(needs)
 
     def learned(self) -> None:
-        """Note that the table has a new program: one that was unknown may be known now."""
+        """Note that a program was added to the table: one that was unknown may be known now."""
         self._readers = {number: reader for number, reader in self._readers.items() if reader is not None}
 
     def began(self, number: int) -> None:

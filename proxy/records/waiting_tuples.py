@@ -98,7 +98,7 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def position(self) -> MotePosition:
-        """Of the packet."""
+        """The position of the packet."""
         return MotePosition(self.mote, self.boot, self.sequence, self.clock_us)
 
     def __len__(self) -> int:

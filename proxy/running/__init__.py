@@ -1,1 +1,1 @@
-"""What runs: frames in, instructions out, batches to the cluster; all asyncio is here."""
+"""The asyncio part of the proxy: frames in, instructions out, batches to the cluster."""

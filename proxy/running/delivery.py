@@ -221,7 +221,7 @@ class Delivery:
                 case Resume(first):
                     self._to_resume[stream] = first
                     self._metrics.count("resumptions")
-                    log.error("the cluster has lost what it acknowledged", stream=stream, resumes_with=first)
+                    log.error("the cluster has lost batches that it acknowledged", stream=stream, resumes_with=first)
                 case Skip(sequence):
                     self._to_resume[stream] = sequence + 1
                 case Resending(sequence, reason):

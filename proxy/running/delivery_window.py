@@ -49,7 +49,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Nothing happened but time."""
+    """Time has passed, and nothing else has happened."""
 
 
 DeliveryEvent = BatchSpooled | BatchDamaged | AckReceived | Connected | Disconnected | TimePassed

@@ -138,7 +138,7 @@ class DrivenDevices:
         self._intake.count_accepted()
 
     def _call(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
-        """Return the output of a driver; one that fails costs its own devices a message, and nothing else."""
+        """Return the output of a driver; a failure loses one message of its own devices, and nothing else."""
         try:
             return call(radio_us=self._clocks.radio(), received_us=self._clocks.real())
         except Exception as error:  # a driver reads foreign messages: none of them may end the proxy

@@ -28,7 +28,7 @@ class EntrySchedule:
     _counted: set[str] = field(default_factory=set)
 
     def note(self, mote: str, *, changed: bool) -> None:
-        """Note that an entry is new; `changed` if by more than counters."""
+        """Note that an entry is new; `changed` if more than its counters has changed."""
         (self._changed if changed else self._counted).add(mote)
 
     def counted(self, motes: Iterable[str]) -> None:
@@ -40,7 +40,7 @@ class EntrySchedule:
         self._changed.update(self._published_us)
 
     def due(self, now_us: int) -> list[str]:
-        """Return the motes whose entries are due, and note them as published now."""
+        """Return the motes whose entries are due, and mark them as published."""
         found = [mote for mote in self._changed if self._ready(mote, now_us, self.changed_interval_us)]
         found += [
             mote

@@ -1,4 +1,4 @@
-"""Every frame of a mote or a driven device passes through here to the fleet.
+"""The intake of frames: passes each frame of a mote or a driven device to the fleet.
 
 The fleet's decisions are carried out, or noted for the next flush. Controls are returned to the caller, as only the
 caller can reach the mote: over the broker or through a driver.
@@ -114,7 +114,7 @@ class FrameIntake:
             self._accepted.clear()
 
     def note_demand(self, demand: StreamDemand) -> None:
-        """Keep a demand over restarts."""
+        """Keep a demand across restarts."""
         self._changes.demands[demand.stream] = demand
 
     def take_changes(self) -> CatalogChanges:

@@ -44,4 +44,4 @@ def report(mote: str, instruction: MoteInstruction, metrics: ProxyMetrics) -> No
             log.info("mote's clock is right again", mote=mote)
         case ProgramNotTakenUp(attempts):
             metrics.count("motes_unresponsive")
-            log.warning("mote does not take up its program", mote=mote, attempts=attempts)
+            log.warning("mote does not start its program", mote=mote, attempts=attempts)

@@ -123,7 +123,7 @@ class Receiver:
         """Return the frame that a mote of Fjord sent."""
         if message.retain:
             article = "an" if kind == "announcement" else "a"
-            raise FrameError("retained", f"{article} {kind} that the broker kept is an old one")
+            raise FrameError("retained", f"{article} {kind} that the broker retained is out of date")
         frame = _DECODERS[kind](message.payload)
         if frame.mote != mote:
             raise FrameError("mote", f"{kind} of mote {frame.mote!r} on the topic of {mote!r}")
@@ -133,7 +133,7 @@ class Receiver:
 
     def _ack(self, message: Message, radio_us: int) -> None:
         if message.retain:
-            raise FrameError("retained", "an acknowledgement that the broker kept is an old one")
+            raise FrameError("retained", "an acknowledgement that the broker retained is out of date")
         self._delivery.acknowledged(decode_ack(message.payload), radio_us)
 
     def _cluster(self, message: Message, radio_us: int) -> None:

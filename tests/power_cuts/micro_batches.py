@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from cluster.local.memory_tables import MemoryStore
 from cluster.physical.nodes import Host
 from cluster.spark import downstream
-from cluster.spark.checkpoint import forget_cut_off, forget_unbegun
+from cluster.spark.checkpoint import discard_truncated, discard_unstarted
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import OUTPUT_SCHEMA
@@ -54,8 +54,8 @@ class MicroBatches:
         self._checkpoint = folder / "checkpoint" / host.value
         self._run_name = f"run {next(_numbers)}"
         downstream._kept.clear()  # another process keeps nothing
-        forget_cut_off(self._checkpoint, partial(results.committed, writer=host.value))
-        forget_unbegun(self._checkpoint)
+        discard_truncated(self._checkpoint, partial(results.committed, writer=host.value))
+        discard_unstarted(self._checkpoint)
         for log in ("offsets", "commits", "state"):
             (self._checkpoint / log).mkdir(parents=True, exist_ok=True)
         self._options = SourceOptions(

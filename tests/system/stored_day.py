@@ -17,7 +17,7 @@ from cluster.language.translation import translate
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import with_beginnings
+from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -66,7 +66,7 @@ def prepare(folder: Path) -> None:
         if alive.pop(number, None) is None:
             stands = turn * ROWS * STEP_US if turn else None
             node = rewrite(translate(QUERIES[number - 1][0], catalog).node).node
-            alive[number] = PlannedQuery(f"q{number}", epoch, with_beginnings(node, epoch, {READINGS.name: stands}))
+            alive[number] = PlannedQuery(f"q{number}", epoch, with_history_starts(node, epoch, {READINGS.name: stands}))
         plans.write(lower(Plan(epoch, tuple(alive.values()), {READINGS.name: turn})))
 
 

@@ -74,5 +74,5 @@ def test_the_reason_why_spark_does_not_start_is_quoted(parts: Parts, option: str
     assert ended.stderr.startswith("error: Spark did not start")
     assert words in ended.stderr
     assert words in log.read_text()
-    assert f"hint:  all that it wrote is in {log}" in ended.stderr
+    assert f"hint:  its whole output is in {log}" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -19,11 +19,11 @@ from cluster.language.algebra import (
 )
 
 MOST_LAG_US = 1_000_000
-"""How far such a window may stay behind its input, in application time, before it cuts its tuples: 1 s."""
+"""How far such a window may lag behind its input, in application time, before it cuts its tuples: 1 s."""
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:
-    """Return the windows by count of a plan for whose progress another operator waits."""
+    """Return a plan's count windows for whose progress another operator waits."""
     found: set[Node] = set()
     seen: set[tuple[Node, bool]] = set()
     to_see = [(root, False)]

@@ -40,7 +40,7 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:
     node
         The node.
     lag_us
-        How far a window by count may stay behind its input; None for any distance.
+        How far a window by count may lag behind its input; None for any distance.
 
     Raises
     ------

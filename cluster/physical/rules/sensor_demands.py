@@ -18,7 +18,7 @@ ANY_NAME = "q" * 64
 
 
 def sensor_demands(query: PlannedQuery) -> SensorDemands:
-    """Return what a query demands of its streams' sensors, or why these cannot be asked for it.
+    """Return what a query demands of its streams' sensors, or why no sensor can answer it.
 
     If they cannot, the query misses what sensors send for it alone; the plan does not change.
     """

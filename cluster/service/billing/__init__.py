@@ -1,1 +1,1 @@
-"""What queries cost the motes: estimates, the ledger, the bill."""
+"""The energy cost of queries: estimates, the ledger, the bill."""

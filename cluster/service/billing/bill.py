@@ -30,7 +30,7 @@ MOST_CACHED = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A mote's draw, divided; in milliwatts.
+    """How a mote's draw is divided among queries, in milliwatts.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Split:
 
     @property
     def total(self) -> float:
-        """Its whole draw."""
+        """The mote's total draw."""
         return self.asleep + math.fsum(self.queries.values())
 
 
@@ -110,7 +110,7 @@ def _split(kind: Kind, schema: StreamSchema | None, classes: Sequence[DemandClas
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What motes have spent since `since_us`, divided; how many have reported it, and what they should have spent.
+    """Energy that motes spent since `since_us`, divided; how many motes reported it, and the amount expected.
 
     By `implausible_reports` a mote has spent more than it can.
     """
@@ -124,14 +124,14 @@ class Spent:
 
 @dataclass(slots=True)
 class Divided:
-    """An amount that motes have drawn: divided by query, shared by all queries, and what cannot be divided."""
+    """Energy drawn by motes: the part of each query, the part shared by all, and the part that cannot be divided."""
 
     queries: dict[str, float] = field(default_factory=dict)
     shared: float = 0.0
     unknown: float = 0.0
 
     def add(self, other: Divided) -> None:
-        """Add another."""
+        """Add another amount to this one."""
         for query, amount in other.queries.items():
             self.queries[query] = self.queries.get(query, 0.0) + amount
         self.shared += other.shared
@@ -139,7 +139,7 @@ class Divided:
 
     @property
     def total(self) -> float:
-        """The whole amount."""
+        """The total amount."""
         return math.fsum((*self.queries.values(), self.shared, self.unknown))
 
 
@@ -168,7 +168,7 @@ def divide(
     schemas: Mapping[str, StreamSchema],
     splitter: Splitter,
 ) -> Divided:
-    """Divide what motes have spent as the model divides what they draw.
+    """Divide the energy that motes have spent in the proportions in which the model divides their draw.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def make_bill(
 
 
 def _figure(value: float, margin: float) -> Figure:
-    """Return a sum with its error band; `margin` is by how much its terms may be off in all."""
+    """Return a sum with its error band; `margin` is the total error of its terms."""
     return figure(value, abs(margin / value) if value else 0.0)
 
 

@@ -57,7 +57,7 @@ THIS_QUERY = "(this query)"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What motes of one stream have in common that determines their programs.
+    """The properties that determine a mote's program, shared by some motes of one stream.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def kind_of(entry: MoteEntry, styles: Mapping[str, ProgramStyle]) -> Kind:
 
 
 def styles_of(entries: Iterable[MoteEntry]) -> dict[str, ProgramStyle]:
-    """Return the style of proxies, as far as the present programs of their motes show it.
+    """Return the program style of proxies, as far as it can be inferred from the present programs of their motes.
 
     Latency bounds or a radio's limits may make some packets smaller than the style allows: the largest ones show it.
     """
@@ -162,7 +162,7 @@ class _ProgramChoices:
         self._mergers: dict[tuple[int, ProgramStyle], Merger] = {}
 
     def line(self, kind: Kind, members: Sequence[MoteEntry], measured: Mapping[MoteKey, float]) -> EnergyLine:
-        """Return what the query costs motes of one kind that the same demands concern."""
+        """Return the cost of the query to motes of one kind to which the same demands apply."""
         properties, traits = members[0].properties, kind.traits
         alone, before, after = (
             draw(self._merger(demands, kind.style).merge(traits, properties), traits)
@@ -195,7 +195,7 @@ class _ProgramChoices:
 
 
 def draw(merged: MergedProgram, traits: SensorTraits) -> Draw:
-    """Return what a program makes of a battery."""
+    """Return the draw of a program, and how long a battery lasts with it."""
     milliwatts = milliwatts_of(merged, traits.profile)
     does = words_of(merged.program)
     if not math.isfinite(milliwatts):
@@ -219,7 +219,7 @@ def milliwatts_of(merged: MergedProgram, profile: DeviceProfile) -> float:
 
 @lru_cache(maxsize=256)
 def asleep_mw(profile: DeviceProfile) -> float:
-    """Return what a mote draws that no query demands: it sleeps, and listens for programs every few seconds."""
+    """Return the draw of a mote that no query demands: it sleeps, and listens for programs every few seconds."""
     return float(draw_mw(profile, SLEEP).sum())
 
 

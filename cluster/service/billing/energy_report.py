@@ -83,7 +83,7 @@ class EnergyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnergyTotals(msgspec.Struct, frozen=True):
-    """All motes that a query touches, taken together; those that cannot run a program are not in the sums.
+    """Totals over all motes that a query affects, except those that cannot run a program.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def _sum_of(one: EnergyLine, other: EnergyLine) -> EnergyLine:
 
 
 def assumptions_of(lines: Sequence[EnergyLine], without_style: Collection[str]) -> tuple[str, ...]:
-    """Return what the figures of lines assume; `without_style` are proxies of which no program is known."""
+    """Return the assumptions behind the figures of lines; `without_style` are proxies of which no program is known."""
     found = []
     guessed = sorted({line.device for line in lines if line.device_assumed})
     if guessed:

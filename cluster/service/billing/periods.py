@@ -41,7 +41,7 @@ class Period:
 
 
 class BillingPeriods:
-    """Divides what was spent by the demands it was spent for.
+    """Divides the energy spent among the demands for which it was spent.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class BillingPeriods:
             self._divided.unknown += sum(joules for _, joules in self._waiting.pop(0).spent)
 
     def demands(self) -> Demands:
-        """Return what the queries that run demand, by stream."""
+        """Return the demands of the running queries, by stream."""
         found: dict[str, list[QueryDemand]] = {}
         for query in self._registry.physical.oldest_first:
             for stream, demands in query.demands.streams:
@@ -126,7 +126,7 @@ class BillingPeriods:
 
 
 def as_declared(entry: MoteEntry, schemas: Mapping[str, StreamSchema]) -> MoteEntry:
-    """Return an entry with the properties of its mote as its stream spells them."""
+    """Return an entry with its mote's properties spelled as in the declaration of its stream."""
     schema = schemas.get(entry.stream)
     spelled = {} if schema is None else _spellings(schema)
     if all(spelled.get(name.casefold(), name) == name for name in entry.properties):

@@ -38,7 +38,7 @@ class PlanningBusyError(PlanError):
 
 @dataclass(frozen=True, slots=True)
 class PlanningContext:
-    """What queries are planned with; immutable, for a thread.
+    """The context in which queries are planned; immutable, so that a thread can use it.
 
     Parameters
     ----------

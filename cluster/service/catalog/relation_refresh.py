@@ -132,7 +132,7 @@ class RelationRefresher:
         return await running
 
     async def ended(self, running: asyncio.Future[Any], seconds: float) -> bool:
-        """Wait for a task for at most so many seconds; return whether it has ended. If not, it goes on."""
+        """Wait at most this many seconds for a task; return whether it has ended. If not, it keeps running."""
         timeout = asyncio.ensure_future(self._store.pause(seconds))
         try:
             await asyncio.wait([running, timeout], return_when=asyncio.FIRST_COMPLETED)

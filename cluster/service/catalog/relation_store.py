@@ -100,7 +100,7 @@ class KnownRelation:
 
 
 class RelationStore:
-    """All relations by name, as the registry has them.
+    """All registered relations, by name.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from protocols.errors import FjordError
 
 @dataclass(frozen=True, slots=True)
 class UnreadableStream:
-    """A stream whose statement this version refuses.
+    """A stream whose statement this version rejects.
 
     Parameters
     ----------

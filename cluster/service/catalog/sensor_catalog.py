@@ -226,19 +226,19 @@ def event_of(message: Message, topic: topics.ParsedTopic) -> Event | None:
 
 
 def loss_of(entry: MoteEntry) -> float | None:
-    """Return the share of a mote's packets that its proxy missed, None before there was any."""
+    """Return the share of a mote's packets that its proxy missed; None before the first packet."""
     sent = entry.packets_received + entry.packets_lost
     return entry.packets_lost / sent if sent else None
 
 
 ONLINE_COLUMN = "proxy_online"
 MISMATCH_COLUMN = "mismatch"
-"""Why a sensor is not asked for samples: its proxy does not offer its stream as it is declared."""
+"""Why a sensor receives no demands: its proxy does not offer its stream as it is declared."""
 PROXY_CLOCK_COLUMN = "proxy_clock_fault"
 """The fault of its proxy's clock."""
 
 REFUSED_COLUMN = "refused_demands"
-"""The queries for which a sensor is not asked, because its proxy cannot answer them."""
+"""The queries whose demands are not sent to a sensor, because its proxy cannot answer them."""
 
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),

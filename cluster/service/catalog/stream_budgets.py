@@ -1,4 +1,4 @@
-"""What may be kept of each stream: a budget of its own, or that of the cluster's settings."""
+"""How much of each stream is kept: a budget of its own, or the default in the cluster's settings."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class StreamBudgets:
         self._own = {name: msgspec.json.decode(text, type=Budget) for name, text in registry.streams.budgets().items()}
 
     def of(self, stream: str) -> Budget:
-        """Return what may be kept of a stream."""
+        """Return the budget of a stream."""
         return self._own.get(stream, self._default)
 
     def set(self, stream: str, budget: Budget | None, known: Mapping[str, object]) -> None:
-        """Set what may be kept of a stream; None is the default.
+        """Set the budget of a stream; None restores the default.
 
         Parameters
         ----------
@@ -71,7 +71,7 @@ class StreamBudgets:
 
 
 class ReadProgress:
-    """How far all queries have come in reading a stream.
+    """How far all queries have read a stream.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the API shows of offers of a stream: which proxies feed it, which do not, and why."""
+"""The offers of a stream as the API shows them: which proxies feed it, which do not, and why."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def offers_of(ingest: Ingest, stream: str) -> list[dict[str, Any]]:
 
 
 def mismatches_of(ingest: Ingest, streams: Iterable[str]) -> list[dict[str, Any]]:
-    """Return, for the streams that a query reads, the offers that do not fit: their sensors are not asked for samples.
+    """Return, for the streams that a query reads, the offers that do not fit: their sensors receive no demands.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What commands and programs use to talk to a running cluster: the client of its HTTP API, its options, its token."""
+"""Access to a running cluster for commands and programs: the client of its HTTP API, its options, its token."""

@@ -18,11 +18,11 @@ class ApiUnreachableError(ClusterError):
 
 
 class RefusedError(ClusterError):
-    """The cluster refused a request; has the underlined part of the query, if there is one."""
+    """The cluster rejected a request; holds the underlined part of the query, if there is one."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         underlined = body.get("underlined")
-        message = str(body.get("message") or "the cluster refused without a reason")
+        message = str(body.get("message") or "the cluster rejected the request without a reason")
         super().__init__(f"{message}\n{underlined}" if underlined else message, hint=body.get("hint"))
         self.kind = str(body.get("error", ""))
         self.line = body.get("line")
@@ -127,7 +127,7 @@ class ApiClient:
         self._request("DELETE", f"/v1/streams/{_quoted(name)}")
 
     def keep_stream(self, name: str, *, age_seconds: float | None, size: int | None) -> None:
-        """Set what may be kept of a stream; None is no bound."""
+        """Set the budget of a stream; None means no bound."""
         self._request("PUT", f"/v1/streams/{_quoted(name)}/budget", json={"age_seconds": age_seconds, "bytes": size})
 
     def keep_stream_as_others(self, name: str) -> None:

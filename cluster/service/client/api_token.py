@@ -29,5 +29,5 @@ def api_token(environment: Mapping[str, str]) -> str | None:
 
 
 def carries(authorization: str | None, token: str) -> bool:
-    """Return whether a header ``Authorization`` has the token, in a time that does not depend on the wrong letter."""
+    """Return whether a header ``Authorization`` has the token, in a time that does not reveal where they differ."""
     return secrets.compare_digest((authorization or "").encode(), f"Bearer {token}".encode())

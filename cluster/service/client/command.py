@@ -36,7 +36,7 @@ def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:
 
 
 def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence for each stream whose sensors are not asked for what a query needs."""
+    """Return a sentence for each stream whose sensors receive no demand for what a query needs."""
     return [
         f"sensors of stream {each['stream']} are not asked by "
         f"{'any proxy' if each['proxy'] is None else 'proxy ' + each['proxy']}"
@@ -46,7 +46,7 @@ def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
 
 
 def lag_text(lag: dict[str, Any] | None) -> str:
-    """Return what is stored and not yet answered, in words.
+    """Return the lag in words: the rows stored and not yet answered.
 
     Examples
     --------

@@ -19,7 +19,7 @@ _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
 
 class FolderPathError(ClusterError):
-    """A data folder whose path Delta tables would read as another one."""
+    """A data folder whose path Delta tables would interpret as a different one."""
 
     def __init__(self, folder: Path, part: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class FolderPathError(ClusterError):
 
 
 def check_path(folder: Path) -> None:
-    """Refuse a folder whose path would be read as another one.
+    """Reject a folder whose path would be interpreted as a different one.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class DataFolder:
 
 
 def open_folder(folder: Path) -> DataFolder:
-    """Open a data folder; it is made unless it is there.
+    """Open a data folder; create it if it does not exist.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def open_folder(folder: Path) -> DataFolder:
 
 
 def lock_folder(folder: Path) -> int:
-    """Lock a data folder for this process; it is made unless it is there.
+    """Lock a data folder for this process; create it if it does not exist.
 
     Raises
     ------

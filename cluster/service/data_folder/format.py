@@ -1,4 +1,4 @@
-"""The format of a data folder: before anything is written, decides whether to begin, continue, upgrade or refuse it.
+"""The format of a data folder: before anything is written, decides whether to begin, continue, upgrade or reject it.
 
     format.json   registry.sqlite   found       so
     -             -                 nothing     begin: the present marker is written first
@@ -73,7 +73,7 @@ class Marker(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What decides about the format of a folder.
+    """The contents that determine the format of a folder.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def decide_on(folder: Path, found: FolderContents) -> Action:
 
 
 def inspect(folder: Path) -> FolderContents:
-    """Return what decides about the format of a folder, without changing it.
+    """Return the contents that determine the format of a folder, without changing it.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def mark(folder: Path) -> None:
     if action is Action.CONTINUE:
         return
     if action is Action.UPGRADE:
-        log.warning("the data folder is upgraded; earlier versions refuse it from now on", folder=str(folder))
+        log.warning("the data folder has been upgraded; earlier versions can no longer use it", folder=str(folder))
     try:
         write_whole(folder / MARKER, msgspec.json.encode(Marker(FORMAT, version("fjord"))))
     except OSError as error:

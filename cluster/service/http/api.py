@@ -60,7 +60,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
 
     @api.get("/v1/quarantine")
     async def quarantine(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[dict[str, Any]]:
-        """Return what was last rejected, newest first."""
+        """Return the latest rejected messages and rows, newest first."""
         return [
             {
                 "seen": instant_text(item.seen_us),

@@ -60,7 +60,7 @@ class RequestError(ClusterError):
 
 
 def handle_errors(api: FastAPI) -> None:
-    """Let an API respond to all errors with :func:`error_body`, also to those of the web framework."""
+    """Make an API respond to all errors with :func:`error_body`, including those of the web framework."""
 
     @api.exception_handler(FjordError)
     async def refuse(_: Request, error: FjordError) -> JSONResponse:

@@ -73,14 +73,14 @@ class QueryDescriptions:
         }
 
     def with_progress(self, query: RegisteredQuery | WaitingQuery, lags: LagBy) -> dict[str, Any]:
-        """Return the description of a query, with its rows so far and what is stored and not yet answered."""
+        """Return the description of a query, with its rows so far and its lag."""
         runs = None if isinstance(query, WaitingQuery) else self.registry.physical.by_query.get(query.identity)
         lag = None if runs is None else lag_of_fragment(runs, lags)
         rows = self.results.last_sequence(query.name)
         return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json()}
 
     def _refused_demands(self, query: RegisteredQuery | WaitingQuery) -> list[dict[str, Any]]:
-        """Return why sensors are not asked for what a query needs: by the cluster, if no proxy is named, or a proxy."""
+        """Return why demands of a query do not reach sensors: by the cluster, if no proxy is named, or by a proxy."""
         streams = _streams_of(query)
         left_out = self.queries.demands.left_out
         own = [

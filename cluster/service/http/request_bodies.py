@@ -26,7 +26,7 @@ class RequestTooLargeError(ClusterError):
 
 
 class BoundedBodies:
-    """ASGI middleware: reads a request's body, and refuses one that is too large without reading the rest.
+    """ASGI middleware: reads a request's body, and rejects one that is too large without reading the rest.
 
     Parameters
     ----------

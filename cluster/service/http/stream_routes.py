@@ -31,7 +31,7 @@ class Declaration(BaseModel):
 
 
 class NewBudget(BaseModel):
-    """What may be kept of a stream; null is no bound."""
+    """The budget of a stream; null means no bound."""
 
     age_seconds: Annotated[float, Field(ge=1e-6, le=LONGEST_AGE_SECONDS)] | None = None
     bytes: Annotated[int, Field(gt=0, le=2**62)] | None = None
@@ -118,7 +118,7 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
 
     @api.put("/v1/streams/{name}/budget", status_code=204)
     async def set_budget(name: str, new: NewBudget) -> None:
-        """Set what may be kept of a stream."""
+        """Set the budget of a stream."""
         age_us = None if new.age_seconds is None else round(new.age_seconds * 1e6)
         budgets.set(name, Budget(age_us, new.bytes), ingest.writers)
 

@@ -1,1 +1,1 @@
-"""What leaves the cluster: results, and demands."""
+"""The cluster's output: results and demands."""

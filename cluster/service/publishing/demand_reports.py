@@ -1,4 +1,4 @@
-"""Reports of proxies on the demands that they leave out: for which queries sensors are not asked, and why.
+"""Proxies' reports of the demands that they do not send to sensors: for which queries, and why.
 
 A core without I/O: messages in, state out.
 """
@@ -55,7 +55,7 @@ class DemandReports:
             log.warning("report rejected", topic=message.topic, reason=error.reason, error=str(error))
 
     def of_query(self, query: str, streams: Collection[str]) -> list[dict[str, Any]]:
-        """Return why proxies do not ask their sensors for what a query needs of these streams, by proxy."""
+        """Return, by proxy, why a query's demands on these streams are not sent to its sensors."""
         return [
             {"stream": stream, "proxy": proxy, "reason": refusal.reason}
             for (proxy, stream), report in sorted(self._reports.items())
@@ -65,7 +65,7 @@ class DemandReports:
         ]
 
     def texts(self) -> Mapping[tuple[str, str], str]:
-        """Return, by proxy and stream, which queries its sensors are not asked for, and why."""
+        """Return, by proxy and stream, the queries whose demands are not sent to its sensors, and why."""
         return {key: _text_of(report) for key, report in list(self._reports.items())}
 
     def _store(self, key: tuple[str, str], payload: bytes) -> None:

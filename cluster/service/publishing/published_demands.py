@@ -66,7 +66,7 @@ class AssembledDemand:
 
 @dataclass(slots=True)
 class _Room:
-    """The room that is left in a message."""
+    """The space left in a message."""
 
     size: int
     demands: int = MOST_DEMANDS

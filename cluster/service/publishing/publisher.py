@@ -99,7 +99,7 @@ class Publisher:
         return max(0, self._results.version - self._registry.publication.version())
 
     def status(self) -> dict[str, Any]:
-        """Return how far publication has come, and what is lost."""
+        """Return the progress of publication, and which results are lost."""
         lost = self._registry.publication.lost()
         last = None if lost.seen_us is None else instant_text(lost.seen_us)
         return {
@@ -131,16 +131,16 @@ class Publisher:
         return True
 
     def _go_on_after(self, gone: ResultsGoneError, done: int) -> None:
-        """Go on with the first results that remain, and log what is lost before them."""
+        """Continue with the first results that remain, and log those lost before them."""
         commits = gone.next_version - gone.version
         rows = max(0, (gone.rows or 0) - done)
         lost = self._registry.publication.note_lost(gone.next_version - 1, commits=commits, rows=rows)
         self._position = None
         if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
-            log.error("results are gone and were not published", commits=lost.commits, rows=lost.rows, reason=str(gone))
+            log.error("results were lost before publication", commits=lost.commits, rows=lost.rows, reason=str(gone))
 
     def _note_position(self, version: int, done: int) -> None:
-        """Note how far the broker has all rows; without a disk it goes on, and a restart publishes rows again."""
+        """Record how far the broker has all rows; if the disk fails, a restart publishes rows again."""
         try:
             self._registry.publication.set_position(version, done)
         except UnwritableError as error:

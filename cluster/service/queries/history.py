@@ -1,4 +1,4 @@
-"""What a query with history reads of stored streams before it goes on live: shown when it is added or explained."""
+"""The stored rows that a query with history reads before it continues live: shown when it is added or explained."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
-from cluster.plan.history import EVER_US, beginnings_of, with_beginnings
+from cluster.plan.history import EVER_US, history_starts, with_history_starts
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import StreamTable, watermark_at
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryRead:
-    """What a query reads of one stream's history.
+    """The part of one stream's history that a query reads.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class HistoryRead:
 
     @property
     def warning(self) -> str | None:
-        """What the user may not expect of it; None if there is nothing."""
+        """A warning about what the user might not expect; None if there is nothing."""
         if self.stored_us is None:
             return f"nothing is stored of {self.stream} yet: there is no history to read"
         if self.kept_from_us is not None and (self.begins_us is None or self.kept_from_us > self.begins_us):
@@ -67,12 +67,12 @@ def begun_at(node: Node, epoch: int, positions: Mapping[str, int], tables: Mappi
     positions, tables
         By stream.
     """
-    watermarks = {stream: watermark_at(tables[stream].log, positions[stream]) for stream in beginnings_of(node)}
-    return with_beginnings(node, epoch, watermarks)
+    watermarks = {stream: watermark_at(tables[stream].log, positions[stream]) for stream in history_starts(node)}
+    return with_history_starts(node, epoch, watermarks)
 
 
 def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[HistoryRead]:
-    """Yield what a query reads of history, stream by stream.
+    """Yield the history that a query reads, stream by stream.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[Histor
     tables
         By stream.
     """
-    for stream, begins_us in sorted(beginnings_of(node).items()):
+    for stream, begins_us in sorted(history_starts(node).items()):
         stored = StoredFiles.at(tables[stream].root, tables[stream].version)
         rows, files = round(stored.rows_between(begins_us, None)), len(stored.between(begins_us, None))
         since_us = None if begins_us == EVER_US else begins_us
@@ -89,7 +89,7 @@ def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[Histor
 
 
 def history_text(reads: tuple[HistoryRead, ...], at_once: int) -> str:
-    """Return in words what a query reads of history, and in what pieces.
+    """Return in words which history a query reads, and in portions of what size.
 
     Parameters
     ----------

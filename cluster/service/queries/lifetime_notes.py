@@ -1,4 +1,4 @@
-"""What results note when sensors sample less often than a query demands, so that their batteries last."""
+"""Notes on results whose sensors sample less often than a query demands, so that their batteries last."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ class QueryService:
         return await self._planning.run(described)
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:
-        """Return what a query reads of history, stream by stream, before it goes on live."""
+        """Return the history that a query reads before it continues live, stream by stream."""
         return tuple(history_of(node, self._ingest.tables()))
 
     async def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:

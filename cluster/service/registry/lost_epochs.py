@@ -1,4 +1,4 @@
-"""Epochs that plans or Spark's log name and the registry does not: it was restored from a copy, or a disk lost them.
+"""Epochs that plans or Spark's log mention and the registry lacks: it was restored from a copy, or a disk lost them.
 
 Without repair, the next query would get the number of an epoch that already has another plan, and could not be added;
 or Spark would wait for ever for the plan of an epoch that it had begun. So the registry's queries continue in an epoch

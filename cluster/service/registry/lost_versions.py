@@ -1,4 +1,4 @@
-"""Lost versions: plans, Spark's log or the publisher's position name them, and no table has them.
+"""Lost versions: plans, Spark's log or the publisher's position refer to them, but no table has them.
 
 Versions are on disk before anything names them. They are lost if a data folder is restored from a copy, or if a disk
 does not keep what it has synced. Without repair, a stream's next versions would get the same numbers and count as

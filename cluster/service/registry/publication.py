@@ -54,12 +54,12 @@ class Publication:
         self._database.execute("INSERT OR REPLACE INTO published VALUES (0, ?, ?)", (version, row))
 
     def lost(self) -> LostResults:
-        """Return what of the results is lost."""
+        """Return which results are lost."""
         found = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone()
         return LostResults() if found is None else msgspec.json.decode(found[0], type=LostResults)
 
     def note_lost(self, version: int, *, commits: int, rows: int) -> LostResults:
-        """Note that so many commits are lost, and rows as far as is known; publication goes on after `version`."""
+        """Record how many commits, and rows if known, are lost; publication continues after `version`."""
         before = self.lost()
         lost = LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
         with self._database:

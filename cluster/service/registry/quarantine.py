@@ -15,7 +15,7 @@ MOST_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Something that was rejected."""
+    """A rejected message or row."""
 
     seen_us: int
     kind: str
@@ -25,7 +25,7 @@ class Quarantined:
 
 
 class Quarantine:
-    """The registry's table of what was rejected.
+    """The registry's table of rejected messages and rows.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ class Quarantine:
         self._troubles = troubles
 
     def keep(self, kind: str, reason: str, origin: str, content: bytes) -> None:
-        """Keep something that was rejected; the oldest goes when there are too many. What cannot be kept is counted."""
+        """Store a rejected message or row; the oldest is deleted beyond the limit. What cannot be stored is counted."""
         try:
             self._keep(kind, reason, origin, content)
         except UnwritableError as error:
             self._troubles.note("quarantine", error.message)
 
     def newest(self, limit: int = 100) -> list[Quarantined]:
-        """Return what was rejected last, newest first."""
+        """Return the latest rejected messages and rows, newest first."""
         rows = self._database.execute(
             "SELECT seen_us, kind, reason, origin, content FROM quarantine ORDER BY id DESC LIMIT ?", (limit,)
         )

@@ -63,12 +63,12 @@ class RegisteredQuery:
 
     @property
     def identity(self) -> str:
-        """A name that no other query of this engine ever has."""
+        """A name that no other query of this engine has, had or will have."""
         return f"{self.name}@{self.since_epoch}"
 
 
 class LostEpochs(msgspec.Struct, frozen=True):
-    """Epochs that plans or Spark's log name and the registry has lost, and with them changes of queries.
+    """Epochs that plans or Spark's log mention and the registry has lost, along with changes of queries.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class LostEpochs(msgspec.Struct, frozen=True):
 
 
 class Registry:
-    """Queries and plans in one SQLite file, with what else is registered there.
+    """Queries, plans and all other registered objects, in one SQLite file.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Registry:
         return str(found)
 
     def fix(self, key: str, value: int) -> int:
-        """Return the number under `key`, which becomes `value` if there is none: for what must never change."""
+        """Return the number under `key`, after storing `value` if there is none: for what must never change."""
         self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, str(value)))
         (found,) = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return int(found)
@@ -215,7 +215,7 @@ class Registry:
         raise UnknownQueryError(name, [query.name for query in running])
 
     def nodes(self, names: Collection[str]) -> dict[str, Node]:
-        """Return the plans of those queries that run, by name."""
+        """Return the plans of the running queries, by name."""
         wanted = set(names)
         return {query.name: query.node for query in self.plan.queries if query.name in wanted}
 
@@ -338,7 +338,7 @@ class Registry:
 
     @contextmanager
     def _changing_plan(self) -> Iterator[None]:
-        """Commit what the block stores; after a failure it may be stored or not, and the plan is read again."""
+        """Commit what the block stores; after a failure the outcome is unknown, and the plan is read again."""
         try:
             with self._database:
                 self._database.execute("BEGIN IMMEDIATE")

@@ -15,7 +15,7 @@ from cluster.errors import StorageError, UnwritableError
 from cluster.storage.synced_files import make_folder
 
 WHAT = "the registry"
-OPENING_HINT = "is the disk full, or the file another program's?"
+OPENING_HINT = "check whether the disk is full, or the file belongs to another program"
 
 
 class RegistryFile(sqlite3.Connection):
@@ -37,7 +37,7 @@ class RegistryFile(sqlite3.Connection):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> Literal[False]:
-        """Commit what the block has done, or take it back if it failed, or if it cannot be committed."""
+        """Commit the block's changes; roll them back if the block or the commit fails."""
         try:
             super().__exit__(kind, error, trace)
         except sqlite3.Error as failure:
@@ -83,7 +83,7 @@ MIGRATIONS = (
 
 
 def open_registry_file(path: Path) -> RegistryFile:
-    """Open a registry's file; it is made if it does not exist, and brought to today's schema if it is older.
+    """Open a registry's file; create it if it does not exist, and migrate it if its schema is older.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def _migrate(database: RegistryFile, path: Path) -> None:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > len(MIGRATIONS):
         raise StorageError(
-            f"the registry {path} has schema version {version}, this program knows up to {len(MIGRATIONS)}",
+            f"the registry {path} has schema version {version}, this program supports up to {len(MIGRATIONS)}",
             hint="run the newer program that wrote it",
         )
     for number, script in enumerate(MIGRATIONS[version:], start=version + 1):

@@ -38,7 +38,7 @@ class RegisteredRelation:
 
     @property
     def identity(self) -> str:
-        """A name that no other relation ever has."""
+        """A name that no other relation has, had or will have."""
         return f"{self.name}@{self.number}"
 
 

@@ -1,1 +1,1 @@
-"""The parts of a running cluster, made complete one after the other, and its engine."""
+"""The parts of a running cluster, constructed one after another, and its engine."""

@@ -1,4 +1,4 @@
-"""The engine: Spark, and the two Spark queries in it that answer all queries. Started, watched, and started again."""
+"""The engine: Spark and its two Spark queries, which answer all queries; started, monitored and restarted."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ class Engine:
 
     @property
     def ready(self) -> bool:
-        """True once a new query does not wait for Spark's start any more."""
+        """True once new queries no longer have to wait for Spark to start."""
         return self._state is not None and self._state.ready
 
     def as_json(self) -> dict[str, Any]:
-        """Return what the API's status shows of it."""
+        """Return the engine's state as the API shows it."""
         state = self._state
         return {
             "running": state is not None and state.active,
@@ -144,7 +144,7 @@ class Engine:
             self._spark.stop()
 
     async def _poll(self, running: RunningEngine) -> EngineState:
-        """Get the state from Java; ingest and API go on while Java does not answer."""
+        """Get the state from Java; ingest and API keep running while Java does not answer."""
         self._state = await asyncio.to_thread(running.state)
         self._reported_at = time.monotonic()
         return self._state
@@ -178,7 +178,7 @@ class Engine:
         return self._running
 
     def _count(self, counters: Counters) -> None:
-        """Add what operators did; called in one of Spark's threads."""
+        """Add the operators' counters; called in one of Spark's threads."""
         self.counters = added(self.counters, counters)
 
     def _stop_queries(self) -> None:

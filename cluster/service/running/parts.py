@@ -1,4 +1,4 @@
-"""The parts of a cluster. Each is made complete, from those before it; none is changed afterwards."""
+"""The parts of a cluster. Each is fully constructed from earlier ones; none is changed afterwards."""
 
 from __future__ import annotations
 

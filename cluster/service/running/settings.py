@@ -45,7 +45,7 @@ class ClusterSettings:
     commit_interval_seconds
         Least time between two commits to a stream table.
     silence_seconds
-        A proxy that is offline for so long no longer holds back watermarks.
+        A proxy offline for this long no longer holds back watermarks.
     clock_tolerance_seconds
         A proxy's clock that differs by more from the cluster's is reported as wrong, and versions of relations begin no
         later than this in the future, whatever stamps streams have.
@@ -59,7 +59,7 @@ class ClusterSettings:
     results_bytes
         How much of published results is kept on disk; None for no bound.
     max_queries
-        Further queries are refused.
+        Further queries are rejected.
     max_state_bytes
         Queries with which operators would keep more state than this are refused.
     max_rows_per_tuple

@@ -68,7 +68,7 @@ def backfill_reached(
 def backfill_reads(
     start: Offset, end: Offset, plan: PhysicalPlan, tables: TableVersions, *, to_the_watermark: bool
 ) -> list[StreamRead]:
-    """Return what backfills read in a micro-batch, of each stream of theirs.
+    """Return what backfills read of each of their streams in a micro-batch.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _passed(tables: TableVersions, stream: str, end: Offset) -> int | None:
 
 
 class _Remaining:
-    """What a query has still to read of one stream's history, as far as the watermark has passed it."""
+    """The part of one stream's history that a query still has to read, as far as the watermark has passed it."""
 
     def __init__(self, stream: str, from_us: int, files: StoredFiles, watermark_us: int | None) -> None:
         self.stream = stream
@@ -124,7 +124,7 @@ class _Remaining:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Between which instants there is something."""
+        """The range of instants that still has to be read."""
         first, end = self._files.first_us or 0, self._files.end_us or 0
         return max(self._from_us, first), min(self._watermark_us, end)
 
@@ -139,7 +139,7 @@ class _Remaining:
 
 
 def _instant_with(remaining: list[_Remaining], rows: float) -> int:
-    """Return the first instant up to which there are so many rows; there are more than that up to the watermarks."""
+    """Return the first instant up to which there are this many rows; up to the watermarks there are more."""
     spans = [each.span for each in remaining]
     low, high = min(low for low, _ in spans), max(high for _, high in spans)
     while high - low > 1:

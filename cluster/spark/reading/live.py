@@ -29,7 +29,7 @@ from cluster.storage.stored_files import StoredFile, stamped
 READS = 8
 """How often a file is read before it is opened for its earliest stamp that is still to come."""
 MANY_FILES = 64
-"""From so many files on compaction may have left fewer."""
+"""From this many files on, compaction may have left fewer."""
 
 
 class LiveReads:
@@ -149,7 +149,7 @@ class PendingFiles:
 
     @property
     def many(self) -> bool:
-        """Whether there are many, and more than twice as many as in the beginning."""
+        """Whether there are many, and more than twice as many as at the beginning."""
         return len(self._pending) >= self._many_from
 
     def extend(self, version: int) -> None:

@@ -82,7 +82,7 @@ class UpstreamTask(msgspec.Struct, frozen=True):
 
 
 def divided(reads: Sequence[StreamRead], max_parts: int) -> list[tuple[StreamRead, ...]]:
-    """Divide the files of reads, in order, into as many parts as their rows are worth, at least one.
+    """Divide the files of reads, in order, into as many parts as their rows justify, at least one.
 
     Each part has all the reads, if only with their watermarks and without files.
 

@@ -1,4 +1,4 @@
-"""What versions of stream tables hold, remembered until no micro-batch can need it again."""
+"""The contents of versions of stream tables, cached until no micro-batch can need them again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class TableVersions:
 
 
 def _from(known: Mapping[tuple[str, int], _Known], first: Mapping[str, int]) -> dict[tuple[str, int], _Known]:
-    """Return what is known of each stream from a version on, and nothing of other streams."""
+    """Return the cached contents of each stream from a version on, without other streams."""
     return {
         (stream, version): found
         for (stream, version), found in known.items()

@@ -158,9 +158,9 @@ def test_values_are_read_as_the_type_that_is_given(
 @pytest.mark.parametrize(
     ("name", "text", "type_", "message"),
     [
-        ("a.csv", "time,x\n1,1\n\n2,soon\n", FieldType.REAL, "x' .* no REAL: line 4 \\('soon'\\)$"),
-        ("a.csv", "time,x\n1,1.5\n", FieldType.INTEGER, "no INTEGER: line 2 \\('1.5'\\)"),
-        ("a.csv", "time,x\n1,yes\n", FieldType.BOOLEAN, "no BOOLEAN: line 2 \\('yes'\\)"),
+        ("a.csv", "time,x\n1,1\n\n2,soon\n", FieldType.REAL, "x' .* not REAL: line 4 \\('soon'\\)$"),
+        ("a.csv", "time,x\n1,1.5\n", FieldType.INTEGER, "not INTEGER: line 2 \\('1.5'\\)"),
+        ("a.csv", "time,x\n1,yes\n", FieldType.BOOLEAN, "not BOOLEAN: line 2 \\('yes'\\)"),
         ("a.jsonl", '{"time":1,"x":1.5}\n', FieldType.INTEGER, "holds float64, which cannot be read as INTEGER"),
         ("a.jsonl", '{"time":1,"x":[1]}\n', FieldType.REAL, "holds list.* which cannot be read as REAL"),
     ],
@@ -270,7 +270,7 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
     [
         ("a.csv", "at,x\n1,1\n", None, "has no column 'time'; it has at, x"),
         ("a.csv", "time,x\n1,1\n", "at", "has no column 'at'; it has time, x"),
-        ("a.jsonl", '{"time": 1.5, "x": 1}\n', None, "column 'time' of .* holds float64, no instants"),
+        ("a.jsonl", '{"time": 1.5, "x": 1}\n', None, "column 'time' of .* holds float64, not instants"),
         ("a.csv", "time\n1\n", None, "has no column beside 'time'"),
         ("a.csv", "", None, "is empty"),
         ("a.csv", "time,x\n1,1\n1,2,3\n", None, "line 3 of .* has 3 values; the first line has 2 names"),
@@ -283,10 +283,10 @@ def test_rows_of_parquet_are_counted(tmp_path: Path) -> None:
         ("a.csv", "\n\n", None, "first line of .* has no names"),
         ("a.jsonl", '{"time": 1, "x": 1}\n{"time": 1, "x": 1, "x" : 2}\n', None, "line 2 of .* names 'x' twice"),
         ("a.jsonl", "\n\n", None, "is empty"),
-        ("a.jsonl", '{"time": 1}\n{\n', None, "line 2 of .* is no JSON object"),
-        ("a.jsonl", "[1]\n", None, "line 1 of .* is no JSON object"),
+        ("a.jsonl", '{"time": 1}\n{\n', None, "line 2 of .* is not a JSON object"),
+        ("a.jsonl", "[1]\n", None, "line 1 of .* is not a JSON object"),
         ("a.parquet", "no such thing", None, "cannot be read"),
-        ("a.txt", "time,x\n1,1\n", None, "is no file that can be read as a table"),
+        ("a.txt", "time,x\n1,1\n", None, "is not a file that can be read as a table"),
     ],
 )
 def test_a_file_that_is_no_stream_is_refused(
@@ -317,7 +317,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, name: str, content: b
 def test_what_cannot_be_read_twice_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.csv")
     for path in (tmp_path / "a.csv", Path("/dev/null"), Path("-")):
-        with pytest.raises(TableFileError, match="is no file") as raised:
+        with pytest.raises(TableFileError, match="is not a file") as raised:
             open_table(path)
         assert "write it to a file first" in (raised.value.hint or "")
 

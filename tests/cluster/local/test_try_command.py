@@ -173,7 +173,7 @@ def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: P
         ("SELECT sensor FROM traffic EVENTS(speed ABOVE 3)", "EVENTS(...) cannot be tried on files", "fjord motes run"),
         (
             "SELECT COMPLETENESS() AS c FROM traffic WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)",
-            "COMPLETENESS(...) cannot be tried on files: only proxies know", "fjord motes run",
+            "COMPLETENESS(...) cannot be tried on files: only proxies can tell", "fjord motes run",
         ),
         ("SELECT MAX(speed) AS m FROM traffic WINDOW(RANGE 1 DAY SLIDE 1 MS)", "one tuple would make up", "SLIDE"),
     ],
@@ -329,13 +329,13 @@ def test_the_error_underlines_the_text(day: Path) -> None:
         ([], "Missing option '--on'"),
         (["--on", "a.csv", "--on", "b.csv"], "there are two files without a name"),
         (["--on", "a.csv", "--relation", "t=a.csv", "--relation", "T=b.csv"], "there are two files for t"),
-        (["--on", "a.csv", "--type", "x"], "'x' is no COLUMN=TYPE"),
-        (["--on", "a.csv", "--type", "x=FLOAT"], "'FLOAT' is none of BOOLEAN, INTEGER, REAL, TEXT"),
+        (["--on", "a.csv", "--type", "x"], "'x' is not COLUMN=TYPE"),
+        (["--on", "a.csv", "--type", "x=FLOAT"], "'FLOAT' is not one of BOOLEAN, INTEGER, REAL, TEXT"),
         (["--on", "a.csv", "--type", "x=REAL", "--text", "X"], "X has one type"),
         (["--on", "a.csv", "--memory", "much"], "'much' is not a size"),
         (["--on", "a.csv", "--relation", "b.csv"], "a relation has a name"),
         (["--on", "t=a.csv", "--relation", "t=b.csv"], "t is a stream or a relation, not both"),
-        (["--on", "a.csv", "--format", "xml"], "'xml' is none of table, json, parquet"),
+        (["--on", "a.csv", "--format", "xml"], "'xml' is not one of table, json, parquet"),
         (["--on", "a.csv", "--format", "parquet"], "a Parquet file needs a name: --output FILE"),
         (["--on", "a.csv", "--output", "b.csv"], "an answer is not written as CSV"),
         (
@@ -383,7 +383,7 @@ def test_an_output_that_is_a_pipe_or_a_link_stays_one(day: Path, tmp_path: Path)
     assert (pipe.is_fifo(), link.is_symlink(), len(target.read_text().splitlines())) == (True, True, 3)
     failed = run("SELECT * FROM traffic", "--on", str(day), "--output", str(pipe), "--format", "parquet")
     assert (failed.exit_code, pipe.is_fifo()) == (1, True)
-    assert "is no file, and Parquet is written to files only" in failed.stderr
+    assert "is not a file, and Parquet is written to files only" in failed.stderr
 
 
 def test_a_name_too_long_for_a_file_beside_it_is_an_error(day: Path, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_the_text_shows_shared_operators_once_with_their_queries() -> None:
     assert lines[4:8] == [
         "  answers",
         "  └─ project sensor",
-        "     └─ grouped filter: 6 conditions, and queries that want everything",
+        "     └─ grouped filter: 6 conditions, and queries without a condition",
         "        └─ stream traffic: sensor, speed",
     ]
     assert "1 query: q10" in lines

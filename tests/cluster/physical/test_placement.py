@@ -32,11 +32,11 @@ WINDOW = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE)"
             "windows are merged from panes, those of motes and those made here alike",
         ],
     ),
-    (f"SELECT MEDIAN(speed) FROM traffic {WINDOW}", ["samples of speed", "they do not know MEDIAN"]),
-    (f"SELECT AVG(speed * 2) FROM traffic {WINDOW}", ["they do not know AVG of an expression"]),
-    (f"SELECT COUNT(DISTINCT speed) FROM traffic {WINDOW}", ["they do not know distinct values"]),
+    (f"SELECT MEDIAN(speed) FROM traffic {WINDOW}", ["samples of speed", "they do not support MEDIAN"]),
+    (f"SELECT AVG(speed * 2) FROM traffic {WINDOW}", ["they do not support AVG of an expression"]),
+    (f"SELECT COUNT(DISTINCT speed) FROM traffic {WINDOW}", ["they do not support distinct values"]),
     (f"SELECT speed, COUNT(*) FROM traffic {WINDOW} GROUP BY speed", ["it groups by speed, which is sampled"]),
-    (f"SELECT COUNT(*) FROM traffic {WINDOW} WHERE speed > flow", ["speed > flow is no interval"]),
+    (f"SELECT COUNT(*) FROM traffic {WINDOW} WHERE speed > flow", ["speed > flow is not an interval"]),
     (
         "SELECT sensor FROM traffic WHERE speed BETWEEN 2 AND 10 SAMPLE EVERY 500 MS",
         [

@@ -17,7 +17,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import with_beginnings
+from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.plan.stored_plans import as_nodes, from_nodes
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -41,7 +41,7 @@ LARGE = frozenset({OWNERS.identity})
 
 def planned(text: str, number: int) -> PlannedQuery:
     node = rewrite(translate(text, CATALOG).node, large=LARGE).node
-    return PlannedQuery(f"q{number}", number, with_beginnings(node, number, {"traffic": 7_200_000_000}))
+    return PlannedQuery(f"q{number}", number, with_history_starts(node, number, {"traffic": 7_200_000_000}))
 
 
 def plan_of(queries: str) -> PhysicalPlan:

@@ -19,7 +19,7 @@ def test_pauses_are_bounded(option: str, longest: str, duration: str) -> None:
     # It is refused before the impossible address is used.
     result = CliRunner().invoke(cluster, ["--broker", "nowhere:0", option, duration], env={"COLUMNS": "200"})
     assert result.exit_code == 2
-    assert f"'{duration}' is not a duration: it is {longest} at most" in " ".join(result.output.split())
+    assert f"'{duration}' is not a duration: it must be at most {longest}" in " ".join(result.output.split())
 
 
 class Client:

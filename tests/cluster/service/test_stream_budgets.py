@@ -25,7 +25,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import EVER_US, with_beginnings
+from cluster.plan.history import EVER_US, with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.service.catalog import stream_budgets
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
@@ -94,7 +94,7 @@ def test_a_query_with_history_counts_as_far_as_it_has_come(tmp_path: Path, table
 
 def test_a_new_query_with_history_counts_from_its_beginning(tmp_path: Path, table: StreamTable) -> None:
     read_up_to(tmp_path, Host.STATELESS, 5)
-    node = with_beginnings(rewrite(translate(SINCE, CATALOG).node).node, 3, {"traffic": 40})
+    node = with_history_starts(rewrite(translate(SINCE, CATALOG).node).node, 3, {"traffic": 40})
     found = still_read(tmp_path, plan=Plan(3, (PlannedQuery("back", 3, node),)))("traffic")
     assert found == Passed(25, "query back is about to read it")
     begun = still_read(tmp_path, plan=Plan(3, (PlannedQuery("back", 2, node),)))("traffic")

@@ -523,7 +523,7 @@ async def test_metrics_count_mismatches_held_batches_and_rejected_rows(parts, se
 
 
 def explained(parts, sql):
-    return energy_answer(sql, parts.queries, parts.ingest, parts.sensors, parts.billing)
+    return energy_answer(sql, parts.queries, parts.ingest, parts.billing)
 
 
 async def test_explain_energy_names_a_proxy_that_does_not_feed_the_stream(parts, service):

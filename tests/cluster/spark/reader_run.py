@@ -22,7 +22,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import beginnings_of, with_beginnings
+from cluster.plan.history import history_starts, with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
 from cluster.spark.downstream import BucketHost, Envelope
@@ -73,7 +73,7 @@ class ReaderRun:
         """Add a query as the query service does."""
         epoch = self.plan.epoch + 1
         stands = {stream: watermark_at(table.log, table.version) for stream, table in self.tables.items()}
-        node = with_beginnings(rewrite(translate(sql, self._catalog).node).node, epoch, stands)
+        node = with_history_starts(rewrite(translate(sql, self._catalog).node).node, epoch, stands)
         query = PlannedQuery(name, epoch, node)
         self._begin((*self.plan.queries, query))
         return query
@@ -173,7 +173,7 @@ class ReaderRun:
 
 def begins(query: PlannedQuery, stream: str) -> int:
     """Return the instant from which on a query reads a stream."""
-    return beginnings_of(query.node)[stream]
+    return history_starts(query.node)[stream]
 
 
 def coverage(rows: Iterable[tuple[int, int, dict[str, Any]]]) -> Counter[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import StorageError
-from cluster.spark.checkpoint import forget_cut_off, forget_unbegun, newest_epochs, newest_versions
+from cluster.spark.checkpoint import discard_truncated, discard_unstarted, newest_epochs, newest_versions
 
 
 def lay(folder: Path, *files: str) -> None:
@@ -21,7 +21,7 @@ def lay(folder: Path, *files: str) -> None:
 def test_what_a_kill_leaves_of_the_first_log_entry_is_removed(tmp_path: Path) -> None:
     lay(tmp_path, "metadata", "offsets/.0.a41e.tmp", "offsets/..0.a41e.tmp.crc", "state/0/0/1.changelog")
     (tmp_path / "commits").mkdir()
-    assert forget_unbegun(tmp_path)
+    assert discard_unstarted(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metadata"]
 
 
@@ -31,12 +31,12 @@ def test_what_a_kill_leaves_of_the_first_log_entry_is_removed(tmp_path: Path) ->
 ])  # fmt: skip
 def test_a_checkpoint_that_has_begun_is_left_alone(tmp_path: Path, kept: tuple[str, ...]) -> None:
     lay(tmp_path, *kept)
-    assert not forget_unbegun(tmp_path)
+    assert not discard_unstarted(tmp_path)
     assert all((tmp_path / name).exists() for name in kept)
 
 
 def test_there_need_not_be_a_checkpoint(tmp_path: Path) -> None:
-    assert not forget_unbegun(tmp_path / "none")
+    assert not discard_unstarted(tmp_path / "none")
 
 
 OFFSET, COMMIT = 'v1\n{"batchWatermarkMs":0}\n{"epoch": 1, "versions": {}}', 'v1\n{"nextBatchWatermarkMs":0}'
@@ -59,7 +59,7 @@ def test_an_offset_that_was_cut_off_is_planned_again(tmp_path: Path, cut: str) -
     lay_log(tmp_path, 4, 3)
     before = left(tmp_path)
     (tmp_path / "offsets" / "3").write_text(cut)
-    forget_cut_off(tmp_path, lambda _: False)
+    discard_truncated(tmp_path, lambda _: False)
     assert left(tmp_path) == [path for path in before if path != "offsets/3"]
 
 
@@ -79,7 +79,7 @@ def test_a_damaged_offset_is_planned_again(tmp_path: Path, content: bytes) -> No
     (tmp_path / "stateless" / "offsets" / "3").write_bytes(content)
     assert list(newest_epochs(tmp_path)) == []
     assert list(newest_versions(tmp_path)) == []
-    forget_cut_off(tmp_path / "stateless", lambda _: False)
+    discard_truncated(tmp_path / "stateless", lambda _: False)
     assert "offsets/3" not in left(tmp_path / "stateless")
 
 
@@ -87,7 +87,7 @@ def test_the_commit_of_a_damaged_offset_is_removed(tmp_path: Path) -> None:
     # Otherwise Spark could not commit the micro-batch that is planned again, and would stop at each start.
     lay_log(tmp_path, 4, 4)
     (tmp_path / "offsets" / "3").write_bytes(b"\xff")
-    forget_cut_off(tmp_path, lambda _: False)
+    discard_truncated(tmp_path, lambda _: False)
     assert [path for path in left(tmp_path) if path.endswith("3")] == []
 
 
@@ -97,7 +97,7 @@ def test_a_damaged_offset_whose_results_are_stored_is_not_planned_again(tmp_path
     damaged = tmp_path / "offsets" / "3"
     damaged.write_bytes(b"\xff")
     with pytest.raises(StorageError, match="offsets/3") as raised:
-        forget_cut_off(tmp_path, lambda number: number == 3)
+        discard_truncated(tmp_path, lambda number: number == 3)
     assert "--data" in raised.value.hint
     assert damaged.read_bytes() == b"\xff"
 
@@ -108,22 +108,22 @@ def test_a_micro_batch_whose_commit_was_cut_off_is_run_again(tmp_path: Path, cut
     before = left(tmp_path)
     (tmp_path / "commits" / "2").write_text(cut)
     (tmp_path / "metadata").write_text(cut)
-    forget_cut_off(tmp_path, lambda _: False)
+    discard_truncated(tmp_path, lambda _: False)
     assert left(tmp_path) == [path for path in before if path not in ("commits/2", "metadata")]
 
 
 def test_entries_that_are_complete_stay(tmp_path: Path) -> None:
     lay_log(tmp_path, 11, 10)
     before = left(tmp_path)
-    forget_cut_off(tmp_path, lambda _: False)
+    discard_truncated(tmp_path, lambda _: False)
     assert left(tmp_path) == before
-    forget_cut_off(tmp_path / "none", lambda _: False)
+    discard_truncated(tmp_path / "none", lambda _: False)
 
 
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_first_micro_batch_without_results_begins_anew(tmp_path: Path, stored: bool) -> None:
     lay_log(tmp_path, 1, 0)
-    forget_cut_off(tmp_path, lambda number: stored and number == 0)
+    discard_truncated(tmp_path, lambda number: stored and number == 0)
     assert left(tmp_path) == ["metadata", *(["offsets/0"] if stored else [])]
 
 
@@ -135,8 +135,8 @@ def test_snapshots_of_state_that_may_be_cut_off_are_rebuilt(tmp_path: Path) -> N
         (state / name).write_text("x")
         os.utime(state / name, (at, at))
     os.utime(tmp_path / "offsets" / "2", (2, 2))
-    forget_cut_off(tmp_path, lambda _: False)
+    discard_truncated(tmp_path, lambda _: False)
     assert sorted(path.name for path in state.iterdir()) == ["1.zip", "3.changelog"]
     os.utime(state / "1.zip", (9, 9))
-    forget_cut_off(tmp_path, lambda _: False)
+    discard_truncated(tmp_path, lambda _: False)
     assert (state / "1.zip").exists(), "the only one"

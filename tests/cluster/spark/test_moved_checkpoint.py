@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark.moved_checkpoint import corrected, follow_move
+from cluster.spark.moved_checkpoint import corrected, relocate_checkpoint
 
 NOTED = (
     'v2\n{{"operatorInfo":{{"operatorId":0,"operatorName":"transformWithStateInPySparkExec"}},"stateStoreInfo":'
@@ -25,7 +25,7 @@ def lay(checkpoint: Path, place: Path | str) -> Path:
 
 def test_a_moved_checkpoint_gets_its_new_paths(tmp_path: Path) -> None:
     noted = lay(tmp_path / "stateful", "/srv/fjord/checkpoint-1234/stateful/state/0")
-    follow_move(tmp_path / "stateful")
+    relocate_checkpoint(tmp_path / "stateful")
     assert noted.read_text() == NOTED.format(place=tmp_path / "stateful" / "state" / "0")
     assert [path.name for path in noted.parent.iterdir()] == ["0"]
 
@@ -33,13 +33,13 @@ def test_a_moved_checkpoint_gets_its_new_paths(tmp_path: Path) -> None:
 def test_a_checkpoint_that_was_not_moved_is_not_changed(tmp_path: Path) -> None:
     noted = lay(tmp_path / "stateful", tmp_path / "stateful" / "state" / "0")
     before = noted.stat()
-    follow_move(tmp_path / "stateful")
+    relocate_checkpoint(tmp_path / "stateful")
     assert noted.stat() == before
     assert noted.with_name(".0.crc").exists()
 
 
 def test_without_a_checkpoint_there_is_nothing_to_do(tmp_path: Path) -> None:
-    follow_move(tmp_path / "none")
+    relocate_checkpoint(tmp_path / "none")
     assert not list(tmp_path.iterdir())
 
 

@@ -87,8 +87,8 @@ def test_the_error_quotes_the_log_and_names_it(log):
     with log.open() as file:
         file.write(FAILED.encode())
     error = SparkStartError("Java gateway process exited", log)
-    assert error.message == "Spark did not start; the last that it wrote:\n" + "\n".join(IMPORTANT)
-    assert error.hint == f"all that it wrote is in {log.path}"
+    assert error.message == "Spark did not start; its last output:\n" + "\n".join(IMPORTANT)
+    assert error.hint == f"its whole output is in {log.path}"
 
 
 @pytest.mark.parametrize("where", ["nothing is written", "the terminal"])

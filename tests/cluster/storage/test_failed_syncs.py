@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import StorageError
-from cluster.spark.checkpoint import forget_cut_off
+from cluster.spark.checkpoint import discard_truncated
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.storage.archived_log import LOG
 from cluster.storage.stream_tables import StreamTable
@@ -106,7 +106,7 @@ def test_the_newest_offset_is_written_again_at_the_start(tmp_path: Path, disk: D
             (tmp_path / log).mkdir(exist_ok=True)
             (tmp_path / log / str(number)).write_text(content)
     forgotten(tmp_path / "offsets" / "1", disk)
-    forget_cut_off(tmp_path, lambda _: True)
+    discard_truncated(tmp_path, lambda _: True)
     CheckpointFiles(tmp_path).sync()
     assert disk.has(tmp_path / "offsets" / "1")
 

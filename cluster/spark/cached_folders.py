@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 
-def made_folder(cache: Path, kind: str, contents: str, fill: Callable[[Path], None]) -> Path:
-    """Return a folder with the given contents, made unless it is there.
+def cached_folder(cache: Path, kind: str, contents: str, fill: Callable[[Path], None]) -> Path:
+    """Return a folder with the given contents; create it if it does not exist.
 
     It appears at once and complete, so that many processes may make it at the same time.
 
