@@ -160,4 +160,4 @@ def test_an_old_folder_is_upgraded_and_continued(tmp_path: Path, name: str) -> N
             assert api.results("gone", limit=10_000) == before["gone"]
             assert api.results("later")[0]["row"] == {"n": SAMPLES * len(SENSORS)}
             assert api.status()["rows_late"] == 0
-        assert "the data folder is upgraded" in child.log.read_text()
+        assert "the data folder has been upgraded" in child.log.read_text()
