@@ -23,6 +23,8 @@ class MoteClock:
         A clock that may be off by more is corrected; None never corrects it.
     """
 
+    __slots__ = ("_configured", "_measured_us", "_offset", "_tolerance_us", "bounds", "fault")  # one for each mote
+
     def __init__(self, bounds: ClockBounds, tolerance_us: int | None) -> None:
         self.bounds = bounds
         self.fault: ClockFault | None = None

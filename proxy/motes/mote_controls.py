@@ -28,6 +28,8 @@ class MoteControls:
         Of the program it should run.
     """
 
+    __slots__ = ("_clock", "_handover", "_mote", "_rejected_boot")  # one for each mote
+
     def __init__(self, mote: str, clock: MoteClock, handover: ProgramHandover) -> None:
         self._mote = mote
         self._clock = clock

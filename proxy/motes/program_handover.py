@@ -18,6 +18,11 @@ class ProgramHandover:
         After so many controls without effect the mote is reported.
     """
 
+    __slots__ = (  # one for each mote
+        *("_attempts", "_awaited_since_us", "_patience_us"),
+        *("desired", "most_attempts", "not_before_us", "number"),
+    )
+
     def __init__(self, patience_us: int, attempts: int) -> None:
         self.desired: SamplingProgram = SLEEP
         self.number = 0
