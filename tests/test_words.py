@@ -29,8 +29,8 @@ PLACES = (
     ),
 )
 """All that is written in this repository."""
-ON_DISK = frozenset({'"MemberFilter"', '"ToldAggregates"', '"ToldCounts"', '"WithoutTold"'})
-"""Names of state in data folders, as they stand in the code: they never change."""
+FIXED = frozenset({'"MemberFilter"', '"ToldAggregates"', '"ToldCounts"', '"WithoutTold"', ' the Fjord"'})
+"""Names of state in data folders and a label of metrics, as they stand in the code: they never change."""
 SUFFIXES = frozenset({".py", ".md", ".toml", ".sql", ".yml", ".yaml", ".sh"})
 
 
@@ -55,7 +55,7 @@ def test_no_banned_word_is_left(place: str) -> None:
         for pattern, instead in banned()
         for file, text in texts.items()
         for match in pattern.finditer(text)
-        if text[match.start() - 1 : match.end() + 1] not in ON_DISK
+        if text[match.start() - 1 : match.end() + 1] not in FIXED
     ]
     assert found == [], "\n".join(found)
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 
+FAILED_START = "start of the Fjord"
+"""A label of metrics and a key of the status: it never changes."""
+
 RESTART_PAUSE_SECONDS = 5.0
 POLL_SECONDS = 0.5
 """Between two looks at whether the engine runs."""
@@ -120,7 +123,7 @@ class Engine:
                 running = await asyncio.to_thread(self._start, self._spark, on_commit)
             except Exception as error:  # noqa: BLE001 - Java's and Spark's, too: a full disk has many names
                 reason = str(error)
-                self._registry.troubles.note("start of the engine", reason[:500])
+                self._registry.troubles.note(FAILED_START, reason[:500])
             while running is not None and (await self._poll(running)).active:
                 if ready is not None and self.ready:
                     ready.set()
