@@ -43,7 +43,9 @@ def proxy(
     ] = None,
     silence_after: Annotated[
         int | None,
-        duration_option(help="A mote is silent after this long.", shown_default="3 times its longest gap"),
+        duration_option(
+            help="A mote that sends nothing for this long is silent.", shown_default="3 times its longest gap"
+        ),
     ] = None,
     max_clock_ahead: Annotated[
         int | None,

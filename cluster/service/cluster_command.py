@@ -113,7 +113,7 @@ def run_cluster(
         int,
         byte_size_option(
             "--results-backlog",
-            help="Unpublished results to keep for a broker that is away; the oldest are dropped first.",
+            help="Results to keep for a broker that is away for over a day; beyond, the oldest go.",
             shown_default="16GiB",
         ),
     ] = 16 * 1024**3,
