@@ -93,10 +93,8 @@ class ProxyReports:
             If it is garbled, retained by the broker, or of another proxy.
         """
         report = decode_proxy_clock(message.payload)
-        if report.proxy != proxy:
-            raise FrameError("identity", f"clock of proxy {report.proxy!r} came on the topic of {proxy!r}")
-        if message.retain:
-            raise FrameError("retained", "a time that the broker has retained is not the present one")
+        check_proxy("clock", report.proxy, proxy)
+        _check_present(message, "a time")
         change = self.clocks.note(proxy, report.clock_us, now_us)
         if change is not None and change.fault is not None:
             log.error("proxy's clock is wrong", proxy=proxy, fault=change.fault, behind_seconds=change.behind_us / 1e6)
@@ -112,8 +110,23 @@ class ProxyReports:
             If it is garbled, retained by the broker, or of another proxy.
         """
         report = decode_proxy_spool(message.payload)
-        if report.proxy != proxy:
-            raise FrameError("identity", f"spool of proxy {report.proxy!r} came on the topic of {proxy!r}")
-        if message.retain:
-            raise FrameError("retained", "a report of a spool that the broker has retained is not the present one")
+        check_proxy("spool", report.proxy, proxy)
+        _check_present(message, "a report of a spool")
         self.spools.note(report, now_us)
+
+
+def check_proxy(kind: str, named: str, proxy: str) -> None:
+    """Raise unless a message names the proxy on whose topic it came.
+
+    Raises
+    ------
+    FrameError
+        If it is of another proxy.
+    """
+    if named != proxy:
+        raise FrameError("identity", f"{kind} of proxy {named!r} came on the topic of {proxy!r}")
+
+
+def _check_present(message: Message, content: str) -> None:
+    if message.retain:
+        raise FrameError("retained", f"{content} that the broker has retained is not the present one")

@@ -13,7 +13,7 @@ from typing import Protocol
 from cluster.errors import StorageError, UnwritableError
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
-from cluster.ingest.proxy_reports import ProxyReports
+from cluster.ingest.proxy_reports import ProxyReports, check_proxy
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.budgets import UNBOUNDED, Budget, Passed
 from cluster.storage.compaction import Compaction
@@ -251,8 +251,7 @@ class Ingest:
 
     async def _batch(self, message: Message, proxy: str) -> None:
         batch = decode_batch(message.payload)
-        if batch.proxy != proxy:
-            raise FrameError("identity", f"batch of proxy {batch.proxy!r} came on the topic of {proxy!r}")
+        check_proxy("batch", batch.proxy, proxy)
         writer = self.writers.get(batch.stream)
         if writer is None:
             # Not acknowledged: the proxy offers its streams on connecting, and will send the batch again.
@@ -266,8 +265,7 @@ class Ingest:
 
     async def _resumption(self, message: Message, proxy: str) -> None:
         resumption = decode_resumption(message.payload)
-        if resumption.proxy != proxy:
-            raise FrameError("identity", f"resumption of proxy {resumption.proxy!r} came on the topic of {proxy!r}")
+        check_proxy("resumption", resumption.proxy, proxy)
         writer = self.writers.get(resumption.stream)
         if writer is None:
             raise FrameError("stream", f"proxy {proxy!r} resumes unknown stream {resumption.stream!r}")
