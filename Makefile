@@ -67,7 +67,7 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, relations, durability, endurance
+bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, relations, durability, endurance, knee
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
@@ -77,6 +77,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/relations.py --quick
 	@$(BIN)/python benchmarks/durability.py --quick
 	@$(BIN)/python benchmarks/endurance.py --quick
+	@$(BIN)/python benchmarks/live.py --quick
 
 profile: $(INSTALLED) ## Where a running cluster and proxy spend their time: [DURATION=60s] [MOTES=64] [FORMAT=speedscope]
 	@$(BIN)/python benchmarks/hot_spots.py --duration '$(DURATION)' --motes '$(MOTES)' --format '$(FORMAT)'

@@ -9,6 +9,10 @@ class ClusterError(FjordError):
     """Anything the cluster refuses or cannot do."""
 
 
+class MissingLibraryError(ClusterError):
+    """A library that is installed only where it is wanted."""
+
+
 class PlanError(ClusterError):
     """A plan that cannot be built, read or run."""
 
