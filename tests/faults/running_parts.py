@@ -85,7 +85,7 @@ class RunningParts:
                 part: stack.enter_context(Link(self.broker.port)) for part in (Part.PROXY_LINK, Part.CLUSTER_LINK)
             }
             if self.setting is Setting.STANDALONE:
-                self._master = stack.enter_context(standalone_spark(self.folder / "spark"))
+                self._master = stack.enter_context(standalone_spark(self.folder / "spark")).address
             self._begin()
             self._stack = stack.pop_all()
         return self

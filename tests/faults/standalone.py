@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pyspark
 
 from cluster.demo.parts import free_port
@@ -19,45 +20,78 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MASTER, WORKER = (f"org.apache.spark.deploy.{kind}" for kind in ("master.Master", "worker.Worker"))
+WORKERS = ("worker-1", "worker-2")
 SECONDS = 300.0
 
 
-@contextmanager
-def standalone_spark(folder: Path) -> Iterator[str]:
-    """Run a master and two workers; yield the master's address."""
-    use_java(find_java())
-    program = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    port, logs = free_port(), folder / "logs"
-    logs.mkdir(parents=True)
-    running: list[subprocess.Popen[bytes]] = []
+class StandaloneSpark:
+    """A master and two workers, as processes of their own.
 
-    def run(name: str, *arguments: str) -> None:
-        with (logs / name).open("w") as log:
-            running.append(
-                subprocess.Popen(
-                    [str(program), *arguments, "--host", "127.0.0.1", "--webui-port", "0"],
-                    stdout=log, stderr=log, cwd=folder, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
-                    start_new_session=True,
-                )
+    Parameters
+    ----------
+    folder
+        Of their logs and their work.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        use_java(find_java())
+        self.folder = folder
+        self.address = f"spark://127.0.0.1:{free_port()}"
+        self._program = str(Path(pyspark.__file__).parent / "bin" / "spark-class")
+        self._logs = folder / "logs"
+        self._logs.mkdir(parents=True)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Start all and wait until the workers have registered."""
+        self._run("master", "Starting Spark master at", MASTER, "--port", self.address.rpartition(":")[2])
+        for name in WORKERS:
+            self.start_worker(name)
+
+    def start_worker(self, name: str) -> None:
+        """Start a worker and wait until it has registered."""
+        size = ("--cores", "1", "--memory", "1g", "--work-dir", str(self.folder / name))
+        self._run(name, "Successfully registered with master", WORKER, *size, self.address)
+
+    def kill_worker(self, name: str) -> None:
+        """Kill a worker and its executors, without a chance to say goodbye."""
+        worker = self._running.pop(name)
+        for process in [*psutil.Process(worker.pid).children(recursive=True), psutil.Process(worker.pid)]:
+            process.kill()
+        worker.wait()
+
+    def executors(self, name: str) -> int:
+        """Return how many processes a worker has started and not ended."""
+        return len(psutil.Process(self._running[name].pid).children())
+
+    def stop(self) -> None:
+        """Stop all."""
+        for process in self._running.values():
+            process.terminate()
+        for process in self._running.values():
+            process.wait(20)
+
+    def _run(self, name: str, until: str, *arguments: str) -> None:
+        log = self._logs / name
+        with log.open("w") as output:
+            self._running[name] = subprocess.Popen(
+                [self._program, *arguments, "--host", "127.0.0.1", "--webui-port", "0"],
+                stdout=output, stderr=output, cwd=self.folder, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+                start_new_session=True,
             )  # fmt: skip
-
-    def wait(name: str, words: str) -> None:
         deadline = time.monotonic() + SECONDS
-        while words not in (log := (logs / name).read_text()):
+        while until not in (text := log.read_text()):
             if time.monotonic() > deadline:
-                raise ClusterError(f"Spark's {name} did not start: {log[-2000:]}")
+                raise ClusterError(f"Spark's {name} did not start: {text[-2000:]}")
             time.sleep(0.2)
 
-    address = f"spark://127.0.0.1:{port}"
+
+@contextmanager
+def standalone_spark(folder: Path) -> Iterator[StandaloneSpark]:
+    """Run a master and two workers."""
+    spark = StandaloneSpark(folder)
     try:
-        run("master", MASTER, "--port", str(port))
-        wait("master", "Starting Spark master at")
-        for name in ("worker-1", "worker-2"):
-            run(name, WORKER, "--cores", "1", "--memory", "1g", "--work-dir", str(folder / name), address)
-            wait(name, "Successfully registered with master")
-        yield address
+        spark.start()
+        yield spark
     finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            process.wait(20)
+        spark.stop()
