@@ -171,6 +171,8 @@ class WaitingTuples:
     limits: BatchLimits
     _queue: deque[PacketTuples] = field(default_factory=deque)
     _count: int = 0
+    latest_us: int | None = None
+    """The latest stamp of the tuples that were added since the last batch; None if there were none."""
 
     def __len__(self) -> int:
         return self._count
@@ -179,6 +181,9 @@ class WaitingTuples:
         """Add the tuples of a packet; return the oldest, which were dropped for them."""
         self._queue.append(packet)
         self._count += len(packet.starts_us)
+        latest_us = max(packet.starts_us)
+        if self.latest_us is None or latest_us > self.latest_us:
+            self.latest_us = latest_us
         excess = self._count - self.limits.waiting
         return tuple(self._drop(excess)) if excess > 0 else ()
 
@@ -192,6 +197,7 @@ class WaitingTuples:
         count = self._count
         self._queue.clear()
         self._count = 0
+        self.latest_us = None
         return count
 
     def take(self, schema: StreamSchema) -> tuple[PacketTuples, ...]:
@@ -217,6 +223,7 @@ class WaitingTuples:
                 self._queue.appendleft(packet.cut(fitting, None))
             break
         self._count -= sum(map(len, batch))
+        self.latest_us = None
         return tuple(batch)
 
     def _drop(self, count: int) -> Iterator[PacketTuples]:

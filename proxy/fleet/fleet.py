@@ -246,6 +246,16 @@ class Fleet:
             batches += stream.cut(watermarks, radio_us, self._sample_counts(stream, motes, watermarks))
         return batches
 
+    @property
+    def waits(self) -> bool:
+        """Whether tuples wait for a batch."""
+        return any(stream.waiting for stream in self.streams.values())
+
+    def is_complete(self) -> bool:
+        """Return whether tuples wait, and wherever they do all motes of the stream have come as far as the latest."""
+        waiting = [(name, stream) for name, stream in self.streams.items() if stream.waiting]
+        return bool(waiting) and all(stream.is_complete(self._members.motes_of(name)) for name, stream in waiting)
+
     def has(self, mote: str) -> bool:
         """Return whether a mote is in this proxy's catalog."""
         return self._members.has(mote)

@@ -5,8 +5,9 @@ Pure. The low watermark moves only where a batch is cut; both are sent together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
@@ -17,8 +18,12 @@ from protocols.wire.programs import SECOND_US
 from protocols.wire.streams import FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
 from proxy.fleet.declared_columns import as_offered
+from proxy.fleet.stragglers import Stragglers
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
+
+if TYPE_CHECKING:
+    from proxy.motes.mote_tracking import MoteTracking
 
 KEEPALIVE_AFTER_US = 10 * SECOND_US
 """While motes sample, a batch is sent at least this often, if need be an empty one: slow motes are no dead proxy."""
@@ -72,6 +77,7 @@ class StreamState:
     changed: bool = True
     observe_every: int = OBSERVE_EVERY
     _waiting: WaitingTuples = field(init=False)
+    _stragglers: Stragglers = field(default_factory=Stragglers)
     _demand: StreamDemand | None = None
     _unreadable: tuple[RefusedDemand, ...] = ()
     _cut_us: int | None = None
@@ -96,6 +102,17 @@ class StreamState:
     def waiting(self) -> int:
         """Tuples that wait for the next batch."""
         return len(self._waiting)
+
+    def is_complete(self, motes: Collection[MoteTracking]) -> bool:
+        """Return whether tuples wait, and none of these motes may still send one that belongs before the latest.
+
+        Parameters
+        ----------
+        motes
+            All that feed the stream.
+        """
+        latest_us = self._waiting.latest_us
+        return latest_us is not None and not self._stragglers.any_behind(motes, latest_us)
 
     @property
     def nearly_full(self) -> bool:
@@ -212,6 +229,7 @@ class StreamState:
         if schema is None:
             return []
         self.changed = False
+        self._stragglers.forget()
         held_by = list(mote_watermarks)
         before = self.progress
         sampling = bool(held_by)

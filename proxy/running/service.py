@@ -132,6 +132,9 @@ class ProxyService:
         )
         self._flushing = asyncio.Lock()
         self._held_long_enough = False
+        self._received = asyncio.Event()
+        self._waiting_since: float | None = None
+        """When the first of the tuples came that wait for a batch, by the event loop's clock."""
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
         self._positions_us = now_us
         self._clock_published_us = now_us - CLOCK_EVERY_US
@@ -187,6 +190,9 @@ class ProxyService:
         if self._stopping:
             return
         await self.receiver.receive(messages)
+        if self._waiting_since is None and self.fleet.waits:
+            self._waiting_since = asyncio.get_running_loop().time()
+        self._received.set()
 
     async def _hold_back(self) -> None:
         """Wait for the present flush, which makes room; the broker keeps messages meanwhile."""
@@ -206,6 +212,7 @@ class ProxyService:
                     log.error("spool is full: samples wait in memory", spool_bytes=self.stores.spool.size_bytes)
                 return
             now_us = self._clocks.radio()
+            self._waiting_since = None
             batches = self.fleet.cut(now_us)
             if self._stopping or now_us - self._positions_us >= _POSITIONS_EVERY_US:
                 positions = self.fleet.positions()
@@ -239,8 +246,25 @@ class ProxyService:
 
     async def _flush_regularly(self) -> None:
         while True:
-            await asyncio.sleep(self.settings.flush_interval / 1e6)
+            await self._wait_for_batches()
             await self.flush()
+
+    async def _wait_for_batches(self) -> None:
+        """Wait as long as the settings say since the last flush, and then for motes that are still expected to send.
+
+        No tuple waits longer than the settings say either.
+        """
+        loop, longest = asyncio.get_running_loop(), self.settings.flush_interval / 1e6
+        await asyncio.sleep(longest)
+        began = loop.time()
+        while not self.fleet.is_complete():
+            left = (self._waiting_since or began) + longest - loop.time()
+            if left <= 0:
+                return
+            self._received.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._received.wait()
 
     async def _on_connect(self) -> None:
         self.entries.forget_published()

@@ -68,6 +68,19 @@ def sampling_fleet(frames, *motes, **options):
     return proxy
 
 
+def test_batch_is_complete_once_every_mote_has_come_as_far_as_its_latest_tuple(frames):
+    proxy = sampling_fleet(frames, "m1", "m2", "m3")
+    assert not proxy.is_complete(), "nothing waits"
+    for mote in ("m1", "m2", "m3"):
+        assert not proxy.is_complete(), "the others may still send samples of this instant"
+        receive(proxy, frames.packet(0, (0, 1.0), mote=mote, low_watermark=10 * S, program=NUMBER))
+    assert proxy.is_complete()
+    receive(proxy, frames.packet(1, (10 * S, 1.0), mote="m2", low_watermark=20 * S, program=NUMBER))
+    assert not proxy.is_complete(), "now the others are expected to send samples of a later one"
+    proxy.cut(0)
+    assert not proxy.is_complete(), "nothing waits"
+
+
 def test_announcement_is_kept_and_its_stream_offered_once(frames):
     proxy = fleet()
     first = announce(proxy, frames.announcement("m1"))
