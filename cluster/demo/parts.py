@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,7 @@ class Parts:
         self.children.wait_until(lambda: accepts(self.broker), child, seconds=BROKER_SECONDS)
         return child
 
-    def start_cluster(self, *arguments: str) -> Child:
+    def start_cluster(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Child:
         """Start a cluster and wait until a new query does not have to wait for Spark."""
         port = self.api_address.rpartition(":")[2]
         child = self.children.start(
@@ -56,6 +57,7 @@ class Parts:
                 "cluster", "--broker", str(self.broker), "--data", str(self.folder / "cluster"),
                 "--api-port", port, *arguments,
             ],
+            environment,
         )  # fmt: skip
         with ApiClient(self.api_address) as api:
             self.children.wait_until(lambda: is_ready(api), child, seconds=CLUSTER_SECONDS)

@@ -1,0 +1,235 @@
+"""A live mixture of queries: how long micro-batches take in steady state, and while queries are being added.
+
+Starts broker, cluster, proxy and motes that sample once a second, as separate processes, and adds queries of three
+kinds one by one through the API: filters, aggregates over sliding windows of several sizes, and distinct counts. Every
+duration is that of Spark's own progress report on a micro-batch. Memory and processor time are those of each part.
+
+    python benchmarks/mixture.py [--quick] [--json] [--motes 300] [--queries 100] [--seconds 90]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import psutil
+from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
+
+from cluster.demo.parts import Parts, is_ready
+from cluster.demo.processes import Child, Children
+from cluster.service.client.api_client import ApiClient
+from protocols.event_log import configure_logging
+
+RESULTS = Path(__file__).parent / "results"
+SETTLE_SECONDS = 15.0
+"""Not measured: after the last query motes get their programs, and Spark runs the last new plans."""
+HOSTS = ("stateful", "stateless")
+
+
+def texts(count: int) -> list[str]:
+    """Return the queries: the kinds take turns."""
+    kinds = (filtered, averaged, distinct)
+    return [kinds[number % len(kinds)](number // len(kinds)) for number in range(count)]
+
+
+def filtered(number: int) -> str:
+    """Return a filter: no state."""
+    return f"SELECT sensor, speed FROM traffic WHERE speed < {10 + number % 20} AND lane = {1 + number % 4}"
+
+
+def averaged(number: int) -> str:
+    """Return a sliding aggregate, of five sizes and four lanes."""
+    window = f"WINDOW(RANGE {10 + number % 5 * 10} SECONDS SLIDE 10 SECONDS)"
+    return (
+        f"SELECT segment, AVG(speed) AS mph, COUNT(*) AS samples FROM traffic {window}"
+        f" WHERE lane = {1 + number % 4} GROUP BY segment"
+    )
+
+
+def distinct(number: int) -> str:
+    """Return a distinct count, of a hundred thresholds."""
+    window = "WINDOW(RANGE 30 SECONDS SLIDE 30 SECONDS)"
+    return f"SELECT COUNT(DISTINCT sensor) AS slow FROM traffic {window} WHERE speed < {20 + number * 3 % 100}"
+
+
+def main() -> None:
+    """Measure and report."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--quick", action="store_true", help="100 motes and 40 queries, measured for 12 s")
+    arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    arguments.add_argument("--motes", type=int, default=300)
+    arguments.add_argument("--queries", type=int, default=100)
+    arguments.add_argument("--seconds", type=float, default=90.0, help="in steady state")
+    options = arguments.parse_args()
+    if options.quick:
+        options.motes, options.queries, options.seconds = 100, 40, 12.0
+    configure_logging("warning")
+    with tempfile.TemporaryDirectory(prefix="fjord-mixture-") as folder:
+        batches, report = measure(Path(folder), options.motes, options.queries, options.seconds, quick=options.quick)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "mixture.json").write_text(json.dumps(report, indent=2) + "\n")
+    plot(batches, RESULTS / "mixture.png")
+    if options.json:
+        print(json.dumps(report))
+        return
+    for name, value in report.items():
+        print(f"{name:34} {value}")
+    print(f"written: {RESULTS / 'mixture.json'}, {RESULTS / 'mixture.png'}")
+
+
+def measure(
+    folder: Path, motes: int, queries: int, seconds: float, *, quick: bool
+) -> tuple[list[MicroBatch], dict[str, Any]]:
+    """Run it all; return all micro-batches since the first query, and the report."""
+    log = folder / "spark-settings"
+    with Children(folder / "logs") as children:
+        parts = Parts.on_free_ports(children, folder)
+        parts.start_broker()
+        started = {"cluster": parts.start_cluster(environment=settings_that_log_progress(log))}
+        started["proxy"] = parts.start_proxy("roadside")
+        started["motes"] = parts.start_motes("roadside", "--motes", str(motes))
+        parts.wait_for_stream("traffic", started["proxy"])
+        with ApiClient(parts.api_address) as api:
+            began, added_s = time.time(), add(api, texts(queries))
+            added = time.time()
+            children.check()
+            time.sleep(SETTLE_SECONDS / 3 if quick else SETTLE_SECONDS)
+            before = processor_seconds(started)
+            steady = time.time()
+            while time.time() < steady + seconds:
+                time.sleep(0.5)
+                children.check()
+            used = {name: after - before[name] for name, after in processor_seconds(started).items()}
+            ended = time.time()
+            if not is_ready(api):
+                raise SystemExit("the cluster's engine does not run any more")
+            memory = memory_bytes(started)
+            time.sleep(2.0)  # reports of micro-batches that began before the end
+    found = [each for each in micro_batches(log) if began <= each.began < ended]
+    adding = [each for each in found if each.began < added]
+    settled = [each for each in found if each.began >= steady]
+    if not all(any(each.host == host for each in part) for part in (adding, settled) for host in HOSTS):
+        raise SystemExit(f"no micro-batches to measure: {len(adding)} while adding, {len(settled)} afterwards")
+    return found, {
+        **described(settled),
+        "mixture_adding_max_s": longest(adding, "stateful"),
+        "mixture_adding_max_stateless_s": longest(adding, "stateless"),
+        "mixture_adding_median_s": median(of(adding, "stateful")),
+        "mixture_add_median_s": median(added_s),
+        "mixture_add_max_s": round(max(added_s), 3),
+        **{f"mixture_{name}_processor_share": round(value / (ended - steady), 3) for name, value in used.items()},
+        **{f"mixture_{name}_mb": round(value / 1e6) for name, value in memory.items()},
+        "motes": motes,
+        "queries": queries,
+        "seconds": seconds,
+        "quick": quick,
+    }
+
+
+def add(api: ApiClient, queries: Sequence[str]) -> list[float]:
+    """Add queries one by one; return how long each took."""
+    took = []
+    for number, text in enumerate(queries):
+        began = time.monotonic()
+        api.add(text, f"mixed{number}")
+        took.append(time.monotonic() - began)
+    return took
+
+
+def described(batches: Sequence[MicroBatch]) -> dict[str, float | int]:
+    """Return the figures of steady state."""
+    figures: dict[str, float | int] = {}
+    for host, suffix in (("stateful", ""), ("stateless", "_stateless")):
+        seconds = sorted(each.seconds for each in batches if each.host == host)
+        figures[f"mixture_median{suffix}_s"] = median(seconds)
+        figures[f"mixture_p90{suffix}_s"] = round(share(seconds, 0.90), 3)
+        figures[f"mixture_p99{suffix}_s"] = round(share(seconds, 0.99), 3)
+        figures[f"mixture_max{suffix}_s"] = round(seconds[-1], 3)
+        figures[f"mixture_micro_batches{suffix}"] = len(seconds)
+        own = [each for each in batches if each.host == host]
+        for part in sorted({part for each in own for part in each.parts} - {"triggerExecution"}):
+            figures[f"mixture_{part}{suffix}_s"] = median([each.parts.get(part, 0.0) for each in own])
+    figures["mixture_state_values"] = statistics.median(
+        each.state_rows for each in batches if each.host == "stateful"
+    )
+    return figures
+
+
+def of(batches: Sequence[MicroBatch], host: str) -> list[float]:
+    """Return the durations of one Spark query."""
+    return [each.seconds for each in batches if each.host == host]
+
+
+def longest(batches: Sequence[MicroBatch], host: str) -> float:
+    """Return the longest duration of one Spark query."""
+    return round(max(of(batches, host)), 3)
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median."""
+    return round(statistics.median(values), 3)
+
+
+def share(ordered: Sequence[float], part: float) -> float:
+    """Return the quantile of the values at this share."""
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def processor_seconds(parts: dict[str, Child]) -> dict[str, float]:
+    """Return the processor time of each part, with the processes that it has started; Java and Spark's apart."""
+    found: dict[str, float] = {}
+    for name, process in _processes(parts):
+        times = process.cpu_times()
+        found[name] = found.get(name, 0.0) + times.user + times.system
+    return found
+
+
+def memory_bytes(parts: dict[str, Child]) -> dict[str, int]:
+    """Return the memory of each part: what it alone has, and its share of what it shares."""
+    found: dict[str, int] = {}
+    for name, process in _processes(parts):
+        found[name] = found.get(name, 0) + process.memory_full_info().pss
+    return found
+
+
+def _processes(parts: dict[str, Child]) -> list[tuple[str, psutil.Process]]:
+    found = []
+    for name, child in parts.items():
+        parent = psutil.Process(child.process.pid)
+        found.append((name, parent))
+        for each in parent.children(recursive=True):
+            java = each.name() == "java"
+            worker = name == "cluster" and not java
+            found.append(("java" if java else "workers" if worker else name, each))
+    return found
+
+
+def plot(batches: Sequence[MicroBatch], path: Path) -> None:
+    """Draw the duration of every micro-batch over time."""
+    import matplotlib as mpl  # noqa: PLC0415 - only when there is something to draw
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(figsize=(10, 4))
+    first = min(each.began for each in batches)
+    for host in HOSTS:
+        own = [each for each in batches if each.host == host]
+        axes.plot([each.began - first for each in own], [each.seconds for each in own], ".", markersize=3, label=host)
+    axes.set(xlabel="seconds since the first query", ylabel="duration of a micro-batch (s)", yscale="log")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
