@@ -222,13 +222,12 @@ def _deviation(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]
 
 def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     """The partial of aggregates that need every value: a list of the values."""
-    values = _argument(call).drop_nulls()
-    if call.distinct:
-        values = values.unique(maintain_order=True)
     name = _name(call, "values")
-    column = PartialColumn(
-        name, pl.List(_argument_type(call)), values.implode().alias(name), pl.col(name).explode().drop_nulls().implode()
-    )
+    begun, merged = _argument(call).drop_nulls(), pl.col(name).explode().drop_nulls()
+    if call.distinct:
+        # Merging keeps each value once, too: a pane grows with its values, not with its micro-batches.
+        begun, merged = begun.unique(maintain_order=True), merged.unique(maintain_order=True)
+    column = PartialColumn(name, pl.List(_argument_type(call)), begun.implode().alias(name), merged.implode())
     return (column,), final(pl.col(name))
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import polars as pl
 
 from cluster.fjord import bucket_host
-from cluster.fjord.bucket_host import Kept, Store
+from cluster.fjord.bucket_host import Kept
+from cluster.fjord.bucket_state import Store
 from cluster.fjord.control import merged_control
 from cluster.fjord.counters import summed
 from cluster.fjord.relation_tables import RelationTables
@@ -43,7 +44,7 @@ class Envelope:
 
 
 _kept: Kept = OrderedDict()
-"""Dataflows that this worker has built, by run, plans folder, epoch and bucket."""
+"""Buckets whose operators this worker has made, by run, plans folder and bucket."""
 
 
 class BucketHost:
@@ -93,8 +94,8 @@ class BucketHost:
 
     @staticmethod
     def kept() -> tuple[Hashable, ...]:
-        """Return what this process has built and keeps."""
-        return tuple(sorted(_kept))
+        """Return what this process has made and keeps."""
+        return tuple(sorted((key, hosted.made) for key, hosted in _kept.items()))
 
 
 def envelopes_of(rows: Iterable[Any]) -> list[Envelope]:

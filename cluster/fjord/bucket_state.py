@@ -1,0 +1,73 @@
+"""The state of a bucket in its store: a value for each operator, and the heading, which has a version of each fragment.
+
+A fragment's version changes whenever any of its values is written. So a host that has kept the operators of a fragment
+finds out from the heading alone, which is one short value, whether they are in the state that the store holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+import polars as pl
+
+from cluster.fjord.operator import State
+from cluster.language.columns import QUERY_GROUP
+from cluster.physical.operations import RIGHT
+
+HEADING = ""
+"""The name of the heading; operators' values have names with letters."""
+
+_BEGINS = b"fjord"
+"""Earlier versions had 16 random bytes in place of the heading, which said nothing but whether they were the same."""
+
+
+class Store(Protocol):
+    """One bucket's state: values by name."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return a value, or None."""
+        ...
+
+    def put(self, name: str, value: bytes) -> None:
+        """Set a value."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a value."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all values."""
+        ...
+
+
+Versions = Mapping[str, bytes]
+"""By identity of a fragment: the version of its values. A fragment without one has no values in the store."""
+
+
+def read_versions(store: Store) -> Versions | None:
+    """Return the versions in a store's heading; None if it has none that this version of the program knows."""
+    found = store.get(HEADING)
+    if found is None or not found.startswith(_BEGINS):
+        return None
+    return msgspec.msgpack.decode(found[len(_BEGINS) :], type=dict[str, bytes])
+
+
+def write_versions(store: Store, versions: Versions) -> None:
+    """Write the heading."""
+    store.put(HEADING, _BEGINS + msgspec.msgpack.encode(versions))
+
+
+def without_dropped_groups(state: State, groups: frozenset[int]) -> State:
+    """Return a fragment's saved state without the rows of query groups that were dropped."""
+    alive = list(groups)
+    kept = dict(state)
+    for name, value in state.items():
+        if isinstance(value, pl.DataFrame):
+            marks = [mark for mark in (QUERY_GROUP.name, RIGHT + QUERY_GROUP.name) if mark in value.columns]
+            # A row without a partner, such as an unmatched tuple of a zipper join, has one mark only.
+            own = (pl.col(mark).is_in(alive) | pl.col(mark).is_null() for mark in marks)
+            kept[name] = value.filter(*own) if marks else value
+    return kept

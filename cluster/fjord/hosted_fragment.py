@@ -1,0 +1,144 @@
+"""The operators of one fragment behind its exchanges, in one bucket: fed, run, saved and restored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import polars as pl
+
+from cluster.fjord.answers import Answers
+from cluster.fjord.batch import START, Batch
+from cluster.fjord.bucket_state import Store, without_dropped_groups
+from cluster.fjord.control import MicroBatchControl
+from cluster.fjord.counters import Counters, counters_of, since
+from cluster.fjord.graph import Dataflow, RunningOperator
+from cluster.fjord.instantiation import add_behind, empty_crossing
+from cluster.fjord.operator import State
+from cluster.fjord.operators.lookup import Tables
+from cluster.fjord.queues import PushQueue
+from cluster.fjord.saved_state import pack_state, unpack_state
+from cluster.physical.nodes import Fragment
+
+
+class HostedFragment:
+    """A fragment in a bucket. Between micro-batches all that it keeps is in its operators: its queues are empty.
+
+    Parameters
+    ----------
+    fragment
+        The fragment.
+    tables
+        The tables of lookups.
+    clock
+        Seconds that only go forward, for how often errors are repeated.
+
+    Attributes
+    ----------
+    version
+        The version of its values in the store at which its operators are; None while they have none there.
+    unwritten
+        Whether a new plan is to write it though no rows came: what the store holds is that of the plan before.
+    """
+
+    def __init__(self, fragment: Fragment, tables: Tables, clock: Callable[[], float]) -> None:
+        self.fragment = fragment
+        self.version: bytes | None = None
+        self.unwritten = True
+        self._tables = tables
+        self._answers = Answers(fragment, clock=clock)
+        self._empty = {exchange.id: empty_crossing(fragment, exchange) for exchange in fragment.exchanges}
+        self._begin()
+
+    def _begin(self) -> None:
+        """Make its operators, in the state in which they begin."""
+        self._used = False
+        self._dataflow = Dataflow()
+        self._arrivals = {name: PushQueue(capacity=2) for name in self._empty}
+        last = add_behind(self._dataflow, self.fragment, self._arrivals, self._tables)
+        self._outlet: PushQueue = self._dataflow.outlet(last)
+        self._counted: Counters = {}
+        self._saved = {placed.name: _moved(placed) for placed in self._dataflow.operators}
+
+    @property
+    def failed(self) -> bool:
+        """Whether an operator has failed; they may stand anywhere then, and have to be made again."""
+        return bool(self._dataflow.failures)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its operators' values."""
+        return frozenset(self._saved)
+
+    def load(self, store: Store | None, version: bytes | None) -> None:
+        """Make its operators again, in the state that a store holds as a version; None for that they begin with."""
+        if self._used:
+            self._begin()
+        if store is not None:
+            self._used = True
+            for placed in self._dataflow.operators:
+                saved = store.get(placed.name)
+                if saved is not None:
+                    self._restore(placed, unpack_state(saved))
+        self.version = version
+
+    def continue_from(self, before: HostedFragment) -> None:
+        """Restore the state of the same fragment in an earlier plan."""
+        self._used = True
+        states = {placed.name: placed.operator.save() for placed in before._dataflow.operators}
+        for placed in self._dataflow.operators:
+            if states.get(placed.name):
+                self._restore(placed, states[placed.name])
+        self.version = before.version
+
+    def _restore(self, placed: RunningOperator, state: State) -> None:
+        placed.operator.restore(without_dropped_groups(state, self.fragment.groups))
+
+    def run(self, control: MicroBatchControl, arrived: Mapping[str, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
+        """Run its operators over what has arrived at its exchanges; return answers."""
+        self._used = True
+        for name, queue in self._arrivals.items():
+            pieces = arrived.get(name)
+            watermark_us = control.watermarks_us.get(name)
+            if watermark_us is None and not pieces:
+                continue
+            rows = pl.concat(pieces).sort(START, maintain_order=True) if pieces else self._empty[name]
+            queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
+        self._dataflow.run()
+        return list(self._answered())
+
+    def _answered(self) -> Iterator[pl.DataFrame]:
+        while (batch := self._outlet.get()) is not None:
+            if batch.rows.height:
+                yield from self._answers.of(batch.rows)
+
+    def errors(self, control: MicroBatchControl, bucket: int, buckets: int) -> Iterator[pl.DataFrame]:
+        """Yield the errors of its queries."""
+        errors = [*self._dataflow.warnings.values(), *self._dataflow.failures.values()]
+        here = {error.owner: str(error) for error in errors}
+        now_us = max(control.watermarks_us.values(), default=control.reached_us)
+        return self._answers.errors(here, control.failures, bucket, buckets, now_us)
+
+    def save(self, store: Store, version: bytes, *, new_plan: bool) -> None:
+        """Write to a store, as a version, what has changed: with the rows that came, or with a new plan."""
+        everything, self.unwritten = new_plan and self.unwritten, False
+        for placed in self._dataflow.operators:
+            before, now = self._saved[placed.name], _moved(placed)
+            if everything or now != before:
+                self._saved[placed.name] = now
+                state = placed.operator.save()
+                if state:
+                    store.put(placed.name, pack_state(state))
+                    self.version = version
+
+    def take_counters(self) -> Counters:
+        """Return what its operators did since this was last asked for."""
+        before, self._counted = self._counted, counters_of(self._dataflow.operators)
+        return since(self._counted, before)
+
+
+def _moved(placed: RunningOperator) -> tuple[int, int]:
+    return placed.counters.rows_in, placed.counters.rows_out
+
+
+def _lowest(rows: pl.DataFrame) -> int:
+    return int(rows.item(0, START))
