@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import polars as pl
 
@@ -39,6 +40,93 @@ class WindowSubscriber:
     visible_from: int
 
 
+class _Windows:
+    """The windows that share panes, and how they are merged: all that does not change. Equal in all buckets."""
+
+    def __init__(
+        self, keys: Schema, calls: tuple[AggregateCall, ...], subscribers: tuple[WindowSubscriber, ...]
+    ) -> None:
+        columns = partial_columns(calls)
+        self.keys = [key.name for key in keys]
+        self.merge = [column.merge for column in columns]
+        self.finals = [split_aggregate(call).final for call in calls]
+        names = [*_WINDOW, VISIBLE_FROM.name]
+        rows = [(each.group, each.size_us, each.slide_us, each.visible_from) for each in subscribers]
+        self.subscribers = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64), orient="row").unique()
+        self.positions = self.subscribers.select(_WINDOW).unique()
+        self.slides_us = frozenset(each.slide_us for each in subscribers)
+        longest: dict[int, int] = {}
+        for each in subscribers:
+            longest[each.group] = max(longest.get(each.group, 0), each.size_us + each.slide_us)
+        kinds = dict.fromkeys([QUERY_GROUP.name, _UNTIL], pl.Int64)
+        self.longest = pl.DataFrame(list(longest.items()), schema=kinds, orient="row")
+        """For how long each group needs a pane."""
+        self.shortest_us = min(longest.values(), default=0)
+        self.no_panes = pl.DataFrame(
+            schema={
+                **INTERVAL,
+                **{key.name: POLARS_TYPES[key.type] for key in keys},
+                QUERY_GROUP.name: pl.Int64,
+                VISIBLE_FROM.name: pl.Int64,
+                **{column.name: column.type for column in columns},
+            }
+        )
+        self.no_answers = self.merged(self.no_panes, self.due(ALWAYS, ALWAYS))
+
+    def ends_one(self, before_us: int, now_us: int) -> bool:
+        """Return whether a position of any window may end between two watermarks."""
+        if before_us <= ALWAYS or now_us >= NEVER:
+            return True
+        return any(before_us // slide_us != now_us // slide_us for slide_us in self.slides_us)
+
+    def due(self, before_us: int, now_us: int) -> pl.DataFrame:
+        """Return the windows with positions that ended between two watermarks, and the instants of these ends."""
+        from_us, until_us = _reached(before_us), _reached(now_us)
+        due = self.positions.with_columns(from_us.alias(_FROM), until_us.alias(_UNTIL))
+        return due.filter(pl.col(_FROM) < pl.col(_UNTIL))
+
+    def merged(self, pending: pl.DataFrame, due: pl.DataFrame) -> pl.DataFrame:
+        """Merge, for every window that is due, the panes of each of its positions."""
+        first = _next(pl.col(START) + 1)
+        last = _next(pl.col(START) + 1 + pl.col(SIZE.name))
+        pieces = (
+            pending.join(due, on=QUERY_GROUP.name)
+            .with_columns(pl.max_horizontal(first, _FROM).alias(START), pl.min_horizontal(last, _UNTIL).alias(END))
+            .filter(pl.col(START) < pl.col(END))
+        )
+        visibility = _visibility(pending)
+        if visibility.height > visibility[QUERY_GROUP.name].n_unique():
+            pieces = self._by_visibility(pieces, visibility)
+        positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
+        pieces = pieces.with_columns(positions.alias(START)).explode(START)
+        by = [START, *self.keys, *_WINDOW, VISIBLE_FROM.name]
+        merged = pieces.group_by(by, maintain_order=True).agg(self.merge)
+        if SAMPLED in merged.columns:
+            merged = merged.filter(SAMPLED)  # missing samples alone make no group
+        merged = merged.join(visibility, on=[QUERY_GROUP.name, VISIBLE_FROM.name])
+        answers = merged.select(
+            START,
+            (pl.col(START) + pl.col(SLIDE.name)).alias(END),
+            *self.keys,
+            *self.finals,
+            *(mark.name for mark in MARKS),
+        )
+        return answers.sort([START, *self.keys], maintain_order=True)
+
+    def _by_visibility(self, pieces: pl.DataFrame, visibility: pl.DataFrame) -> pl.DataFrame:
+        """Copy each row for the queries that see it: once for all that see the same rows."""
+        began = self.subscribers.rename({VISIBLE_FROM.name: "fjord_began"}).join(visibility, on=QUERY_GROUP.name)
+        bounds = pl.col(SUPERSEDED_UNTIL.name), pl.col(VISIBLE_FROM.name)
+        began = began.filter(pl.col("fjord_began").is_between(*bounds, closed="right"))
+        classes = began.select(*_WINDOW, pl.col(VISIBLE_FROM.name).alias("fjord_class")).unique()
+        seen = pieces.join(classes, on=_WINDOW).filter(pl.col(VISIBLE_FROM.name) >= pl.col("fjord_class"))
+        return seen.with_columns(pl.col("fjord_class").alias(VISIBLE_FROM.name)).drop("fjord_class")
+
+
+_windows = lru_cache(maxsize=64)(_Windows)
+"""Those of equal operators are made once: a plan has one in each bucket."""
+
+
 class PaneAggregate(Operator):
     """Keeps partial rows of panes while a window may need them.
 
@@ -53,28 +141,9 @@ class PaneAggregate(Operator):
     """
 
     def __init__(self, keys: Schema, calls: tuple[AggregateCall, ...], subscribers: Sequence[WindowSubscriber]) -> None:
-        columns = partial_columns(calls)
-        self._keys = [key.name for key in keys]
-        self._merge = [column.merge for column in columns]
-        self._finals = [split_aggregate(call).final for call in calls]
-        schema = {mark.name: pl.Int64 for mark in MARKS}
-        names = [*_WINDOW, VISIBLE_FROM.name]
-        rows = [(each.group, each.size_us, each.slide_us, each.visible_from) for each in subscribers]
-        self._subscribers = pl.DataFrame(rows, schema={name: schema[name] for name in names}, orient="row").unique()
-        group = self._subscribers.group_by(QUERY_GROUP.name)
-        self._longest = group.agg((pl.col(SIZE.name) + pl.col(SLIDE.name)).max().alias(_UNTIL))
-        self._windows = self._subscribers.select(_WINDOW).unique()
-        self._pending = pl.DataFrame(
-            schema={
-                **INTERVAL,
-                **{key.name: POLARS_TYPES[key.type] for key in keys},
-                QUERY_GROUP.name: pl.Int64,
-                VISIBLE_FROM.name: pl.Int64,
-                **{column.name: column.type for column in columns},
-            }
-        )
+        self._windows = _windows(tuple(keys), calls, tuple(subscribers))
+        self._pending = self._windows.no_panes
         self._watermark_us = ALWAYS
-        self._nothing = self._merged(self._due(ALWAYS))
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take partial rows and emit the answers of every window that the watermark has passed."""
@@ -82,12 +151,18 @@ class PaneAggregate(Operator):
         if batch.rows.height:
             self._add(batch.rows)
         before_us, self._watermark_us = self._watermark_us, max(self._watermark_us, batch.watermark_us)
-        due = self._due(before_us)
-        # Most micro-batches end no window.
-        answers = self._merged(due) if due.height else self._nothing
+        answers = self._ended(before_us)
         if self._watermark_us > before_us:
             self._forget()
         return Batch(answers, self._watermark_us)
+
+    def _ended(self, before_us: int) -> pl.DataFrame:
+        """Return the answers of all windows that have ended since an earlier watermark: in most micro-batches, none."""
+        if self._windows.ends_one(before_us, self._watermark_us):
+            due = self._windows.due(before_us, self._watermark_us)
+            if due.height:
+                return self._windows.merged(self._pending, due)
+        return self._windows.no_answers
 
     def save(self) -> State:
         """Return the partial rows that are still needed."""
@@ -96,7 +171,9 @@ class PaneAggregate(Operator):
     def restore(self, state: State) -> None:
         """Restore saved partial rows, perhaps for other subscribers; drop those that no present subscriber may see."""
         saved, columns = with_scaled_sums(table_of(state, "pending")), self._pending.schema
-        oldest = self._subscribers.group_by(QUERY_GROUP.name).agg(pl.col(VISIBLE_FROM.name).min().alias("fjord_oldest"))
+        oldest = self._windows.subscribers.group_by(QUERY_GROUP.name).agg(
+            pl.col(VISIBLE_FROM.name).min().alias("fjord_oldest")
+        )
         # An aggregate that the saved rows lack is needed only by later queries, and those do not see these rows.
         missing = [pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in saved.columns]
         seen = saved.join(oldest, on=QUERY_GROUP.name).filter(pl.col(VISIBLE_FROM.name) >= pl.col("fjord_oldest"))
@@ -109,64 +186,28 @@ class PaneAggregate(Operator):
         touched = pl.col(START) >= new[START].min()
         rest, again = self._pending.filter(~touched), self._pending.filter(touched)
         if again.height:
-            by = [START, END, *self._keys, QUERY_GROUP.name, VISIBLE_FROM.name]
-            new = pl.concat([again, new]).group_by(by, maintain_order=True).agg(self._merge)
+            by = [START, END, *self._windows.keys, QUERY_GROUP.name, VISIBLE_FROM.name]
+            new = pl.concat([again, new]).group_by(by, maintain_order=True).agg(self._windows.merge)
         self._pending = pl.concat([rest, new.select(self._pending.columns)])
-
-    def _due(self, before_us: int) -> pl.DataFrame:
-        """Return the windows with positions that ended since an earlier watermark, and the instants of these ends."""
-        from_us, until_us = _reached(before_us), _reached(self._watermark_us)
-        due = self._windows.with_columns(from_us.alias(_FROM), until_us.alias(_UNTIL))
-        return due.filter(pl.col(_FROM) < pl.col(_UNTIL))
-
-    def _merged(self, due: pl.DataFrame) -> pl.DataFrame:
-        """Merge, for every window that is due, the panes of each of its positions."""
-        first = _next(pl.col(START) + 1)
-        last = _next(pl.col(START) + 1 + pl.col(SIZE.name))
-        pieces = (
-            self._pending.join(due, on=QUERY_GROUP.name)
-            .with_columns(pl.max_horizontal(first, _FROM).alias(START), pl.min_horizontal(last, _UNTIL).alias(END))
-            .filter(pl.col(START) < pl.col(END))
-        )
-        visibility = self._visibility()
-        if visibility.height > visibility[QUERY_GROUP.name].n_unique():
-            pieces = self._by_visibility(pieces, visibility)
-        positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
-        pieces = pieces.with_columns(positions.alias(START)).explode(START)
-        by = [START, *self._keys, *_WINDOW, VISIBLE_FROM.name]
-        merged = pieces.group_by(by, maintain_order=True).agg(self._merge)
-        if SAMPLED in merged.columns:
-            merged = merged.filter(SAMPLED)  # missing samples alone make no group
-        merged = merged.join(visibility, on=[QUERY_GROUP.name, VISIBLE_FROM.name])
-        answers = merged.select(
-            START,
-            (pl.col(START) + pl.col(SLIDE.name)).alias(END),
-            *self._keys,
-            *self._finals,
-            *(mark.name for mark in MARKS),
-        )
-        return answers.sort([START, *self._keys], maintain_order=True)
-
-    def _visibility(self) -> pl.DataFrame:
-        """Return, by group, the newest query's epoch at each arrival of rows, and the epoch before that."""
-        marks = [QUERY_GROUP.name, VISIBLE_FROM.name]
-        before = pl.col(VISIBLE_FROM.name).shift(1, fill_value=-1).over(QUERY_GROUP.name)
-        return self._pending.select(marks).unique().sort(marks).with_columns(before.alias(SUPERSEDED_UNTIL.name))
-
-    def _by_visibility(self, pieces: pl.DataFrame, visibility: pl.DataFrame) -> pl.DataFrame:
-        """Copy each row for the queries that see it: once for all that see the same rows."""
-        began = self._subscribers.rename({VISIBLE_FROM.name: "fjord_began"}).join(visibility, on=QUERY_GROUP.name)
-        bounds = pl.col(SUPERSEDED_UNTIL.name), pl.col(VISIBLE_FROM.name)
-        began = began.filter(pl.col("fjord_began").is_between(*bounds, closed="right"))
-        classes = began.select(*_WINDOW, pl.col(VISIBLE_FROM.name).alias("fjord_class")).unique()
-        seen = pieces.join(classes, on=_WINDOW).filter(pl.col(VISIBLE_FROM.name) >= pl.col("fjord_class"))
-        return seen.with_columns(pl.col("fjord_class").alias(VISIBLE_FROM.name)).drop("fjord_class")
 
     def _forget(self) -> None:
         """Remove panes that have left every window of their group."""
-        if self._pending.height and self._watermark_us > ALWAYS:
-            ends = (pl.col(START) + 1 + pl.col(_UNTIL)) > min(self._watermark_us, NEVER)
-            self._pending = self._pending.join(self._longest, on=QUERY_GROUP.name).filter(ends).drop(_UNTIL)
+        if not self._pending.height or self._watermark_us <= ALWAYS:
+            return
+        now_us = min(self._watermark_us, NEVER)
+        first_us = self._pending[START].min()
+        assert isinstance(first_us, int)  # noqa: S101 - there are rows, and all have a start
+        if first_us + 1 + self._windows.shortest_us > now_us:
+            return  # most micro-batches end no pane
+        ends = (pl.col(START) + 1 + pl.col(_UNTIL)) > now_us
+        self._pending = self._pending.join(self._windows.longest, on=QUERY_GROUP.name).filter(ends).drop(_UNTIL)
+
+
+def _visibility(pending: pl.DataFrame) -> pl.DataFrame:
+    """Return, by group, the newest query's epoch at each arrival of rows, and the epoch before that."""
+    marks = [QUERY_GROUP.name, VISIBLE_FROM.name]
+    before = pl.col(VISIBLE_FROM.name).shift(1, fill_value=-1).over(QUERY_GROUP.name)
+    return pending.select(marks).unique().sort(marks).with_columns(before.alias(SUPERSEDED_UNTIL.name))
 
 
 def _next(instant: pl.Expr) -> pl.Expr:
