@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.spark.worker_memory import WorkerMemory
+from cluster.spark.worker_memory import SURVIVORS_ONLY, WorkerMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,26 @@ def test_memory_is_set_aside_once_for_each_plan(memory: WorkerMemory) -> None:
     assert not _is_visited(later)
 
 
-def test_what_is_no_longer_needed_is_collected_when_something_else_was_built(memory: WorkerMemory) -> None:
+def test_with_the_next_plan_only_what_is_new_is_looked_at(memory: WorkerMemory) -> None:
+    memory.keep("plan 1")
+    kept = [Node() for _ in range(1_000)]
+    gc.collect()
+    looked_at: list[int] = []
+
+    def count(phase: str, details: dict[str, int]) -> None:
+        if phase == "start":
+            looked_at.append(sum(isinstance(each, Node) for each in gc.get_objects()))
+
+    memory.keep("plan 2")
+    gc.callbacks.append(count)
+    later = Node()
+    gc.collect()
+    assert looked_at == [1]
+    assert not _is_visited(later)
+    assert not _is_visited(kept[0])
+
+
+def test_what_is_no_longer_needed_is_collected_once_enough_else_was_built(memory: WorkerMemory) -> None:
     memory.keep("plan 1")
     alive = [Node()]
     alive[0].itself = alive[0]  # type: ignore[attr-defined]
@@ -61,7 +80,8 @@ def test_what_is_no_longer_needed_is_collected_when_something_else_was_built(mem
     alive.clear()
     gc.collect()
     assert gc.get_freeze_count(), "still set aside"
-    memory.keep("plan 2")
-    gc.collect()
+    for number in range(SURVIVORS_ONLY + 1):
+        memory.keep(f"plan {2 + number}")
+        gc.collect()
     gc.unfreeze()
     assert not any(isinstance(each, Node) for each in gc.get_objects())
