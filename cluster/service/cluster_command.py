@@ -36,7 +36,12 @@ def run_cluster(
     partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
     driver_memory: Annotated[str, typer.Option(help="Heap of Spark's driver.")] = "1g",
     max_rows: Annotated[
-        int, typer.Option(min=1, max=MOST_ROWS, help="Rows of a stream that one micro-batch reads at most.")
+        int,
+        typer.Option(
+            min=1,
+            max=MOST_ROWS,
+            help="Rows of a stream that one micro-batch reads at most; four times as many for a query alone.",
+        ),
     ] = 500_000,
     history_rows: Annotated[
         int,

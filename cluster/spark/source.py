@@ -24,6 +24,7 @@ from cluster.spark.envelopes import ENVELOPE_DDL, OUTPUT_DDL
 from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.reading.backfill import Reached, backfill_reached, backfill_reads
+from cluster.spark.reading.batch_size import rows_at_once
 from cluster.spark.reading.live import LiveReads
 from cluster.spark.reading.reads import UpstreamTask, divided
 from cluster.spark.reading.tables import TableVersions
@@ -126,6 +127,8 @@ class FjordReader(DataSourceStreamReader):
             relation=lambda identity: RelationVersions(Path(self._options.relations_folder, identity)).latest(),
         )
         end = next_offset(begin, reader, max_rows=max_rows)
+        if max_rows is not None:  # which plan it is does not depend on how many rows it reads
+            end = next_offset(begin, reader, max_rows=rows_at_once(self._plan(end.epoch), max_rows))
         history = self._backfill_reached(begin, end, bounded=max_rows is not None)
         sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
         return msgspec.structs.replace(end, history=history).to_spark()

@@ -37,7 +37,8 @@ class ClusterSettings:
     driver_memory
         Heap of Spark's driver.
     max_rows
-        Rows of a stream that one micro-batch reads at most: its answers pass through the driver's memory.
+        Rows of a stream that one micro-batch reads at most: its answers pass through the driver's memory. Up to four
+        times as many if only a few queries can answer each row.
     history_rows
         About how many rows of history one micro-batch reads, for all queries with history.
     trigger_seconds
