@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from heapq import heapify, heapreplace
 
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition
 
@@ -83,6 +84,11 @@ class StreamAdmission:
     _proxies: dict[str, _Proxy] = field(default_factory=dict)
     _watermark_us: int | None = None
     _latest_us: int | None = None
+    _by_watermark: list[tuple[int, str]] = field(default_factory=list)
+    """A heap of the sampling proxies that are waited for, each with a watermark that it has or had; empty if unknown.
+
+    So a batch costs hardly more if there are many proxies.
+    """
 
     def __post_init__(self) -> None:
         self._watermark_us = self.position.watermark_us
@@ -105,6 +111,7 @@ class StreamAdmission:
 
     def expect_known_proxies(self, now_seconds: float) -> None:
         """Begin to wait for the proxies whose positions the table has."""
+        self._by_watermark.clear()
         for name, position in self.position.proxies.items():
             self._proxies[name] = _Proxy(position, now_seconds)
 
@@ -166,15 +173,13 @@ class StreamAdmission:
     def advance(self, proxy: str, watermark_us: int, *, sampling: bool, now_seconds: float) -> int | None:
         """Note how far a proxy has come with an accepted batch; return the stream's new low watermark."""
         known = self._proxies.get(proxy)
-        if known is not None and not known.included:
-            known.included = True
         if known is None:
             self._proxies[proxy] = _Proxy(ProxyPosition(watermark_us, sampling), now_seconds)
-        else:
-            watermark_us = max(watermark_us, known.position.watermark_us)
-            known.position = ProxyPosition(watermark_us, sampling)
-            known.active_seconds = now_seconds
-        return self._recompute()
+            return self._recompute()
+        waited_for = known.included and known.position.sampling
+        known.active_seconds, known.included = now_seconds, True
+        known.position = ProxyPosition(max(watermark_us, known.position.watermark_us), sampling)
+        return self._raise(self._lowest()) if waited_for and sampling and self._by_watermark else self._recompute()
 
     def proxy_active(self, proxy: str, now_seconds: float) -> None:
         """Note that a proxy is alive, though it may have sent nothing new.
@@ -188,6 +193,7 @@ class StreamAdmission:
     def exclude_silent_proxies(self, now_seconds: float) -> bool:
         """Exclude proxies that have been silent for too long; return whether the watermark moved."""
         before = self._watermark_us
+        self._by_watermark.clear()
         for known in self._proxies.values():
             if known.included and now_seconds - known.active_seconds > self.silence_seconds:
                 known.included = False
@@ -208,6 +214,7 @@ class StreamAdmission:
         The watermark goes back too, or the same rows would count as late when they are sent again.
         """
         self._held.clear()
+        self._by_watermark.clear()
         for lane in self._lanes.values():
             lane.accepted = lane.stored
         self._watermark_us = self.position.watermark_us
@@ -222,17 +229,24 @@ class StreamAdmission:
         return StreamPosition(self._watermark_us, {name: known.position for name, known in self._proxies.items()})
 
     def _recompute(self) -> int | None:
-        waited_for = [
-            known.position.watermark_us
-            for known in self._proxies.values()
-            if known.included and known.position.sampling
-        ]
-        if not waited_for:
-            # No proxy samples: the highest watermark that they sent when they stopped holds for all.
-            waited_for = [known.position.watermark_us for known in self._proxies.values() if known.included]
-            lowest = max(waited_for, default=None)
-        else:
-            lowest = min(waited_for)
-        if lowest is not None and (self._watermark_us is None or lowest > self._watermark_us):
-            self._watermark_us = lowest
+        waited_for = {name: known.position for name, known in self._proxies.items() if known.included}
+        self._by_watermark = [(each.watermark_us, name) for name, each in waited_for.items() if each.sampling]
+        heapify(self._by_watermark)
+        if self._by_watermark:
+            return self._raise(self._lowest())
+        # No proxy samples: the highest watermark that they sent when they stopped holds for all.
+        return self._raise(max((each.watermark_us for each in waited_for.values()), default=None))
+
+    def _lowest(self) -> int:
+        """Return the lowest watermark of the proxies in the heap: a watermark that is outdated is never too high."""
+        while True:
+            noted_us, name = self._by_watermark[0]
+            watermark_us = self._proxies[name].position.watermark_us
+            if watermark_us == noted_us:
+                return watermark_us
+            heapreplace(self._by_watermark, (watermark_us, name))
+
+    def _raise(self, watermark_us: int | None) -> int | None:
+        if watermark_us is not None and (self._watermark_us is None or watermark_us > self._watermark_us):
+            self._watermark_us = watermark_us
         return self._watermark_us

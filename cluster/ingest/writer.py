@@ -5,37 +5,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.arrow_batches import batch_mismatch, split_late, to_arrow
+from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, memory_bytes, to_arrow
+from cluster.ingest.batch_layouts import Layout, Layouts
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamPosition, StreamTable
 from cluster.storage.synced_files import Troubles
 from protocols.errors import SchemaError
 from protocols.event_log import get_logger
-from protocols.wire.batches import START_COLUMN, Ack, Batch, Rejection, Resumption
+from protocols.wire.batches import Ack, Batch, Rejection, Resumption
 from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
 
-MAX_WAITING = 256
-"""Batches that may wait for a commit; more are left to the proxy, which sends them again."""
 MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""As above: the rows of a stream that wait for a commit, beside those of the commit that is being made."""
+"""Batches of a stream that may wait for a commit, in memory, beside those of the commit that is being made.
+
+More are left to their proxies, which send them again.
+"""
+REJECTION_BYTES = 1024
+"""What a rejected batch takes of this."""
+LATE_KEPT = 10
+"""Rows of a batch that go into the quarantine if they come too late."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    rows: list[pa.Table] = field(default_factory=list)
+    admitted: list[AdmittedRows] = field(default_factory=list)
     sequences: dict[tuple[str, str], int] = field(default_factory=dict)
     rejected: dict[tuple[str, str], list[Rejection]] = field(default_factory=dict)
-    count: int = 0
     bytes: int = 0
     lost: int = 0
     """Batches that will never come."""
@@ -88,6 +90,7 @@ class StreamWriter:
         self._quarantine = quarantine
         self._interval = commit_interval_seconds
         self._clock = clock
+        self._layouts = Layouts(table.schema)
         self._waiting = _Waiting()
         self._in_doubt: _InDoubt | None = None
         self._work = asyncio.Event()
@@ -121,10 +124,10 @@ class StreamWriter:
         if not admission.has_lane(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
         admission.proxy_active(batch.proxy, self._clock())
-        if self._waiting.count >= MAX_WAITING or self._waiting.bytes >= MAX_WAITING_BYTES:
+        if self._waiting.bytes >= MAX_WAITING_BYTES:
             admission.counters.deferred += 1
             return  # Not acknowledged, so the proxy keeps it and sends it again.
-        mismatch = None if offer_fits else batch_mismatch(batch, self.table.schema)
+        mismatch = None if offer_fits else self._layouts.mismatch(batch)
         held_before = admission.holds(batch.proxy)
         verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
         if verdict is Verdict.HOLD:
@@ -162,88 +165,128 @@ class StreamWriter:
 
     async def run(self) -> None:
         """Commit waiting batches, until cancelled."""
-        while True:
-            # Not with wait_for: it may miss a cancellation that comes together with work, and the cluster never ends.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._work.wait()
-            began = self._clock()
-            # For busy streams too, or a proxy that is silent stalls them.
-            moved = self.admission.exclude_silent_proxies(began)
-            if not moved and not self._work.is_set() and self._in_doubt is None:
-                continue
-            await self.commit()
-            await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
+        async with asyncio.TaskGroup() as tasks:
+            # A busy broker takes its time to confirm acknowledgements: the next commit is made meanwhile.
+            sending = tasks.create_task(self._send([]))
+            while True:
+                # Not with wait_for: it may miss a cancellation that comes together with work, and the cluster never
+                # ends.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await self._work.wait()
+                began = self._clock()
+                # For busy streams too, or a proxy that is silent stalls them.
+                moved = self.admission.exclude_silent_proxies(began)
+                if not moved and not self._work.is_set() and self._in_doubt is None:
+                    continue
+                acks = await self._store()
+                await sending
+                sending = tasks.create_task(self._send(acks))
+                await asyncio.sleep(max(0.0, self._interval - (self._clock() - began)))
 
     async def commit(self) -> None:
         """Store all waiting batches in one commit and acknowledge them."""
-        if self._in_doubt is not None and not await self._resolve(self._in_doubt):
-            return
+        await self._send(await self._store())
+
+    async def _store(self) -> list[Ack]:
+        """Store all waiting batches in one commit; return what to acknowledge."""
+        acks: list[Ack] = []
+        if self._in_doubt is not None:
+            resolved = await self._resolve(self._in_doubt)
+            if resolved is None:
+                return []
+            acks = resolved
         waiting, self._waiting = self._waiting, _Waiting()
         self._work.clear()
         position = self.admission.current_position()
         try:
-            await asyncio.to_thread(self.table.append, waiting.rows, position, waiting.sequences)
+            await asyncio.to_thread(self._append, waiting, position)
         except OutcomeUnknownError as error:
             log.warning("the outcome of a commit is unknown", stream=self.stream, error=str(error))
             self._in_doubt = _InDoubt(waiting, position)
-            return
+            return acks
         except StorageError as error:
             # Nothing is acknowledged: the proxies still have all of it and send it again.
             self._troubles.note("commit", error.message)
             self.admission.roll_back()
             self._waiting = _Waiting()
-            return
-        await self._committed(waiting, position)
+            return acks
+        return acks + self._committed(waiting, position)
 
-    async def _resolve(self, doubt: _InDoubt) -> bool:
-        """Check whether a commit succeeded; return False if that is still unknown."""
+    async def _resolve(self, doubt: _InDoubt) -> list[Ack] | None:
+        """Check whether a commit succeeded; return what to acknowledge, None if that is still unknown."""
         try:
             succeeded = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
         except StorageError:
-            return False
+            return None
         self._in_doubt = None
         log.warning("outcome of a commit is known", stream=self.stream, made=succeeded)
-        if succeeded:
-            await self._committed(doubt.waiting, doubt.position)
+        acks = self._committed(doubt.waiting, doubt.position) if succeeded else []
         # What came after the commit in doubt was not kept.
         self.admission.roll_back()
         self._waiting = _Waiting()
-        return True
+        return acks
 
-    async def _committed(self, waiting: _Waiting, position: StreamPosition) -> None:
+    def _committed(self, waiting: _Waiting, position: StreamPosition) -> list[Ack]:
         self.admission.committed(waiting.sequences, position)
         self.admission.counters.lost_batches += waiting.lost
-        for lane in waiting.sequences:
-            await self._acknowledge(self._ack(lane, tuple(waiting.rejected.get(lane, ()))))
+        return [self._ack(lane, tuple(waiting.rejected.get(lane, ()))) for lane in waiting.sequences]
+
+    async def _send(self, acks: Sequence[Ack]) -> None:
+        await asyncio.gather(*map(self._acknowledge, acks))
+
+    def _append(self, waiting: _Waiting, position: StreamPosition) -> None:
+        rows = [to_arrow(waiting.admitted, self.table.schema)] if waiting.admitted else []
+        self.table.append(rows, position, waiting.sequences)
 
     def _admit(self, batch: Batch, lane: tuple[str, str]) -> None:
-        waiting, counters = self._waiting, self.admission.counters
-        waiting.count += 1
+        waiting = self._waiting
         waiting.sequences[lane] = batch.sequence
-        try:
-            rows = to_arrow(batch, self.table.schema)
-        except SchemaError as error:
-            # Its sequence number counts as stored: a batch that never fits must not block those after it.
-            counters.rejected += 1
-            counters.rejected_rows += batch.rows
-            self.last_rejection = error.message
-            waiting.rejected.setdefault(lane, []).append(Rejection(batch.sequence, error.message[:512]))
-            self._quarantine("batch", error.message, f"{batch.proxy}/{batch.stream}", b"")
-            log.warning("batch rejected", stream=self.stream, proxy=batch.proxy, reason=error.message)
-            return
-        in_time, late = split_late(rows, self.admission.watermark_us)
-        if late.num_rows:
-            counters.late_rows += late.num_rows
-            for row in late.slice(0, 10).to_pylist():
-                reason = f"stamped before the stream's watermark {self.admission.watermark_us}"
-                self._quarantine("late sample", reason, f"{batch.proxy}/{batch.stream}", repr(row).encode())
-        if in_time.num_rows:
-            counters.rows += in_time.num_rows
-            waiting.rows.append(in_time)
-            waiting.bytes += in_time.nbytes
-            self.admission.note_stamp(pc.max(in_time.column(START_COLUMN)).as_py())
+        if batch.rows:
+            try:
+                layout = self._layouts.of(batch)
+            except SchemaError as error:
+                self._reject(batch, lane, error.message)
+                return
+            self._admit_rows(batch, layout)
         self.admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=self._clock())
+
+    def _admit_rows(self, batch: Batch, layout: Layout) -> None:
+        """Let rows wait as they came: they are converted with those of all other batches of the commit."""
+        waiting, counters = self._waiting, self.admission.counters
+        first_us, last_us = first_and_last(batch, layout)
+        watermark_us, rows = self.admission.watermark_us, batch.rows
+        if watermark_us is None or first_us >= watermark_us:
+            waiting.admitted.append(AdmittedRows(batch.columns, rows, layout))
+        else:
+            rows -= self._leave_out_late(batch, layout, watermark_us)
+            if not rows:
+                return
+            waiting.admitted.append(AdmittedRows(batch.columns, batch.rows, layout, watermark_us))
+        waiting.bytes += memory_bytes(batch)
+        counters.rows += rows
+        self.admission.note_stamp(last_us)
+
+    def _leave_out_late(self, batch: Batch, layout: Layout, watermark_us: int) -> int:
+        """Count rows that come too late, and quarantine the first of them; return how many there are."""
+        late = late_rows(batch, layout, self.table.schema, watermark_us)
+        count: int = late.num_rows
+        self.admission.counters.late_rows += count
+        reason = f"stamped before the stream's watermark {watermark_us}"
+        for row in late.slice(0, LATE_KEPT).to_pylist():
+            self._quarantine("late sample", reason, f"{batch.proxy}/{batch.stream}", repr(row).encode())
+        return count
+
+    def _reject(self, batch: Batch, lane: tuple[str, str], reason: str) -> None:
+        """Reject a batch for good: its number counts as stored, or it would block those after it."""
+        counters = self.admission.counters
+        counters.rejected += 1
+        counters.rejected_rows += batch.rows
+        self.last_rejection = reason
+        self._waiting.bytes += REJECTION_BYTES
+        self._waiting.rejected.setdefault(lane, []).append(Rejection(batch.sequence, reason[:512]))
+        self._quarantine("batch", reason, f"{batch.proxy}/{batch.stream}", b"")
+        log.warning("batch rejected", stream=self.stream, proxy=batch.proxy, reason=reason)
 
     def _ack(self, lane: tuple[str, str], rejected: tuple[Rejection, ...] = ()) -> Ack:
         proxy, epoch = lane

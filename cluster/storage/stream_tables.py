@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -65,6 +66,7 @@ class StreamPosition(msgspec.Struct, frozen=True):
     proxies: Mapping[str, ProxyPosition] = {}
 
 
+@lru_cache(maxsize=1024)
 def arrow_schema(schema: StreamSchema, *, aggregates: bool = False, completeness: bool = False) -> pa.Schema:
     """Return the Arrow schema of the table of a stream, or of rows with aggregates or counts of missing samples."""
     fields = (*(aggregate_fields(schema) if aggregates else ()), *(COMPLETENESS_FIELDS if completeness else ()))
@@ -197,6 +199,8 @@ class StreamTable(CompactedTable):
     def latest_stamp(self) -> int | None:
         """Return the latest stamp of the stored tuples; None if there are none. Read once, when the ingest begins."""
         files = pa.table(self._table.get_add_actions(flatten=True))
+        if not files.num_rows:
+            return None
         column = f"max.{START_COLUMN}"
         if column in files.column_names and not files.column(column).null_count:
             latest = pc.max(files.column(column)).as_py()

@@ -28,7 +28,7 @@ class BrokerAddress:
         return f"{self.host}:{self.port}"
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message to publish, or one that was received. One is made for each packet, so it has to be cheap."""
 
     topic: str

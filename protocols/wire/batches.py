@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -51,7 +53,10 @@ _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
 }
 DEVICE_MEASURES = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
 """What queries ask of aggregates."""
+_SIZES = {kind: numbers.itemsize for kind, numbers in _NUMBERS.items()}
 _OFFSETS = np.dtype("<i4")
+FEW_ROWS = 64
+"""Up to so many, Python's own numbers are quicker than arrays."""
 _TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
 """UTF-8: a byte whose top two bits are 10 continues a character."""
 
@@ -59,10 +64,13 @@ Order = npt.NDArray[np.intp]
 """Places of rows."""
 Values = Sequence[Value] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
-ColumnName = Annotated[str, Meta(min_length=1, max_length=96, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+ColumnName = Annotated[str, Meta(min_length=1, max_length=96)]
+"""Letters, digits and ``_``, a letter first. Batches repeat few names: each is checked when it is new."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_is_column_name = lru_cache(maxsize=16_384)(_NAME.fullmatch)
 
 
-class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
     """One column of a batch as little-endian buffers.
 
     Parameters
@@ -111,7 +119,7 @@ class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         return [value if there else None for value, there in zip(found, present.tolist(), strict=True)]
 
 
-class Batch(Frame, frozen=True):
+class Batch(Frame, frozen=True, gc=False):
     """Proxy to cluster: consecutive tuples of one stream.
 
     Parameters
@@ -196,26 +204,35 @@ def check_column(column: Column, rows: int) -> None:
     def refuse(what: str) -> FrameError:
         return FrameError("shape", f"column {column.name!r}: {what}")
 
-    if column.present:
-        present = np.frombuffer(column.present, np.uint8)
-        if present.size != rows or (rows and int(present.max()) > 1):
-            raise refuse(f"presence of {present.size} rows in a batch of {rows}, each 0 or 1")
+    if not _is_column_name(column.name):
+        raise refuse(f"expected a name matching regex {_NAME.pattern!r}")
+    if column.present and (len(column.present) != rows or column.present.translate(None, b"\0\1")):
+        raise refuse(f"presence of {len(column.present)} rows in a batch of {rows}, each 0 or 1")
     if column.type is not FieldType.TEXT:
-        expected = rows * _NUMBERS[column.type].itemsize
+        expected = rows * _SIZES[column.type]
         if len(column.data) != expected or column.offsets:
             raise refuse(f"{len(column.data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
         return
     if len(column.offsets) != (rows + 1) * _OFFSETS.itemsize:
         raise refuse(f"{len(column.offsets)} bytes of offsets for {rows} rows")
-    offsets = np.frombuffer(column.offsets, _OFFSETS)
-    if int(offsets[0]) != 0 or int(offsets[-1]) != len(column.data) or bool((np.diff(offsets) < 0).any()):
+    if not _cut(column.offsets, rows, len(column.data)):
         raise refuse("offsets do not cut its text")
+    if column.data.isascii():
+        return
     try:
-        text = column.data.decode()
+        column.data.decode()
     except UnicodeDecodeError as error:
         raise refuse("text is not UTF-8") from error
-    if len(text) != len(column.data):
-        _check_cuts(column, offsets, refuse_with=refuse("offsets cut inside a character"))
+    _check_cuts(column, np.frombuffer(column.offsets, _OFFSETS), refuse_with=refuse("offsets cut inside a character"))
+
+
+def _cut(raw: bytes, rows: int, size: int) -> bool:
+    """Return whether offsets cut text of this size into so many pieces."""
+    if rows <= FEW_ROWS:
+        few = struct.unpack(f"<{rows + 1}i", raw)
+        return few[0] == 0 and few[-1] == size and list(few) == sorted(few)
+    many = np.frombuffer(raw, _OFFSETS)
+    return int(many[0]) == 0 and int(many[-1]) == size and bool((many[:-1] <= many[1:]).all())
 
 
 def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: FrameError) -> None:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from protocols.errors import TopicError
 
@@ -143,6 +144,7 @@ class ParsedTopic:
     names: tuple[str, ...]
 
 
+@lru_cache(maxsize=16_384)
 def parse(topic: str) -> ParsedTopic:
     """Parse a topic.
 

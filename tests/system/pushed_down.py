@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from cluster.fjord.batch import ALWAYS
-from cluster.ingest.arrow_batches import split_late, to_arrow
+from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, to_arrow
+from cluster.ingest.batch_layouts import Layouts
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.plan.demand import demands_of
@@ -228,16 +229,19 @@ def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> int:
     """Process batches in a number of micro-batches; return the watermark after them."""
     size = max(1, -(-len(batches) // steps))
     watermark_us: int | None = None
+    layouts = Layouts(rows.schema)
     for begin in range(0, len(batches), size):
         chunk = batches[begin : begin + size]
-        tables = []
+        admitted = []
         for batch in chunk:
             if batch.rows:
-                on_time, late = split_late(to_arrow(batch, rows.schema), watermark_us)
-                assert late.num_rows == 0, "no row is behind the watermark"
-                tables.append(on_time)
+                layout = layouts.of(batch)
+                first_us, _ = first_and_last(batch, layout)
+                assert watermark_us is None or first_us >= watermark_us, "no row is behind the watermark"
+                admitted.append(AdmittedRows(batch.columns, batch.rows, layout))
             watermark_us = batch.watermark_us if watermark_us is None else max(watermark_us, batch.watermark_us)
         assert watermark_us is not None
+        tables = [to_arrow(admitted, rows.schema)] if admitted else []
         rows.table.append(tables, StreamPosition(watermark_us, {}), {})
         rows.step()
     return ALWAYS if watermark_us is None else watermark_us

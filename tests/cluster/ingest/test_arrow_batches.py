@@ -1,15 +1,16 @@
-"""From the wire to Arrow: same values under the same names, late rows apart, wrong columns rejected."""
+"""From the wire to Arrow: same values under the same names, late rows left out, wrong columns rejected."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cluster.ingest.arrow_batches import batch_mismatch, split_late, to_arrow
+from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, to_arrow
+from cluster.ingest.batch_layouts import Layouts
 from cluster.storage.stream_tables import arrow_schema
 from protocols.errors import SchemaError
 from protocols.wire.batches import (
@@ -25,6 +26,9 @@ from protocols.wire.frames import Value
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.protocols.test_batches import VALUES
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 ALL = StreamSchema("all", tuple(Field(kind.value, kind) for kind in FieldType))
 
 
@@ -34,23 +38,31 @@ def batch(schema: StreamSchema, rows: list[dict[str, Value]]) -> Batch:
     return Batch(1, "p", "e", schema.name, 1, 0, True, len(rows), columns)
 
 
-@given(st.lists(st.fixed_dictionaries({kind.value: st.none() | VALUES[kind] for kind in FieldType}), max_size=8))
+def converted(sent: Batch, schema: StreamSchema, not_before_us: int | None = None) -> pa.Table:
+    return to_arrow([AdmittedRows(sent.columns, sent.rows, Layouts(schema).of(sent), not_before_us)], schema)
+
+
+def batch_mismatch(sent: Batch, schema: StreamSchema) -> str | None:
+    return Layouts(schema).mismatch(sent)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries({kind.value: st.none() | VALUES[kind] for kind in FieldType}), min_size=1, max_size=8
+    )
+)
 def test_values_of_a_batch_are_the_same_in_arrow(rows: list[dict[str, Value]]) -> None:
-    table = to_arrow(batch(ALL, rows), ALL)
+    table = converted(batch(ALL, rows), ALL)
     assert table.schema == arrow_schema(ALL)
     assert table.select([kind.value for kind in FieldType]).to_pylist() == rows
     assert table.column(START_COLUMN).to_pylist() == list(range(len(rows)))
     assert set(table.column(MOTE_COLUMN).to_pylist()) <= {"m"}
 
 
-def test_a_batch_that_only_moves_the_watermark_has_no_columns() -> None:
-    assert to_arrow(Batch(1, "p", "e", "all", 1, 0, True, 0, ()), ALL).num_rows == 0
-
-
 def test_columns_are_found_by_name_whatever_their_order_and_case() -> None:
     announced = StreamSchema("roads", (Field("SPEED", FieldType.REAL, "mph"), Field("lane", FieldType.INTEGER)))
     declared = StreamSchema("roads", (Field("lane", FieldType.INTEGER), Field("speed", FieldType.REAL)))
-    table = to_arrow(batch(announced, [{"SPEED": 66.5, "lane": 3}, {"SPEED": None, "lane": None}]), declared)
+    table = converted(batch(announced, [{"SPEED": 66.5, "lane": 3}, {"SPEED": None, "lane": None}]), declared)
     assert table.schema == arrow_schema(declared)
     assert table.select(["lane", "speed"]).to_pylist() == [{"lane": 3, "speed": 66.5}, {"lane": None, "speed": None}]
 
@@ -58,7 +70,7 @@ def test_columns_are_found_by_name_whatever_their_order_and_case() -> None:
 def test_columns_that_are_not_declared_are_dropped() -> None:
     declared = StreamSchema("all", (Field("real", FieldType.REAL),))
     row = {"boolean": True, "integer": 1, "real": 2.5, "text": "a"}
-    assert to_arrow(batch(ALL, [row]), declared).column_names[3:] == ["real"]
+    assert converted(batch(ALL, [row]), declared).column_names[3:] == ["real"]
     assert batch_mismatch(batch(ALL, [row]), declared) is None
 
 
@@ -75,19 +87,18 @@ def test_wrong_columns_are_rejected_by_name(declared: Field, reason: str) -> Non
     schema = StreamSchema("all", (declared,))
     assert batch_mismatch(sent, schema) == f"proxy 'p' sends stream 'all' with other columns: {reason}"
     with pytest.raises(SchemaError, match="with other columns"):
-        to_arrow(sent, schema)
+        converted(sent, schema)
 
 
 def test_a_batch_fits_whether_its_columns_are_fixed_or_not() -> None:
     fixed = StreamSchema("all", (Field("real", FieldType.REAL, fixed=True),))
     sampled = StreamSchema("all", (Field("real", FieldType.REAL),))
-    assert to_arrow(batch(fixed, [{"real": 1.0}]), sampled)["real"].to_pylist() == [1.0]
+    assert converted(batch(fixed, [{"real": 1.0}]), sampled)["real"].to_pylist() == [1.0]
 
 
 def test_a_batch_without_rows_moves_the_watermark_whatever_its_columns() -> None:
     other = StreamSchema("all", (Field("speed", FieldType.REAL),))
     assert batch_mismatch(batch(other, []), ALL) is None
-    assert to_arrow(batch(other, []), ALL).num_rows == 0
 
 
 def test_aggregates_are_found_by_the_names_of_their_fields() -> None:
@@ -96,7 +107,7 @@ def test_aggregates_are_found_by_the_names_of_their_fields() -> None:
     values: dict[str, list[Value]] = {"fjord_form": ["f"], "fjord_samples": [3], "fjord_sum_SPEED": [7.5]}
     sent = batch(announced, [{"occ": None, "SPEED": None}])
     sent = replace(sent, columns=sent.columns + aggregate_columns(announced, values, 1))
-    table = to_arrow(sent, declared)
+    table = converted(sent, declared)
     assert table.schema == arrow_schema(declared, aggregates=True)
     row = table.to_pylist()[0]
     assert (row["fjord_form"], row["fjord_samples"], row["fjord_sum_Speed"]) == ("f", 3, 7.5)
@@ -130,21 +141,28 @@ def test_a_malformed_batch_never_fits_and_is_not_held(changed: Any, reason: str)
     sent = replace(sent, columns=changed(sent.columns))
     assert batch_mismatch(sent, ALL) is None
     with pytest.raises(SchemaError, match=reason):
-        to_arrow(sent, ALL)
+        converted(sent, ALL)
 
 
 def test_a_batch_of_very_many_columns_is_checked_too() -> None:
     sent = batch(ALL, [{kind.value: None for kind in FieldType}])
     many = replace(sent, columns=sent.columns + columns(*(f"c{n}" for n in range(1_500))))
-    assert to_arrow(many, ALL).num_rows == 1
+    assert converted(many, ALL).num_rows == 1
 
 
-@pytest.mark.parametrize(
-    ("watermark", "in_time", "late"), [(None, [0, 1, 2], []), (0, [0, 1, 2], []), (2, [2], [0, 1]), (9, [], [0, 1, 2])]
-)
-def test_late_rows_are_separated(watermark: int | None, in_time: list[int], late: list[int]) -> None:
+@pytest.mark.parametrize(("watermark", "in_time", "late"), [(0, [0, 1, 2], []), (2, [2], [0, 1]), (9, [], [0, 1, 2])])
+def test_late_rows_are_separated(watermark: int, in_time: list[int], late: list[int]) -> None:
     schema = StreamSchema("s", (Field("speed", FieldType.REAL),))
-    rows = to_arrow(batch(schema, [{"speed": 1.0}] * 3), schema)
-    found_in_time, found_late = split_late(rows, watermark)
-    assert found_in_time.column(START_COLUMN).to_pylist() == in_time
-    assert found_late.column(START_COLUMN).to_pylist() == late
+    sent = batch(schema, [{"speed": 1.0}] * 3)
+    layout = Layouts(schema).of(sent)
+    assert converted(sent, schema, watermark).column(START_COLUMN).to_pylist() == in_time
+    assert late_rows(sent, layout, schema, watermark).column(START_COLUMN).to_pylist() == late
+
+
+@pytest.mark.parametrize("rows", [1, 3, 200])
+def test_the_first_and_the_last_stamp_of_a_batch_are_found_whatever_their_order(rows: int) -> None:
+    schema = StreamSchema("s", (Field("speed", FieldType.REAL),))
+    stamps = [7 * number % rows - 1 for number in range(rows)]
+    columns = make_columns(schema, stamps, ["m"] * rows, [True] * rows, {"speed": [1.0] * rows})
+    sent = Batch(1, "p", "e", "s", 1, 0, True, rows, columns)
+    assert first_and_last(sent, Layouts(schema).of(sent)) == (min(stamps), max(stamps))
