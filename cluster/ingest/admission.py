@@ -15,6 +15,10 @@ from heapq import heapify, heapreplace
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition
 
 
+ANSWERS = 2
+"""To batches of a lane that are not the next, in an interval. A proxy goes back when it has read one twice."""
+
+
 class Verdict(Enum):
     """What to do with a batch."""
 
@@ -29,10 +33,15 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class _Lane:
-    """One proxy and epoch: the highest sequence number stored, and the highest accepted, stored or not."""
+    """One proxy and epoch: the highest sequence number stored, and the highest accepted, stored or not.
+
+    `answers` counts those to batches that were not the next, since `answered_seconds`.
+    """
 
     stored: int
     accepted: int
+    answers: int = 0
+    answered_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -151,6 +160,14 @@ class StreamAdmission:
         lane.accepted = sequence
         self.counters.accepted += 1
         return Verdict.ACCEPT
+
+    def answers(self, proxy: str, epoch: str, now_seconds: float, interval_seconds: float) -> bool:
+        """Return whether to answer a batch of a known lane that is not the next: not every one of many."""
+        lane = self._lanes[proxy, epoch]
+        if now_seconds - lane.answered_seconds >= interval_seconds:
+            lane.answers, lane.answered_seconds = 0, now_seconds
+        lane.answers += 1
+        return lane.answers <= ANSWERS
 
     def resume(self, proxy: str, epoch: str, first: int) -> int:
         """Continue with a batch of a known lane, as earlier ones will never arrive; return how many are lost."""

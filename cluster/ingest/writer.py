@@ -136,7 +136,8 @@ class StreamWriter:
                 log.warning("batch is left to its proxy", stream=self.stream, proxy=batch.proxy, reason=mismatch)
             return
         if verdict is not Verdict.ACCEPT:
-            await self._acknowledge(self._ack(lane))
+            if admission.answers(*lane, self._clock(), self._interval):
+                await self._acknowledge(self._ack(lane))
             return
         self._admit(batch, lane)
         self._work.set()

@@ -95,6 +95,7 @@ class Link:
             StreamTable(str(self.folder / "speeds"), SPEEDS),
             acknowledge=self._acknowledge,
             quarantine=lambda kind, reason, *_: self.quarantined.append(f"{kind}: {reason}"),
+            clock=lambda: self._now_us / 1e6,
         )
 
     async def _acknowledge(self, ack: Ack) -> None:

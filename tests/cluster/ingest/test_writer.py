@@ -111,3 +111,25 @@ async def test_a_writer_ends_when_it_is_cancelled_just_as_work_comes(tmp_path: P
     done, _ = await asyncio.wait({running}, timeout=5.0)
     running.cancel()
     assert done, "it goes on as if it had not been cancelled"
+
+
+async def test_many_batches_behind_a_gap_are_answered_twice_an_interval(tmp_path: Path) -> None:
+    now, answers = 0.0, []
+
+    async def acknowledge(ack: Ack) -> None:
+        answers.append(ack)
+
+    writer = StreamWriter(
+        StreamTable(str(tmp_path / "speeds"), SCHEMA),
+        acknowledge=acknowledge,
+        quarantine=lambda *rejected: pytest.fail(str(rejected)),
+        commit_interval_seconds=0.1,
+        clock=lambda: now,
+    )
+    for interval in range(1, 4):
+        now = 0.1 * interval
+        for sequence in range(2, 300):  # the first is missing
+            for proxy in ("p", "q"):
+                await writer.receive(empty_batch(proxy, sequence, 5))
+        found = [(ack.proxy, ack.through) for ack in answers]
+        assert found == [("p", 0), ("q", 0)] * 2 * interval, "a proxy goes back when it has read it twice"

@@ -45,6 +45,16 @@ def at(watermark: int) -> StreamPosition:
     return StreamPosition(watermark, {"p": ProxyPosition(watermark, True)})
 
 
+def test_a_new_table_has_no_latest_stamp_and_is_not_read_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DeltaTable, "to_pyarrow_table", lambda *_, **__: pytest.fail("it loads pandas, for a second"))
+    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
+    assert table.latest_stamp() is None
+    table.append([rows(1, 7, 3)], at(5), {})
+    assert table.latest_stamp() == 7
+
+
 def test_position_and_sequence_survive_reopening(tmp_path: Path) -> None:
     table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
     assert table.position() == StreamPosition()
