@@ -72,6 +72,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick
+	@$(BIN)/python benchmarks/mixture_proxy.py --quick
 	@$(BIN)/python benchmarks/energy.py --quick
 	@$(BIN)/python benchmarks/folding.py --quick
 	@$(BIN)/python benchmarks/relations.py --quick

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from protocols.acquisition.covering import answers
@@ -29,8 +30,19 @@ def undominated(needs: Sequence[Need]) -> tuple[Need, ...]:
 
 
 def _strength(need: Need) -> tuple[object, ...]:
+    """Return a key by which a need comes before all those that it dominates: no part of it is larger than theirs."""
     kinds = (NeedKind.SAMPLES, NeedKind.EVENTS, NeedKind.PANES, NeedKind.TALLIES)
-    return kinds.index(need.kind), need.period_us, -len(need.fields), len(need.bands), repr(need)
+    read = {*need.fields, *(name for name, _ in need.bands)}
+    widths = (_width(high) - _width(low) for _, intervals in need.bands for low, high in intervals)
+    return (
+        *(kinds.index(need.kind), need.period_us, -len(read), len(need.bands)),
+        *(need.patience_us, -round(math.fsum(widths), 12), repr(need)),
+    )
+
+
+def _width(bound: float) -> float:
+    """Return a bound on a finite scale, in the order of all bounds, infinite ones among them."""
+    return math.atan(math.copysign(math.log1p(abs(bound)), bound))
 
 
 def _implied(need: Need, other: Need, least: SamplingProgram) -> bool:

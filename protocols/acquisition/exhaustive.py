@@ -87,10 +87,15 @@ class Exhaustive:
         self._most_mw = 0.0
         self._chosen: list[tuple[int, int]] = []
         self._found: dict[int, tuple[float, tuple[tuple[int, int], ...]]] = {}
+        self._divided: set[tuple[int, int]] = set()
+        """Groups left and reports chosen that have been continued: many divisions of other groups lead to the same."""
+        self._bounds: dict[int, float] = {}
+        """By reports: a lower bound of the draw of programs with them and perhaps others."""
 
     def cheapest(self, best: Candidate) -> tuple[Candidate, Arrangement | None]:
         """Return the cheapest program and which report answers which needs; `best` and None if none is cheaper."""
         self._most_mw = best.milliwatts * ENOUGH
+        self._divided.clear()
         fixed = (1 << self._fixed) - 1
         self._divide((1 << len(self._groups)) - 1, fixed, self._costs[: self._fixed])
         arrangement: Arrangement | None = None
@@ -110,6 +115,9 @@ class Exhaustive:
 
     def _divide(self, left: int, reports: int, costs: list[ReportCost]) -> None:
         """Continue with the groups that are left, given the reports that answer the others."""
+        if (left, reports) in self._divided:
+            return
+        self._divided.add((left, reports))
         if not left:
             self._take(reports)
             return
@@ -125,7 +133,10 @@ class Exhaustive:
                 if not self._goes_together(chosen):
                     continue
                 more = costs if reports >> number & 1 else [*costs, self._costs[number]]
-                if self._least.with_more(more) < self._most_mw:
+                bound = self._bounds.get(chosen)
+                if bound is None:
+                    bound = self._bounds[chosen] = self._least.with_more(more)
+                if bound < self._most_mw:
                     self._chosen.append((first | group, number))
                     self._divide(others ^ group, chosen, more)
                     self._chosen.pop()

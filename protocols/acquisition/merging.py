@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from protocols.acquisition.effort import FEW_STEPS, Effort, SharedEffort
+from protocols.acquisition.effort import FEW_STEPS, MOST_STEPS, MOST_STEPS_TOGETHER, Effort, SharedEffort
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
 from protocols.acquisition.program_reports import ProgramStyle, reports_in, sampling_report
 from protocols.acquisition.search import Search
+from protocols.acquisition.searches import Searches
 from protocols.acquisition.sensor_traits import DAY_SECONDS, SensorTraits
 from protocols.acquisition.stretching import lasting, stretched_need
 from protocols.acquisition.words import words_of
@@ -80,25 +81,56 @@ class Merger:
         The deployer's choices.
     observed
         Statistics of the stream's values.
+    searches
+        From earlier demands on the stream; they have their own copy of what was observed.
+    before
+        What was merged for the stream until now: a sensor whose program and needs stay the same keeps the very object.
     """
 
-    def __init__(self, demands: FoldedDemands, style: ProgramStyle, observed: Observed | None = None) -> None:
+    def __init__(
+        self,
+        demands: FoldedDemands,
+        style: ProgramStyle,
+        observed: Observed | None = None,
+        *,
+        searches: Searches | None = None,
+        before: Merger | None = None,
+    ) -> None:
         self.demands = demands
         self.style = style
-        self.observed = observed or Observed()
+        self.searches = searches or Searches(style, observed or Observed())
         self._known: dict[tuple[tuple[int, ...], SensorTraits], MergedProgram] = {}
+        self._alike: dict[tuple[tuple[Value, ...], SensorTraits], MergedProgram] = {}
+        """By the properties that demands look at: the motes that are alike."""
+        comparable = before is not None and before.demands.looked_at == demands.looked_at
+        self._before = before._alike if before is not None and comparable else {}  # noqa: SLF001 - of its own class
         self._effort = SharedEffort()
+        self._under_way = Effort()
         self.left_out: dict[str, RefusedDemand] = {}
         """By query: demands that could not be merged, for one sensor at least."""
 
     def merge(self, traits: SensorTraits, properties: Mapping[str, Value]) -> MergedProgram:
         """Return the program of a sensor."""
+        alike = (tuple(map(properties.get, self.demands.looked_at)), traits)
+        found = self._alike.get(alike)
+        if found is None:
+            found, before = self._merged_once(traits, properties), self._before.get(alike)
+            found = self._alike[alike] = found if before is None or before != found else before
+        return found
+
+    def hurry(self) -> None:
+        """Let the thread that merges take the best programs found so far, from another thread."""
+        self._effort.settle(MOST_STEPS_TOGETHER)
+        self._under_way.spend(MOST_STEPS)
+
+    def _merged_once(self, traits: SensorTraits, properties: Mapping[str, Value]) -> MergedProgram:
+        """Return the program of a sensor; those that the same demands concern share it."""
         concerning = self.demands.concerning(properties)
         key = (concerning, traits)
         found = self._known.get(key)
         if found is None:
             classes = [self.demands.classes[place] for place in concerning]
-            effort = self._effort.share()
+            effort = self._under_way = self._effort.share()
             began = effort.left
             found = self._known[key] = self._safely_merged(classes, traits, effort)
             self._effort.settle(began - effort.left)
@@ -161,10 +193,10 @@ class Merger:
             return self._asleep("its stream has no field to sample", traits)
         demanded = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
         sensor = Sensor(order, traits.minimum_period_us, traits.profile, traits.abilities)
-        search = Search(sensor, self.style, self.observed, effort)
-        needs, slow = within_reach(tuple(demanded), traits.minimum_period_us, search)
-        found, stretched, kept = lasting(search, needs, traits, _lifetime_days(classes, traits))
-        raw = search.raw([stretched_need(need, stretched) for need in needs])
+        with self.searches.lend(sensor, effort) as search:
+            needs, slow = within_reach(tuple(demanded), traits.minimum_period_us, search)
+            found, stretched, kept = lasting(search, needs, traits, _lifetime_days(classes, traits))
+            raw = search.raw([stretched_need(need, stretched) for need in needs])
         return MergedProgram(
             _carried(found.program),
             _reason(found, raw, classes, slow=slow, stretched=stretched, kept=kept),
@@ -178,7 +210,7 @@ class Merger:
         """Return the program of a sleeping sensor; it listens as often as one that samples, so that it can be woken."""
         listen = self.style.listen
         program = SLEEP if listen == SLEEP.listen else SamplingProgram(listen=listen)
-        milliwatts = draw_of(program, traits, self.observed)
+        milliwatts = draw_of(program, traits, self.searches.observed)
         return MergedProgram(program, f"{why}: sleep", milliwatts)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 
 from protocols.wire.demands import PropertyBand, QueryDemand, RefusedDemand
@@ -88,7 +89,7 @@ class DemandClass:
         return self.demand.events.fingerprint if self.demand.events is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FoldedDemands:
     """The demands on a stream without duplicates.
 
@@ -107,6 +108,11 @@ class FoldedDemands:
     refused: tuple[RefusedDemand, ...] = ()
     conditions: Mapping[tuple[PropertyBand, ...], tuple[int, ...]] = field(default_factory=dict)
     """Places of classes by their conditions on sensors."""
+
+    @cached_property
+    def looked_at(self) -> tuple[FieldName, ...]:
+        """The fixed fields that conditions look at: sensors with the same values of them are alike."""
+        return tuple(sorted({band.field for condition in self.conditions for band in condition}))
 
     @property
     def queries(self) -> int:

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from protocols.acquisition.needs import Bands, Intervals
 
@@ -38,6 +38,16 @@ class Observed:
     """Time between a value and the previous one; 0 for unknown."""
     vehicles_per_second: float = 1.0
     loss: float = 0.0
+    seen: int = 0
+    """How many values were recorded, forgotten ones among them."""
+
+    def copy(self) -> Observed:
+        """Return the same statistics, which stay as they are when more values are seen."""
+        fields = {
+            name: FieldValues(each.values.copy(), each.changes.copy(), each.pairs.copy())
+            for name, each in self.fields.items()
+        }
+        return replace(self, fields=fields)
 
     def see(self, name: str, value: float, before: float | None = None) -> None:
         """Record a sampled value, and the previous one."""
@@ -45,6 +55,7 @@ class Observed:
         if seen is None:
             seen = self.fields[name] = FieldValues()
         if math.isfinite(value):
+            self.seen += 1
             seen.values.append(value)
             if before is not None:
                 seen.changes.append(abs(value - before))

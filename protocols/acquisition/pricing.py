@@ -93,6 +93,11 @@ class Pricing:
             found = self._known[key] = self._priced(kept, patience_us, thorough=thorough)
         return found
 
+    @property
+    def remembered(self) -> int:
+        """How many prices it remembers."""
+        return len(self._known)
+
     def shares(self, report: ProgramReport) -> Shares:
         """Return the shares of its samples that a report sends."""
         found = self._shares.get(report)

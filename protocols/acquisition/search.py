@@ -68,6 +68,15 @@ class Search:
         self._asleep_mw = float(draw_mw(sensor.profile, asleep, Workload(loss=observed.loss)).sum())
         self._thorough = True
 
+    def resume(self, effort: Effort) -> None:
+        """Go on with other steps; what was found and priced is known, and needs none."""
+        self.effort = self._pricing.effort = effort
+
+    @property
+    def remembered(self) -> int:
+        """How many programs, and groups of needs, it remembers."""
+        return len(self._found) + len(self._alone) + self._pricing.remembered
+
     def cheapest(self, needs: Sequence[Need]) -> Candidate:
         """Return the cheapest program that answers all needs."""
         left = undominated(needs)
@@ -127,6 +136,7 @@ class Search:
     def raw(self, needs: Sequence[Need]) -> Candidate:
         """Return the program that sends every needed sample at once."""
         report = sampling_report(needs, self._sensor.order)
+        self._thorough = True
         return self._candidate((ProgramReport(report.fields, report.every_us),), needs)
 
     def _descended(self, needs: Sequence[Need]) -> list[Division]:

@@ -27,6 +27,7 @@ from proxy.fleet.fleet_instructions import (
     TuplesDropped,
 )
 from proxy.fleet.fleet_members import FleetLimits, FleetMembers
+from proxy.fleet.merging_task import MergingTask, SensorKind
 from proxy.fleet.neighbours import NeighbourChanges, Neighbours
 from proxy.fleet.program_choice import ProgramChoice
 from proxy.fleet.stream_state import StreamProgress, StreamState
@@ -161,6 +162,7 @@ class Fleet:
         *,
         radio_us: int,
         unreadable: tuple[RefusedDemand, ...] = (),
+        merging: MergingTask | None = None,
     ) -> list[FleetInstruction]:
         """Return what to do about the demand on a stream.
 
@@ -174,25 +176,63 @@ class Fleet:
             Radio clock now.
         unreadable
             Demands that could not be decoded.
+        merging
+            In which the demand has been merged; None to do it now.
         """
         stream = self._members.stream(stream_name)
         if stream is None:
             detail = RefusedDemand("*", f"there are {self._limits.streams} streams already")
             return [RejectDemand(stream_name, detail)]
-        rejected = stream.set_demand(demand, unreadable)
+        rejected = [*stream.set_demand(demand, unreadable, merging), *stream.merger.left_out.values()]
         instructions: list[FleetInstruction] = [RejectDemand(stream_name, each) for each in rejected]
         for mote in self._members.motes_of(stream_name):
             instructions += self._choice.apply(stream, mote, radio_us)
         stream.note_change()
         return instructions
 
-    def time_passed(self, radio_us: int) -> list[FleetInstruction]:
-        """Return what to do when time has passed: on silent motes, held packets, programs to choose again."""
+    def merging(self, stream_name: str, demand: StreamDemand | None) -> MergingTask | None:
+        """Return the task of merging a demand for the present motes of a stream, for any thread; None if it has none.
+
+        Its result goes to :meth:`receive_demand`. If the motes, or what they offer, are others by then, nothing is
+        wrong: what the task lacks is merged there.
+        """
+        stream = self.streams.get(stream_name)
+        return None if stream is None else stream.merging(demand, self._kinds_of(stream_name))
+
+    def replan_due(self, radio_us: int) -> bool:
+        """Return whether it is time to choose programs again by the values observed."""
+        return radio_us - self._replanned_us >= REPLAN_AFTER_US
+
+    def replanning(self, radio_us: int) -> dict[str, MergingTask]:
+        """Return by stream, if it is time to, the tasks of choosing programs again: for :meth:`replan`."""
+        if not self.replan_due(radio_us):
+            return {}
+        self._replanned_us = radio_us
+        return {name: stream.merging_again(self._kinds_of(name)) for name, stream in self.streams.items()}
+
+    def replan(self, stream_name: str, merging: MergingTask, radio_us: int) -> list[FleetInstruction]:
+        """Choose the programs of a stream's motes again, where that saves enough to be worth a change."""
+        stream = self.streams[stream_name]
+        instructions: list[FleetInstruction] = []
+        if stream.replan(merging):
+            for mote in self._members.motes_of(stream_name):
+                instructions += self._choice.apply(stream, mote, radio_us, only_if_cheaper=True)
+        return instructions
+
+    def time_passed(self, radio_us: int, *, replan: bool = True) -> list[FleetInstruction]:
+        """Return what to do when time has passed: on silent motes, held packets, programs to choose again.
+
+        Parameters
+        ----------
+        radio_us
+            Radio clock now.
+        replan
+            Whether to choose programs here; else that is done beside, see :meth:`replanning`.
+        """
         self._now_us = radio_us
         instructions: list[FleetInstruction] = []
-        if radio_us - self._replanned_us >= REPLAN_AFTER_US:
-            self._replanned_us = radio_us
-            instructions += self._replan(radio_us)
+        for name, merging in (self.replanning(radio_us) if replan else {}).items():
+            instructions += self.replan(name, merging, radio_us)
         forgotten: list[str] = []
         passed = TimePassed(radio_us)
         for mote in self.motes.values():
@@ -259,6 +299,10 @@ class Fleet:
     def has(self, mote: str) -> bool:
         """Return whether a mote is in this proxy's catalog."""
         return self._members.has(mote)
+
+    def has_motes(self, stream_name: str) -> bool:
+        """Return whether motes feed a stream."""
+        return bool(self._members.motes_of(stream_name))
 
     def entry(self, mote: str) -> MoteEntry | None:
         """Return a mote's entry in the catalog, None if it has not announced itself."""
@@ -333,14 +377,9 @@ class Fleet:
                 feeding.ledger.drop(each)
         return sum(map(len, dropped))
 
-    def _replan(self, radio_us: int) -> list[FleetInstruction]:
-        """Choose programs again by the values observed, where that saves enough to be worth a change."""
-        instructions: list[FleetInstruction] = []
-        for name, stream in self.streams.items():
-            stream.replan()
-            for mote in self._members.motes_of(name):
-                instructions += self._choice.apply(stream, mote, radio_us, only_if_cheaper=True)
-        return instructions
+    def _kinds_of(self, stream_name: str) -> list[SensorKind]:
+        kinds = map(self._choice.kind_of, self._members.motes_of(stream_name))
+        return [each for each in kinds if each is not None]
 
     def _sample_counts(
         self, stream: StreamState, motes: Sequence[MoteTracking], watermarks: Sequence[MoteWatermark]

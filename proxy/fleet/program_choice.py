@@ -9,6 +9,7 @@ from protocols.acquisition.program_reports import Abilities
 from protocols.acquisition.sensor_traits import traits_of
 from protocols.wire.programs import SamplingProgram
 from proxy.fleet.fleet_instructions import FleetInstruction, ForMote, RejectDemand, RememberProgram
+from proxy.fleet.merging_task import SensorKind
 from proxy.fleet.stream_state import StreamState
 from proxy.motes.mote_events import DemandChanged
 from proxy.motes.mote_tracking import MoteTracking
@@ -30,6 +31,13 @@ class ProgramChoice:
         self._abilities_of = abilities_of
         self._remembered: set[tuple[str, SamplingProgram]] = set()
 
+    def kind_of(self, mote: MoteTracking) -> SensorKind | None:
+        """Return what determines the program of a mote; None before it has announced itself."""
+        announcement = mote.announcement
+        if announcement is None:
+            return None
+        return traits_of(announcement, self._abilities_of(announcement.mote)), announcement.properties
+
     def apply(
         self, stream: StreamState, mote: MoteTracking, radio_us: int, *, only_if_cheaper: bool = False
     ) -> list[FleetInstruction]:
@@ -46,12 +54,12 @@ class ProgramChoice:
         only_if_cheaper
             Whether the mote keeps its program unless another one costs clearly less.
         """
-        announcement = mote.announcement
-        if announcement is None:
+        kind = self.kind_of(mote)
+        if kind is None:
             return []
-        traits = traits_of(announcement, self._abilities_of(announcement.mote))
+        traits, properties = kind
         known = len(stream.merger.left_out)
-        merged = stream.merger.merge(traits, announcement.properties)
+        merged = stream.merger.merge(traits, properties)
         instructions: list[FleetInstruction] = [
             RejectDemand(stream.name, each) for each in list(stream.merger.left_out.values())[known:]
         ]

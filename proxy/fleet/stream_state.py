@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from protocols.acquisition.merging import Merger
-from protocols.acquisition.needs import FoldedDemands, fold_demands
+from protocols.acquisition.needs import FoldedDemands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.program_reports import ProgramStyle
+from protocols.acquisition.searches import Searches
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.programs import SECOND_US
 from protocols.wire.streams import FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
-from proxy.fleet.declared_columns import as_offered
+from proxy.fleet.merging_task import MergingTask, SensorKind
 from proxy.fleet.stragglers import Stragglers
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
@@ -166,21 +167,47 @@ class StreamState:
         self.observe_every = max(OBSERVE_EVERY, motes // _ENOUGH_MOTES)
 
     def set_demand(
-        self, demand: StreamDemand | None, unreadable: tuple[RefusedDemand, ...] = ()
+        self,
+        demand: StreamDemand | None,
+        unreadable: tuple[RefusedDemand, ...] = (),
+        merging: MergingTask | None = None,
     ) -> tuple[RefusedDemand, ...]:
-        """Set the demand on this stream, None for none; return the demands that cannot be answered or read."""
+        """Set the demand on this stream, None for none; return the demands that cannot be answered or read.
+
+        Parameters
+        ----------
+        demand, unreadable
+            The demand, and those that could not be decoded.
+        merging
+            In which this demand has been merged, if it has.
+        """
         self._demand = demand
         self._unreadable = unreadable
-        return (*unreadable, *self._fold())
+        fits = merging is not None and merging.demand is demand and merging.schema == self.schema
+        return (*unreadable, *self._fold(merging if fits else None))
+
+    def merging(self, demand: StreamDemand | None, kinds: Iterable[SensorKind]) -> MergingTask:
+        """Return the task of merging a demand on this stream for kinds of sensors."""
+        known = self.merger.searches
+        searches = Searches(self.style, self.observed) if known.outdated(self.observed) else known
+        return MergingTask(self.proxy, self.schema, demand, searches, self.merger, tuple(kinds))
+
+    def merging_again(self, kinds: Iterable[SensorKind]) -> MergingTask:
+        """Return the task of merging the present demand by the values observed until now."""
+        searches = Searches(self.style, self.observed)
+        return MergingTask(self.proxy, self.schema, self._demand, searches, self.merger, tuple(kinds))
 
     def set_schema(self, schema: StreamSchema) -> tuple[RefusedDemand, ...]:
         """Set the stream's schema; return the demands that cannot be answered with it."""
         self.schema = schema
         return self._fold()
 
-    def replan(self) -> None:
-        """Let the next programs be chosen by the values observed until now."""
-        self.merger = Merger(self.merger.demands, self.style, self.observed)
+    def replan(self, merging: MergingTask) -> bool:
+        """Let the next programs be those of a task; return False if demand or schema have changed meanwhile."""
+        if merging.demand is not self._demand or merging.schema != self.schema:
+            return False
+        self.merger = merging.merger
+        return True
 
     def counted_until(self, mote_watermarks: Sequence[MoteWatermark]) -> int | None:
         """Return where the next cut will move the low watermark, if panes in which samples are counted end by then."""
@@ -265,15 +292,10 @@ class StreamState:
     def _keepalive_due(self, now_us: int) -> bool:
         return self._cut_us is not None and now_us - self._cut_us >= KEEPALIVE_AFTER_US
 
-    def _fold(self) -> tuple[RefusedDemand, ...]:
-        folded = FoldedDemands()
-        if self.schema is not None and self._demand is not None and self._demand.demands:
-            offered = as_offered(self._demand, self.schema, self.proxy)
-            if isinstance(offered, RefusedDemand):
-                folded = FoldedDemands(refused=(offered,))
-            else:
-                folded = fold_demands(offered.demands, offered.schema)
-        self.merger = Merger(folded, self.style, self.observed)
+    def _fold(self, merging: MergingTask | None = None) -> tuple[RefusedDemand, ...]:
+        task = merging or self.merging(self._demand, ())
+        self.merger = task.merger
+        folded = self.merger.demands
         counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
         self._counted_panes_us = frozenset(each.pane_us for each in counted)
         fingerprints = {each.fingerprint for each in counted}

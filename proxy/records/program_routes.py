@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from protocols.acquisition.covering import aggregates_the_same, answers
@@ -64,6 +64,9 @@ class Routes:
     detections: tuple[Detection, ...] = ()
     forwards_samples: bool = True
     periods_us: tuple[int, ...] = ()
+
+
+FindRoutes = Callable[[SamplingProgram, Needs], Routes]
 
 
 def routes_of(program: SamplingProgram, needs: Needs) -> Routes:

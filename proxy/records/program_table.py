@@ -10,9 +10,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
+from proxy.records.program_routes import Needs, Routes, routes_of
 
 MOST_PROGRAMS = 1_000
 """Programs that are kept. A number is derived from the content, so all motes share them."""
+MOST_ROUTES = 256
+"""Pairs of a program and needs whose routes are kept: few for each kind of mote."""
 
 
 class ProgramTable:
@@ -29,6 +32,7 @@ class ProgramTable:
     def __init__(self, programs: Iterable[SamplingProgram] = (), *, most: int = MOST_PROGRAMS) -> None:
         self._programs: OrderedDict[int, SamplingProgram] = OrderedDict()
         self._most = most
+        self._routes: OrderedDict[tuple[int, int], tuple[SamplingProgram, Needs, Routes]] = OrderedDict()
         for program in programs:
             self.note(program)
 
@@ -45,6 +49,17 @@ class ProgramTable:
     def get(self, number: int) -> SamplingProgram | None:
         """Return the program with this number, None if it is not known."""
         return SLEEP if number == 0 else self._programs.get(number)
+
+    def routes(self, program: SamplingProgram, needs: Needs) -> Routes:
+        """Return the routes of a program under needs; motes that share these very objects share their routes."""
+        key = id(program), id(needs)
+        found = self._routes.get(key)
+        if found is None:
+            # The objects are kept with their routes, so that no others can have their identities.
+            found = self._routes[key] = program, needs, routes_of(program, needs)
+            if len(self._routes) > MOST_ROUTES:
+                self._routes.popitem(last=False)
+        return found[2]
 
     def __len__(self) -> int:
         return len(self._programs)

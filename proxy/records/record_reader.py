@@ -13,7 +13,7 @@ from protocols.wire.streams import FieldType, check_value
 from proxy.records.change_filling import ChangeFilling
 from proxy.records.decoding import RowDecoder
 from proxy.records.event_detection import EventDetection
-from proxy.records.program_routes import Needs, Routes, routes_of
+from proxy.records.program_routes import FindRoutes, Needs, Routes, routes_of
 from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
 
 MOST_SAMPLES_FILLED = 100_000
@@ -33,6 +33,8 @@ class RecordReader:
         Under which the records were made.
     needs
         What queries need of the mote now.
+    routes
+        Finds the routes of a program.
 
     Raises
     ------
@@ -40,7 +42,9 @@ class RecordReader:
         If the program samples a field the mote does not have.
     """
 
-    def __init__(self, announcement: Announcement, program: SamplingProgram, needs: Needs) -> None:
+    def __init__(
+        self, announcement: Announcement, program: SamplingProgram, needs: Needs, routes: FindRoutes = routes_of
+    ) -> None:
         self._announcement = announcement
         self._program = program
         self._reports = reports_of(program)
@@ -53,6 +57,7 @@ class RecordReader:
             for number, alone in enumerate(self._reports)
             if isinstance(alone.report, SendOnChange)
         }
+        self._find_routes = routes
         self.routes = Routes(())
         self._detections: list[EventDetection] = []
         self._plain = False
@@ -61,7 +66,7 @@ class RecordReader:
     def route(self, needs: Needs) -> None:
         """Set what queries need from now on."""
         before = {each.detection: each for each in self._detections}
-        self.routes = routes_of(self._program, needs)
+        self.routes = self._find_routes(self._program, needs)
         self._detections = [before.get(each) or EventDetection(each) for each in self.routes.detections]
         self._plain = (
             not self._several

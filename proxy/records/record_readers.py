@@ -83,6 +83,6 @@ class RecordReaders:
         if self._announcement is None or program is None or program == SLEEP or program.sleeping:
             return None
         try:
-            return RecordReader(self._announcement, program, self._needs)
+            return RecordReader(self._announcement, program, self._needs, self._programs.routes)
         except SchemaError:
             return None  # a program of another stream

@@ -25,6 +25,7 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.neighbours import Neighbours
 from proxy.motes.mote_events import SendControl
 from proxy.running.delivery import Delivery
+from proxy.running.demand_merging import DemandMerging
 from proxy.running.driven_devices import DrivenDevices
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, Publisher
@@ -45,8 +46,8 @@ class Receiver:
     ----------
     proxy
         Its name.
-    fleet, delivery, neighbours
-        Handle demands, acknowledgements, and messages of other proxies.
+    fleet, delivery, neighbours, merging
+        Handle motes, acknowledgements, messages of other proxies, and demands.
     intake, devices
         Handle the frames of motes, and the messages of driven devices.
     link
@@ -62,6 +63,7 @@ class Receiver:
         delivery: Delivery,
         neighbours: Neighbours,
         *,
+        merging: DemandMerging,
         intake: FrameIntake,
         devices: DrivenDevices,
         link: Publisher,
@@ -72,6 +74,7 @@ class Receiver:
         self._fleet = fleet
         self._delivery = delivery
         self._neighbours = neighbours
+        self._merging = merging
         self._intake = intake
         self._devices = devices
         self._link = link
@@ -110,7 +113,7 @@ class Receiver:
             case "cluster_status":
                 self._cluster(message, radio_us)
             case "demand":
-                self._demand(message, parsed.names[0], radio_us)
+                self._demand(message, parsed.names[0])
             case "mote_entry" | "proxy_status":
                 news = self._neighbours.received(parsed, message.payload, self._fleet.has)
                 instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
@@ -143,7 +146,7 @@ class Receiver:
             if status.presence is Presence.ONLINE and not message.retain:
                 self._delivery.cluster_began(radio_us)
 
-    def _demand(self, message: Message, stream: str, radio_us: int) -> None:
+    def _demand(self, message: Message, stream: str) -> None:
         unreadable: tuple[RefusedDemand, ...] = ()
         if message.payload:
             demand, unreadable = read_demands(message.payload)
@@ -153,9 +156,7 @@ class Receiver:
             demand = StreamDemand(VERSION, "none", stream, 0, ())
         self._metrics.count("demands")
         self._intake.note_demand(demand)
-        instructions = self._fleet.receive_demand(stream, demand, radio_us=radio_us, unreadable=unreadable)
-        self._intake.carry_out(instructions, message)
-        self._devices.demand_changed()
+        self._merging.received(demand, unreadable, message)
 
     async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
         """Send controls to a mote that has been listening since `radio_us`."""

@@ -1,7 +1,8 @@
 """The proxy as one asyncio process: passes frames and time to the pure cores and carries out their instructions.
 
 Tasks: the link receives; "flush" cuts batches and writes to disk; "send batches" publishes them; "catalog" publishes
-entries; "clock" lets time pass in the cores; "devices" publishes messages of drivers. One thread waits for the disk.
+entries; "clock" lets time pass in the cores; "merge demands" chooses programs; "devices" publishes messages of drivers.
+One thread waits for the disk, another merges.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from proxy.fleet.fleet_instructions import FleetInstruction
 from proxy.fleet.neighbours import Neighbours
 from proxy.records.waiting_tuples import MotePosition
 from proxy.running.delivery import Delivery
+from proxy.running.demand_merging import DemandMerging
 from proxy.running.demand_reporting import DemandReporting, spool_report
 from proxy.running.driven_devices import DrivenDevices
 from proxy.running.entry_schedule import EntrySchedule
@@ -119,11 +121,18 @@ class ProxyService:
         self.devices = DrivenDevices(
             registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
         )
+        self.merging = DemandMerging(
+            self.fleet,
+            self._clocks,
+            carry_out=self.intake.carry_out,
+            demand_changed=self.devices.demand_changed,
+        )
         self.receiver = Receiver(
             settings.name,
             self.fleet,
             self.delivery,
             neighbours,
+            merging=self.merging,
             intake=self.intake,
             devices=self.devices,
             link=self.link,
@@ -152,6 +161,7 @@ class ProxyService:
                 tasks.create_task(self._flush_regularly(), name="flush"),
                 tasks.create_task(self._publish_catalog(), name="catalog"),
                 tasks.create_task(self._advance_time(), name="clock"),
+                tasks.create_task(self.merging.run(), name="merge demands"),
                 tasks.create_task(self.devices.publish(), name="devices"),
             ]
             await stop.wait()
@@ -340,7 +350,8 @@ class ProxyService:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
             now_us = self._clocks.radio()
-            self.intake.carry_out(self.fleet.time_passed(now_us))
+            self.intake.carry_out(self.fleet.time_passed(now_us, replan=False))
+            self.merging.time_passed()
             self.devices.time_passed()
             self.delivery.time_passed(now_us)
 

@@ -89,6 +89,7 @@ async def test_values_of_a_json_device_arrive_in_batches_and_nothing_is_sent_to_
         assert [each.filter for each in service.link.client_session.subscriptions][-1] == "rooms/+"
         await send(service, "rooms/kitchen", {"t": 19.0})
         await send(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)
+        await service.merging.settled()
         mote = service.fleet.motes["kitchen"]
         assert mote.state is MoteState.SAMPLING, "it runs its program at once, not in a window"
         assert mote.running == program_number(mote.desired)

@@ -455,6 +455,7 @@ async def test_from_demand_to_acknowledged_batch_over_a_broker(settings, frames,
 
         await field.send(topics.demand("traffic"), frames.demand(), retain=True)
         await until(lambda: service.metrics.value("demands") == 2)
+        await service.merging.settled()
         await field.send(packets, frames.packet(3, clock=11 * S, low_watermark=20 * S, listen=50_000, program=NUMBER))
         await until(lambda: len(field.programs()) == 2)
         assert field.programs()[-1] == SLEEP
