@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from cluster.errors import PlanError
 from cluster.fjord.instantiation import subscribed_operator
-from cluster.fjord.made_rows import RowFlow, RowFlows, known_at_rates
+from cluster.fjord.made_rows import RowFlow, RowFlows, approximate, exact, known_at_rates
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Node
 from cluster.language.quantities import written
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, PaneWindow, PhysicalPlan
 from cluster.physical.operations import Exchange, GroupedFilter, Sink
+from cluster.physical.successors import summed
 from cluster.plan.completeness import check_completeness
 
 ROUND_US = (
@@ -127,14 +128,14 @@ def _way_out(window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str
 
 def made_per_second(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
     """Return how many rows a plan makes in a second, without those that streams bring."""
-    return sum(_made_per_second(each, tuples_per_second) for each in plan.fragments)
+    return approximate(summed(plan, _made_per_second, tuples_per_second))
 
 
 @known_at_rates
-def _made_per_second(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> float:
+def _made_per_second(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> int:
     made = sum(flow.made_per_second for _, flow in RowFlows(fragment, tuples_per_second))
     # Windows over shared panes are counted one by one already.
-    return made if fragment.shares_panes else len(fragment.groups) * made
+    return exact(made if fragment.shares_panes else len(fragment.tally.groups) * made)
 
 
 def check_supported(node: Node) -> None:

@@ -29,6 +29,8 @@ from cluster.planning_budget import spend
 
 T = TypeVar("T")
 
+_FRACTIONS = 1 << 20
+_MOST = 1e30
 KEYS_ASSUMED = 1_000
 """How many keys an aggregate is assumed to have, because their number is not known beforehand."""
 
@@ -119,8 +121,8 @@ class RowFlows:
                 return self._merged(node, operation, below[0])
             case kinds.PaneAggregate():
                 flows = list(self._from_panes(operation, below[0]))
-                most = max(flows, key=lambda each: each.per_tuple)
-                return replace(most, made_per_second=sum(each.made_per_second for each in flows))
+                most, _ = max(flows, key=lambda each: each[0].per_tuple)
+                return replace(most, made_per_second=sum(each.made_per_second * times for each, times in flows))
             case kinds.Changes():
                 return replace(below[0], lasting_us=1, made_per_second=0.0)
             case (
@@ -142,26 +144,19 @@ class RowFlows:
             return replace(below, at_once=below.at_once if keys > 1 else 1, made_per_second=0.0)
         return _slid(keys, below, window, window.slide_us)
 
-    def _from_panes(self, operation: kinds.PaneAggregate, below: RowFlow) -> Iterator[RowFlow]:
-        """Yield the answers of each window that shares panes; equal ones over equal conditions count once."""
+    def _from_panes(self, operation: kinds.PaneAggregate, below: RowFlow) -> Iterator[tuple[RowFlow, int]]:
+        """Yield the answers of each window that shares panes, and over how many different conditions it is."""
         pane_us = next(
             each.operation.width_us for each in self._fragment.nodes if isinstance(each.operation, kinds.Panes)
         )
-        windows = {
-            (each.group, each.window.size_us, each.window.slide_us)
-            for each in self._fragment.subscribers
-            if each.window
-        }
-        for _, size_us, slide_us in sorted(windows):
-            yield _slid(groups_of(operation.keys), below, PaneWindow(size_us, slide_us), pane_us)
+        for (size_us, slide_us), times in sorted(self._fragment.tally.windows.items()):
+            yield _slid(groups_of(operation.keys), below, PaneWindow(size_us, slide_us), pane_us), times
 
     def window_of(self, node: OperatorNode) -> PaneWindow | None:
         """Return the window whose answers a node merges, if it slides in steps; None for any other node."""
         if isinstance(node.operation, kinds.PaneAggregate):
-            return min(
-                (each.window for each in self._fragment.subscribers if each.window is not None),
-                key=lambda window: window.slide_us / window.size_us,
-            )
+            windows = sorted(self._fragment.tally.windows)
+            return PaneWindow(*min(windows, key=lambda length: length[1] / length[0]))
         if not isinstance(node.operation, kinds.MergeAggregate) or node.operation.slide_us == 1:
             return None
         below = node
@@ -218,6 +213,16 @@ def known_at_rates(
         return known[1]
 
     return found
+
+
+def exact(amount: float) -> int:
+    """Return an amount as a whole number of small parts, so that sums do not depend on the order of adding."""
+    return round(min(amount, _MOST) * _FRACTIONS)
+
+
+def approximate(amount: int) -> float:
+    """Return a sum of amounts of :func:`exact`."""
+    return amount / _FRACTIONS
 
 
 def groups_of(keys: Schema) -> int:

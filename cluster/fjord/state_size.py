@@ -10,10 +10,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.errors import PlanError
-from cluster.fjord.made_rows import KEYS_ASSUMED, RowFlow, RowFlows, groups_of, known_at_rates
+from cluster.fjord.made_rows import (
+    KEYS_ASSUMED,
+    RowFlow,
+    RowFlows,
+    approximate,
+    exact,
+    groups_of,
+    known_at_rates,
+)
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
+from cluster.physical.successors import summed
 from protocols.text.byte_sizes import format_byte_size
 from protocols.wire.streams import FieldType
 
@@ -66,10 +75,10 @@ def check_state(
     StateLimitError
         With the size of the plan's state, the part for this query, and the limit.
     """
-    total = sum(each.bytes for each in kept_by(after, tuples_per_second))
+    total = approximate(summed(after, _bytes_kept, tuples_per_second))
     if total <= limit_bytes:
         return
-    without = sum(each.bytes for each in kept_by(before, tuples_per_second))
+    without = approximate(summed(before, _bytes_kept, tuples_per_second))
     if total <= without:
         return
     rates = ", ".join(
@@ -91,26 +100,31 @@ def kept_by(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> Itera
         yield _kept(fragment, tuples_per_second)
 
 
-@known_at_rates
 def _kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> KeptState:
-    names = tuple(each.query for each in fragment.subscribers)
+    rows, size = _size_kept(fragment, tuples_per_second)
+    return KeptState(tuple(each.query for each in fragment.subscribers), rows, size)
+
+
+def _bytes_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> int:
+    return exact(_size_kept(fragment, tuples_per_second)[1])
+
+
+@known_at_rates
+def _size_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> tuple[float, float]:
+    """Return how many rows a fragment keeps, and how many bytes they take."""
     if fragment.shares_panes:
-        return _kept_panes(fragment, names, tuples_per_second)
-    return _Estimate(fragment, tuples_per_second).kept(names, len(fragment.groups))
+        return _panes_kept(fragment, tuples_per_second)
+    return _Estimate(fragment, tuples_per_second).kept(len(fragment.tally.groups))
 
 
-def _kept_panes(fragment: Fragment, names: tuple[str, ...], rates: Mapping[str, float]) -> KeptState:
-    spans_us: dict[int, int] = {}
-    for each in fragment.subscribers:
-        if each.window is not None:
-            span_us = each.window.size_us + each.window.slide_us
-            spans_us[each.group] = max(spans_us.get(each.group, 0), span_us)
+def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, float]:
     (stream,) = fragment.streams
     (pane_us,) = (each.operation.width_us for each in fragment.nodes if isinstance(each.operation, kinds.Panes))
     (merged,) = (each.operation for each in fragment.behind if isinstance(each.operation, kinds.PaneAggregate))
     keys, rate = groups_of(merged.keys), rates.get(stream, 0.0)
-    rows = sum(min(rate * span / 1e6, keys * span / pane_us) for span in spans_us.values())
-    return KeptState(names, rows, rows * _row_bytes((*merged.keys, QUERY_GROUP, VISIBLE_FROM, *_results(merged.calls))))
+    # Of each query group as long as its longest window lasts.
+    rows = min(rate * fragment.tally.span_us / 1e6, keys * fragment.tally.span_us / pane_us)
+    return rows, rows * _row_bytes((*merged.keys, QUERY_GROUP, VISIBLE_FROM, *_results(merged.calls)))
 
 
 def _schema_kept(operation: kinds.Operation) -> Schema:
@@ -139,12 +153,12 @@ class _Estimate:
         self._flows = RowFlows(fragment, tuples_per_second)
         self._rows: dict[str, float] = {}
 
-    def kept(self, names: tuple[str, ...], times: int) -> KeptState:
-        """Return the state of all operators together, for so many query groups."""
+    def kept(self, times: int) -> tuple[float, float]:
+        """Return the rows and bytes of all operators together, for so many query groups."""
         found = [
             (self._rows_kept(each) * times, _row_bytes(_schema_kept(each.operation))) for each in self._fragment.nodes
         ]
-        return KeptState(names, sum(rows for rows, _ in found), sum(rows * size for rows, size in found))
+        return sum(rows for rows, _ in found), sum(rows * size for rows, size in found)
 
     def _rows_kept(self, node: OperatorNode) -> float:
         if node.id not in self._rows:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cluster.physical.nodes import Fragment, PhysicalPlan
+from cluster.physical.plan_changes import Splice
 from cluster.physical.words import named, queries_counted
 
 
@@ -107,6 +108,15 @@ def diff(before: PhysicalPlan, after: PhysicalPlan) -> Difference:
         tuple(change),
         sum(len(each.nodes) for each in stay),
     )
+
+
+def operators_changed(before: PhysicalPlan, after: PhysicalPlan) -> dict[str, int]:
+    """Return how many operators come and go from one plan to another; what stays is not looked at."""
+    change = Splice.between(before.fragments, after.fragments)
+    gone = {node.id: node for each in before.fragments[change.at :][: change.out] for node in each.nodes}
+    come = {node.id: node for each in change.into for node in each.nodes}
+    stay = sum(gone.get(identity) == node for identity, node in come.items())
+    return {"operators_come": len(come) - stay, "operators_go": len(gone) - stay}
 
 
 def _change(old: Fragment, new: Fragment) -> FragmentChange:

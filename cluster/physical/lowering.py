@@ -5,13 +5,17 @@ This is the only place that decides what runs where; hosts only instantiate (:mo
 
 from __future__ import annotations
 
-from msgspec.structs import replace
+from collections.abc import Mapping
 
 from cluster.language.algebra import Node
 from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
 from cluster.physical.rules.folded_queries import FoldedQuery
 from cluster.physical.rules.shared_panes import WindowedQuery
+from cluster.physical.rules.templates import shares_tuples
+from cluster.physical.subscriber_tally import SubscriberTally
+from cluster.physical.successors import Step, indexed, place_in, successor
 from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.history import sources_with_history
 from cluster.plan.pane_query import pane_query_of
 from cluster.shared_nodes import remembered
 
@@ -51,7 +55,7 @@ def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
     return PhysicalPlan(plan.epoch, tuple(fragments), plan.positions)
 
 
-def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
+def with_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping[str, int] | None = None) -> PhysicalPlan:
     """Return the physical plan with one more query.
 
     Parameters
@@ -60,20 +64,52 @@ def with_query(running: PhysicalPlan, query: PlannedQuery) -> PhysicalPlan:
         The running plan.
     query
         The query; it becomes the newest.
+    positions
+        Those of the new plan; None for those of the running one.
     """
     kind, identity = _lowered(query.node)
-    before = running.by_identity.get(identity)
-    subscriber = kind.subscriber(query)
-    if before is not None:
-        added = kind.fragment((*before.subscribers, subscriber))
-        fragments = tuple(added if each is before else each for each in running.fragments)
-        return replace(running, epoch=running.epoch + 1, fragments=fragments)
-    fragments = running.fragments
-    place = len(fragments)
-    if isinstance(kind, FoldedQuery):
-        place = next((at for at, each in enumerate(fragments) if each.shares_panes), place)
-    fragments = (*fragments[:place], kind.fragment((subscriber,)), *fragments[place:])
-    return replace(running, epoch=running.epoch + 1, fragments=fragments)
+    before, subscriber = running.by_identity.get(identity), kind.subscriber(query)
+    if before is None:
+        step = Step(None, kind.fragment((subscriber,)), come=(subscriber,))
+    else:
+        tally = before.tally.with_subscriber(subscriber)
+        step = Step(before, _tallied(kind, tally, (*before.subscribers, subscriber)), come=(subscriber,))
+    positions = running.positions if positions is None else positions
+    return successor(indexed(running), running.epoch + 1, positions, (step,))
+
+
+def without_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping[str, int]) -> PhysicalPlan:
+    """Return the physical plan without one of its queries.
+
+    Parameters
+    ----------
+    running
+        The running plan.
+    query
+        One of its queries.
+    positions
+        Those of the new plan.
+    """
+    before, subscriber = running.by_query[query.identity], running.subscribers[query.identity]
+    if len(before.subscribers) == 1:
+        return successor(indexed(running), running.epoch + 1, positions, (Step(before, None, go=(subscriber,)),))
+    at = place_in(before.subscribers, subscriber)
+    left = (*before.subscribers[:at], *before.subscribers[at + 1 :])
+    kind, _ = _lowered(query.node)
+    after = _tallied(kind, before.tally.without_subscriber(subscriber, left), left)
+    return successor(indexed(running), running.epoch + 1, positions, (Step(before, after, go=(subscriber,)),))
+
+
+def _tallied(kind: Lowered, tally: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:
+    found = kind.changed(tally, subscribers)
+    found.__dict__["tally"] = tally
+    return found
+
+
+def begins_with_others(node: Node) -> bool:
+    """Return whether a query may begin with the epoch of others: if neither its group nor its history needs one."""
+    kind, _ = _lowered(node)
+    return (isinstance(kind, WindowedQuery) or shares_tuples(kind.template)) and not any(sources_with_history(node))
 
 
 def lower_alone(node: Node) -> Fragment:

@@ -9,7 +9,8 @@ Estimates and measurements of a node are kept outside the plan, by the node's id
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -20,6 +21,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import Node
 from cluster.language.columns import AggregateCall, Scalar
 from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
+from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
 from cluster.plan.relations_read import relations_of
@@ -256,9 +258,14 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
         return any(isinstance(node.operation, Exchange) and node.operation.spread != "group" for node in self.nodes)
 
     @cached_property
+    def tally(self) -> SubscriberTally:
+        """What its subscribers need together."""
+        return SubscriberTally.of(self.subscribers)
+
+    @cached_property
     def groups(self) -> frozenset[int]:
         """Its query groups."""
-        return frozenset(each.group for each in self.subscribers)
+        return frozenset(self.tally.groups)
 
     @cached_property
     def conditions(self) -> tuple[Conditions, ...]:
@@ -279,6 +286,23 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
     def in_bucket(self, bucket: int, buckets: int) -> bool:
         """Return whether a bucket has work for this fragment."""
         return self.spread or any(each.home(buckets) == bucket for each in self.subscribers)
+
+
+class _FragmentsOfQueries(Mapping[str, "Fragment"]):
+    """The fragments of a plan by the queries that they answer, without a table of its own for each plan."""
+
+    def __init__(self, homes: Mapping[str, str], fragments: Mapping[str, Fragment]) -> None:
+        self._homes = homes
+        self._fragments = fragments
+
+    def __getitem__(self, query: str) -> Fragment:
+        return self._fragments[self._homes[query]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._homes)
+
+    def __len__(self) -> int:
+        return len(self._homes)
 
 
 class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
@@ -305,7 +329,7 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def streams(self) -> frozenset[str]:
         """The streams that are read."""
-        return frozenset(stream for fragment in self.fragments for stream in fragment.streams)
+        return frozenset(self.readers)
 
     @cached_property
     def relations(self) -> frozenset[str]:
@@ -319,19 +343,28 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
         return tuple(sorted(found, key=lambda each: each[0].visible_from))
 
     @cached_property
+    def readers(self) -> Counter[str]:
+        """By stream: how many fragments read it."""
+        return Counter(stream for fragment in self.fragments for stream in fragment.streams)
+
+    @cached_property
     def by_identity(self) -> dict[str, Fragment]:
         """Its fragments."""
         return {each.identity: each for each in self.fragments}
 
     @cached_property
-    def by_query(self) -> dict[str, Fragment]:
+    def homes(self) -> dict[str, str]:
+        """The identity of the fragment that answers each query, by the query's identity."""
+        return {each.identity: fragment.identity for fragment in self.fragments for each in fragment.subscribers}
+
+    @property
+    def by_query(self) -> Mapping[str, Fragment]:
         """The fragment that answers each query, by the query's identity."""
-        return {each.identity: fragment for fragment in self.fragments for each in fragment.subscribers}
+        return _FragmentsOfQueries(self.homes, self.by_identity)
 
     def alone(self, query: str) -> Fragment:
         """Return the fragment that answers a query, by the query's identity, as if it had no other subscriber."""
-        own = tuple(each for each in self.by_query[query].subscribers if each.identity == query)
-        return replace(self.by_query[query], subscribers=own)
+        return replace(self.by_query[query], subscribers=(self.subscribers[query],))
 
     @cached_property
     def subscribers(self) -> dict[str, Subscriber]:

@@ -7,6 +7,8 @@ place, and the aggregates of its nodes if panes are shared. :mod:`cluster.physic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import compress, count
+from operator import is_not
 from typing import Generic, TypeVar
 
 import msgspec
@@ -16,6 +18,7 @@ from cluster.language.columns import AggregateCall
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
 from cluster.physical.operations import DeviceAggregates, PaneAggregate, PartialAggregate
 from cluster.physical.soundness import check
+from cluster.physical.successors import Step, successor
 
 T = TypeVar("T")
 WithCalls = PartialAggregate | DeviceAggregates | PaneAggregate
@@ -42,10 +45,8 @@ class Splice(msgspec.Struct, Generic[T], frozen=True):
     @classmethod
     def between(cls, before: tuple[T, ...], after: tuple[T, ...]) -> Splice[T]:
         """Return the change from `before` to `after`."""
-        shorter = min(len(before), len(after))
-        begin = next((at for at in range(shorter) if not _same(before[at], after[at])), shorter)
-        rest = shorter - begin
-        end = next((at for at in range(rest) if not _same(before[-1 - at], after[-1 - at])), rest)
+        begin = _alike(before, after)
+        end = _alike(before[begin:][::-1], after[begin:][::-1])
         return cls(begin, len(before) - begin - end, after[begin : len(after) - end])
 
     def applied_to(self, before: tuple[T, ...]) -> tuple[T, ...]:
@@ -125,7 +126,8 @@ class PhysicalChange(msgspec.Struct, frozen=True):
         """Return the change from `before` to `after`; None if none expresses it."""
         come: list[Fragment] = []
         change: list[FragmentChange] = []
-        for fragment in after.fragments:
+        places = Splice.between(before.fragments, after.fragments)
+        for fragment in places.into:
             old = before.by_identity.get(fragment.identity)
             if old is not None and _same(old, fragment):
                 continue
@@ -133,7 +135,8 @@ class PhysicalChange(msgspec.Struct, frozen=True):
                 come.append(fragment)
             else:
                 change.append(_change(old, fragment))
-        go = tuple(each.identity for each in before.fragments if each.identity not in after.by_identity)
+        left = before.fragments[places.at : places.at + places.out]
+        go = tuple(each.identity for each in left if each.identity not in after.by_identity)
         found = cls(after.epoch, tuple(come), go, tuple(change), after.positions)
         return found if found.applied_to(before) == after else None
 
@@ -145,22 +148,33 @@ class PhysicalChange(msgspec.Struct, frozen=True):
         ValueError
             If it is about another plan.
         """
-        fragments = dict(before.by_identity)
+        steps: list[Step] = []
         for each in self.change:
-            fragments[each.identity] = _changed(_of(fragments, each.identity), each)
+            old = _of(before.by_identity, each.identity)
+            new = _changed(old, each)
+            at, out = each.subscribers.at, each.subscribers.out
+            steps.append(Step(old, new, old.subscribers[at : at + out], each.subscribers.into))
         for identity in self.go:
-            del fragments[_of(fragments, identity).identity]
-        fragments |= {each.identity: each for each in self.come}
-        return PhysicalPlan(self.epoch, tuple(sorted(fragments.values(), key=_place)), self.positions)
+            old = _of(before.by_identity, identity)
+            steps.append(Step(old, None, old.subscribers))
+        for new in self.come:
+            replaced = before.by_identity.get(new.identity)
+            steps.append(Step(replaced, new, () if replaced is None else replaced.subscribers, new.subscribers))
+        return successor(before, self.epoch, self.positions, steps)
 
 
 def _same(one: object, other: object) -> bool:
     return one is other or one == other
 
 
-def _place(fragment: Fragment) -> tuple[bool, int]:
-    """Return the sort key of fragments; those with equal keys keep their order."""
-    return fragment.shares_panes, fragment.subscribers[0].visible_from
+def _alike(before: tuple[object, ...], after: tuple[object, ...]) -> int:
+    """Return how many of the first values of two tuples are the same, in pairs."""
+    shorter = min(len(before), len(after))
+    # Nearly all are the same objects, which takes no time to see, however many they are.
+    at = next(compress(count(), map(is_not, before[:shorter], after)), shorter)
+    while at < shorter and _same(before[at], after[at]):
+        at += 1
+    return at
 
 
 def _change(old: Fragment, new: Fragment) -> FragmentChange:

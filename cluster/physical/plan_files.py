@@ -2,7 +2,8 @@
 
     63.json   the change since 62               a query that comes or goes: its fragment, its place among subscribers
     64.json   the whole plan
-    65.json   the change since 64               and so on: the thousandth query costs no more than the tenth
+    65.json   the change since 64               and so on: the thousandth query costs no more than the tenth; of
+                                                thousands, whole plans are further apart
 
 Files of formats up to 4 have logical plans, which are lowered when they are read.
 """
@@ -26,6 +27,9 @@ from cluster.storage.synced_files import make_folder, sync
 
 WHOLE_EVERY = 64
 """Epochs between two files with a whole plan; the others have the change since the previous epoch."""
+SHARE = 8
+"""Where this share of the subscribers is more than that, whole plans are as many epochs apart, or up to twice as many:
+so that a change costs the same, however many queries there are."""
 
 FORMATS_READ = (*logical.FORMATS_READ, plan_json.FORMAT)
 _OTHER_VERSION = "run the cluster with the version that wrote it, or start a new data folder"
@@ -114,7 +118,8 @@ class PlanFiles:
         try:
             make_folder(self.folder)
             with self._unfinished(plan.epoch).open("wb") as file:
-                file.write(msgspec.json.format(plan_json.encode(self._content(plan))))
+                for part in plan_json.file_parts(self._content(plan)):
+                    file.write(part)
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -125,7 +130,7 @@ class PlanFiles:
         return self.path(epoch).with_suffix(".unfinished")
 
     def _content(self, plan: PhysicalPlan) -> PhysicalPlan | PhysicalChange:
-        if plan.epoch % WHOLE_EVERY == 0 or not self.path(plan.epoch - 1).exists():
+        if plan.epoch % whole_every(plan) == 0 or not self.path(plan.epoch - 1).exists():
             return plan
         return PhysicalChange.between(self.read(plan.epoch - 1), plan) or plan
 
@@ -217,6 +222,14 @@ class PlanFiles:
         if found.epoch != epoch:
             raise PlanError(f"plan of epoch {epoch} at {path} is that of epoch {found.epoch}", hint=_DAMAGED)
         return found
+
+
+def whole_every(plan: PhysicalPlan) -> int:
+    """Return how many epochs lie between two files with a whole plan of this size."""
+    found = WHOLE_EVERY
+    while found * SHARE < len(plan.subscribers):
+        found *= 2
+    return found
 
 
 def _sharing(plan: PhysicalPlan, known: PhysicalPlan) -> PhysicalPlan:

@@ -7,9 +7,10 @@ nodes (:mod:`cluster.plan.stored_plans`). A digest at the end covers everything 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from cluster.language.algebra import LookupKind, TableLookup
 from cluster.language.columns import AggregateCall, Scalar
@@ -76,6 +77,9 @@ class _Change(msgspec.Struct, frozen=True, tag="PhysicalChange"):
     format: int = FORMAT
 
 
+PART = 256
+"""Subscribers that are written at a time, so that the plan of thousands holds nothing up."""
+_NO_SUBSCRIBERS = b'"subscribers":[]'
 _DIGEST = b',"digest":"'
 _DIGEST_BYTES = 8
 
@@ -93,8 +97,37 @@ def encode(plan: PhysicalPlan | PhysicalChange) -> bytes:
             for each in plan.change
         )
         written = _Change(plan.epoch, tuple(map(_stored, plan.come)), plan.go, change, plan.positions)
-    text = msgspec.json.encode(written, enc_hook=stored_plans.as_nodes)
+    text = _json(written)
     return text[:-1] + _DIGEST + _digest(text) + b'"}'
+
+
+def file_parts(plan: PhysicalPlan | PhysicalChange) -> Iterator[bytes]:
+    """Yield what a plan file contains, part by part: none takes long, so that other threads go on meanwhile."""
+    if isinstance(plan, PhysicalChange) or len(plan.subscribers) <= PART:
+        yield msgspec.json.format(encode(plan))
+        return
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in _whole(plan):
+        digest.update(part)
+        yield part + b"\n"
+    digest.update(b"}")
+    yield _DIGEST + digest.hexdigest().encode() + b'"}'
+
+
+def _whole(plan: PhysicalPlan) -> Iterator[bytes]:
+    """Yield a plan as JSON without the brace at its end, in parts of so many subscribers."""
+    yield f'{{"type":"{_Plan.__struct_config__.tag}","epoch":{plan.epoch},"fragments":['.encode()
+    for number, fragment in enumerate(plan.fragments):
+        head, tail = _json(_stored(replace(fragment, subscribers=()))).split(_NO_SUBSCRIBERS)
+        yield (b"," if number else b"") + head + _NO_SUBSCRIBERS[:-1]
+        for at in range(0, len(fragment.subscribers), PART):
+            yield (b"," if at else b"") + _json(fragment.subscribers[at : at + PART])[1:-1]
+        yield b"]" + tail
+    yield b'],"positions":' + _json(plan.positions) + b',"format":' + str(FORMAT).encode()
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value, enc_hook=stored_plans.as_nodes)
 
 
 def decode(text: bytes) -> PhysicalPlan | PhysicalChange:

@@ -209,6 +209,14 @@ class _NameOnly(msgspec.Struct, frozen=True, array_like=True):
     query: Name
 
 
+def read_query_demand(unread: msgspec.Raw) -> QueryDemand | RefusedDemand:
+    """Return a query's demand, or why it cannot be read."""
+    try:
+        return _decode_query_demand.decode(unread)
+    except _NOT_READABLE as error:
+        return RefusedDemand(_name_in(unread), f"the demand cannot be read: {error}")
+
+
 _decode_unread = FrameDecoder(_UnreadDemands, max_bytes=MAX_DEMAND_BYTES, name="streamdemand")
 _decode_query_demand = msgspec.msgpack.Decoder(QueryDemand)
 _decode_name = msgspec.msgpack.Decoder(_NameOnly)
@@ -228,10 +236,11 @@ def read_demands(payload: bytes) -> tuple[StreamDemand, tuple[RefusedDemand, ...
     demands: list[QueryDemand] = []
     refused: list[RefusedDemand] = []
     for each in unread.demands:
-        try:
-            demands.append(_decode_query_demand.decode(each))
-        except _NOT_READABLE as error:
-            refused.append(RefusedDemand(_name_in(each), f"the demand cannot be read: {error}"))
+        found = read_query_demand(each)
+        if isinstance(found, QueryDemand):
+            demands.append(found)
+        else:
+            refused.append(found)
     known = (unread.version, unread.cluster, unread.stream, unread.epoch)
     return StreamDemand(*known, tuple(demands), unread.declared, unread.only), tuple(refused)
 

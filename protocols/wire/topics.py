@@ -16,7 +16,9 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      ``catalog.MoteEntry``
 ``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see ``demand_reports``
 ``clusters/<cluster>/status``             cluster -> all             yes      ``catalog.Status``
-``demands/<stream>``                      cluster -> proxies         yes      ``demands.StreamDemand``
+``proxies/<proxy>/requests/<stream>``     proxy -> cluster           no       ``demand_pieces.DemandRequest``
+``demands/<stream>``                      cluster -> proxies         yes      ``demand_pieces.DemandHead``
+``demands/<stream>/<number>``             cluster -> proxies         yes      ``demand_pieces.DemandPiece``
 ``results/<query>``                       cluster -> subscribers     no       JSON, see docs/reference/protocol.md
 ``errors/<query>``                        cluster -> subscribers     no       JSON, see docs/reference/protocol.md
 ========================================  =========================  =======  ================================
@@ -126,6 +128,16 @@ def demand(stream: str) -> str:
     return f"{PREFIX}/demands/{_part(stream)}"
 
 
+def demand_piece(stream: str, number: int | str) -> str:
+    """Topic of one piece of the demands on a stream; ``+`` may stand for any."""
+    return f"{PREFIX}/demands/{_part(stream)}/{_part(str(number))}"
+
+
+def demand_request(proxy: str, stream: str) -> str:
+    """Topic on which a proxy asks for pieces of the demands on a stream again."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/requests/{_part(stream)}"
+
+
 def results(query: str) -> str:
     """Topic of a query's result rows."""
     return f"{PREFIX}/results/{_part(query)}"
@@ -168,12 +180,8 @@ def parse(topic: str) -> ParsedTopic:
             names = (proxy, mote)
         case ["proxies", proxy, ("batches" | "acks" | "resumptions") as kind]:
             names = (proxy,)
-        case ["proxies", proxy, "status"]:
-            kind, names = "proxy_status", (proxy,)
-        case ["proxies", proxy, "clock"]:
-            kind, names = "proxy_clock", (proxy,)
-        case ["proxies", proxy, "spool"]:
-            kind, names = "proxy_spool", (proxy,)
+        case ["proxies", proxy, ("status" | "clock" | "spool") as last]:
+            kind, names = f"proxy_{last}", (proxy,)
         case ["proxies", proxy, "streams", stream]:
             kind, names = "stream_offer", (proxy, stream)
         case ["proxies", proxy, "motes", mote]:
@@ -182,8 +190,12 @@ def parse(topic: str) -> ParsedTopic:
             kind, names = "demand_report", (proxy, stream)
         case ["clusters", cluster, "status"]:
             kind, names = "cluster_status", (cluster,)
+        case ["proxies", proxy, "requests", stream]:
+            kind, names = "demand_request", (proxy, stream)
         case ["demands", stream]:
             kind, names = "demand", (stream,)
+        case ["demands", stream, number]:
+            kind, names = "demand_piece", (stream, number)
         case ["results", query]:
             kind, names = "results", (query,)
         case ["errors", query]:

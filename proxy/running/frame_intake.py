@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
-from protocols.wire.demands import StreamDemand
 from protocols.wire.packets import Announcement, Packet
 from protocols.wire.streams import StreamSchema
+from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import (
     FleetInstruction,
@@ -113,9 +113,10 @@ class FrameIntake:
             self._entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
-    def note_demand(self, demand: StreamDemand) -> None:
-        """Keep a demand across restarts."""
-        self._changes.demands[demand.stream] = demand
+    def note_demand(self, stream: str, stored: StoredDemand) -> None:
+        """Keep the demand on a stream across restarts, given what has changed in it."""
+        before = self._changes.demands.get(stream)
+        self._changes.demands[stream] = stored if before is None else before.followed_by(stored)
 
     def take_changes(self) -> CatalogChanges:
         """Remove and return the changes that the catalog on disk does not have yet."""

@@ -72,6 +72,7 @@ def client_session(
         subscriptions=(
             # The demand first: retained, it arrives before the packets that depend on it.
             Subscription(topics.demand("+")),
+            Subscription(topics.demand_piece("+", "+")),
             Subscription(topics.cluster_status("+")),
             Subscription(topics.acks(proxy)),
             # The motes of other proxies have to be known before motes announce themselves.

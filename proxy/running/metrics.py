@@ -34,6 +34,7 @@ COUNTERS: Mapping[str, Counted] = {
     "announcements": Counted("Announcements of motes."),
     "announcements_refused": Counted("Announcements that were rejected, by reason.", "reason"),
     "demands": Counted("Changes of demand."),
+    "demand_requests": Counted("Requests for pieces of demands that were missing for long."),
     "demands_refused": Counted("Demands of queries that cannot be answered."),
     "samples": Counted("Samples accepted into batches."),
     "samples_late": Counted("Samples stamped before their stream's watermark."),

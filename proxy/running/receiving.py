@@ -10,8 +10,7 @@ from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
 from protocols.wire.batches import decode_ack
 from protocols.wire.catalog import Presence, decode_status
-from protocols.wire.demands import RefusedDemand, StreamDemand, read_demands
-from protocols.wire.frames import VERSION, encode
+from protocols.wire.frames import encode
 from protocols.wire.packets import (
     AdjustClock,
     Announcement,
@@ -21,6 +20,7 @@ from protocols.wire.packets import (
     decode_announcement,
     decode_packet,
 )
+from proxy.fleet.demand_assembly import Assembled, DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.neighbours import Neighbours
 from proxy.motes.mote_events import SendControl
@@ -48,6 +48,8 @@ class Receiver:
         Its name.
     fleet, delivery, neighbours, merging
         Handle motes, acknowledgements, messages of other proxies, and demands.
+    demands
+        The messages of demands, until they are complete.
     intake, devices
         Handle the frames of motes, and the messages of driven devices.
     link
@@ -64,6 +66,7 @@ class Receiver:
         neighbours: Neighbours,
         *,
         merging: DemandMerging,
+        demands: DemandAssemblies,
         intake: FrameIntake,
         devices: DrivenDevices,
         link: Publisher,
@@ -75,6 +78,7 @@ class Receiver:
         self._delivery = delivery
         self._neighbours = neighbours
         self._merging = merging
+        self._demands = demands
         self._intake = intake
         self._devices = devices
         self._link = link
@@ -113,7 +117,11 @@ class Receiver:
             case "cluster_status":
                 self._cluster(message, radio_us)
             case "demand":
-                self._demand(message, parsed.names[0])
+                stream = parsed.names[0]
+                self._demand(message, self._demands.receive_head(stream, message.payload, radio_us))
+            case "demand_piece":
+                stream, number = parsed.names
+                self._demand(message, self._demands.receive_piece(stream, number, message.payload))
             case "mote_entry" | "proxy_status":
                 news = self._neighbours.received(parsed, message.payload, self._fleet.has)
                 instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
@@ -146,17 +154,14 @@ class Receiver:
             if status.presence is Presence.ONLINE and not message.retain:
                 self._delivery.cluster_began(radio_us)
 
-    def _demand(self, message: Message, stream: str) -> None:
-        unreadable: tuple[RefusedDemand, ...] = ()
-        if message.payload:
-            demand, unreadable = read_demands(message.payload)
-            if demand.stream != stream:
-                raise FrameError("stream", f"demand on stream {demand.stream!r} on the topic of {stream!r}")
-        else:  # the retained demand was removed
-            demand = StreamDemand(VERSION, "none", stream, 0, ())
+    def _demand(self, message: Message, found: Assembled | None) -> None:
+        """Let the demand on a stream be merged if a message has completed it."""
+        if found is None:
+            return
+        demand = found.demand
         self._metrics.count("demands")
-        self._intake.note_demand(demand)
-        self._merging.received(demand, unreadable, message)
+        self._intake.note_demand(demand.stream, self._demands.take_changes(demand.stream))
+        self._merging.received(demand, found.unreadable, message)
 
     async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
         """Send controls to a mote that has been listening since `radio_us`."""

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 
+from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
@@ -21,6 +22,7 @@ from proxy.drivers.driver import Driver
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.errors import StoreError
 from proxy.fleet.batching import CutBatch
+from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction
 from proxy.fleet.neighbours import Neighbours
@@ -127,12 +129,14 @@ class ProxyService:
             carry_out=self.intake.carry_out,
             demand_changed=self.devices.demand_changed,
         )
+        self.demands = DemandAssemblies(settings.name)
         self.receiver = Receiver(
             settings.name,
             self.fleet,
             self.delivery,
             neighbours,
             merging=self.merging,
+            demands=self.demands,
             intake=self.intake,
             devices=self.devices,
             link=self.link,
@@ -190,8 +194,16 @@ class ProxyService:
     def _restore(self) -> list[FleetInstruction]:
         instructions: list[FleetInstruction] = []
         now_us = self._clocks.radio()
-        for demand in self.stores.catalog.demands():
-            instructions += self.fleet.receive_demand(demand.stream, demand, radio_us=now_us)
+        for stream, stored in self.stores.catalog.demands().items():
+            try:
+                found = self.demands.restore(stream, stored, now_us)
+            except FrameError as error:
+                log.warning("left out the demand on a stream that was kept", stream=stream, reason=error.message)
+                continue
+            if found is not None:
+                instructions += self.fleet.receive_demand(
+                    stream, found.demand, radio_us=now_us, unreadable=found.unreadable
+                )
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
     async def _receive(self, messages: Sequence[Message]) -> None:
@@ -306,6 +318,7 @@ class ProxyService:
                 await self._publish_offers()
                 await self._publish_state()
                 await self._publish_reports()
+                await self._publish_requests()
                 while self.intake.removed:
                     mote = min(self.intake.removed)
                     if not self.fleet.has(mote):
@@ -340,6 +353,12 @@ class ProxyService:
             # Quality of service 0: a late message is useless.
             await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(clock), qos=0))
             await self.link.publish(await spool_report(self.settings.name, self.stores, self._clocks.real()))
+
+    async def _publish_requests(self) -> None:
+        for each in self.demands.requests(self._clocks.radio()):
+            self.metrics.count("demand_requests")
+            # Quality of service 0: it is repeated for as long as pieces are missing.
+            await self.link.publish(Message(topics.demand_request(each.proxy, each.stream), encode(each), qos=0))
 
     async def _publish_reports(self) -> None:
         for message in self.reports.due():

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
 
 from protocols.errors import FjordError, FrameError
 from protocols.event_log import get_logger
-from protocols.wire.demands import StreamDemand, read_demands
+from protocols.wire.demand_pieces import DemandPiece, WholeDemand, decode_demand_piece, read_head
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement, decode_announcement
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreCorruptError
+from proxy.fleet.demand_assembly import StoredDemand
 from proxy.records.program_table import MOST_PROGRAMS
 from proxy.storage.database import open_database, transaction
 
@@ -23,6 +25,7 @@ T = TypeVar("T")
 
 log = get_logger(__name__)
 
+_NONE: Mapping[str, StoredDemand] = MappingProxyType({})
 _programs = msgspec.msgpack.Decoder(SamplingProgram)
 _NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of decoders for damaged bytes."""
@@ -47,7 +50,7 @@ class CatalogStore:
         self,
         announcements: Iterable[Announcement] = (),
         programs: Iterable[SamplingProgram] = (),
-        demands: Iterable[StreamDemand] = (),
+        demands: Mapping[str, StoredDemand] = _NONE,
     ) -> None:
         """Store changes; the least recently demanded programs beyond a thousand are deleted."""
         with transaction(self._connection, self.path):
@@ -64,9 +67,8 @@ class CatalogStore:
                     (program_number(program), self._wanted, msgspec.msgpack.encode(program)),
                 )
             self._connection.execute("DELETE FROM programs WHERE wanted <= ?", (self._wanted - MOST_PROGRAMS,))
-            self._connection.executemany(
-                "INSERT OR REPLACE INTO demands VALUES (?, ?)", [(each.stream, encode(each)) for each in demands]
-            )
+            for stream, each in demands.items():
+                self._remember_demand(stream, each)
 
     def announcements(self) -> list[Announcement]:
         """Return the announcements of motes, the latest last.
@@ -84,16 +86,31 @@ class CatalogStore:
         """Return the programs, the most recently demanded last; raises as :meth:`announcements`."""
         return self._read(_programs.decode, "SELECT payload FROM programs ORDER BY wanted")
 
-    def demands(self) -> list[StreamDemand]:
-        """Return the last demand on each stream; raises as :meth:`announcements`.
-
-        Without those of queries that an earlier version could read and this one cannot.
-        """
-        return self._read(lambda payload: read_demands(payload)[0], "SELECT payload FROM demands")
+    def demands(self) -> dict[str, StoredDemand]:
+        """Return the last demand on each stream, as it came; raises as :meth:`announcements`."""
+        heads = self._read(_head_of, "SELECT payload FROM demands")
+        pieces: dict[str, dict[int, bytes | None]] = {}
+        for piece, payload in self._read(_piece_of, "SELECT payload FROM demand_pieces"):
+            pieces.setdefault(piece.stream, {})[piece.number] = payload
+        return {stream: StoredDemand(payload, pieces.get(stream, {})) for stream, payload in heads}
 
     def close(self) -> None:
         """Close the database."""
         self._connection.close()
+
+    def _remember_demand(self, stream: str, stored: StoredDemand) -> None:
+        if stored.head is None:
+            self._connection.execute("DELETE FROM demands WHERE stream = ?", (stream,))
+            self._connection.execute("DELETE FROM demand_pieces WHERE stream = ?", (stream,))
+        else:
+            self._connection.execute("INSERT OR REPLACE INTO demands VALUES (?, ?)", (stream, stored.head))
+        for number, payload in stored.pieces.items():
+            if payload is None:
+                where = "DELETE FROM demand_pieces WHERE stream = ? AND number = ?"
+                self._connection.execute(where, (stream, number))
+            else:
+                row = stream, number, payload
+                self._connection.execute("INSERT OR REPLACE INTO demand_pieces VALUES (?, ?, ?)", row)
 
     def _read(self, decode: Callable[[bytes], T], query: str) -> list[T]:
         found: list[T] = []
@@ -108,6 +125,15 @@ class CatalogStore:
         except (FjordError, *_NOT_READABLE, sqlite3.DatabaseError) as error:
             raise StoreCorruptError(self.path, str(error)) from error
         return found
+
+
+def _head_of(payload: bytes) -> tuple[str, bytes]:
+    found = read_head(payload)
+    return (found.head if isinstance(found, WholeDemand) else found).stream, payload
+
+
+def _piece_of(payload: bytes) -> tuple[DemandPiece, bytes]:
+    return decode_demand_piece(payload), payload
 
 
 def _is_frame(payload: bytes) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocols.wire.batches import encode_batch
-from protocols.wire.demands import StreamDemand
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from proxy.fleet.batching import CutBatch
+from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.quarantine import RejectedFrame
@@ -23,16 +23,17 @@ class CatalogChanges:
 
     announcements: dict[str, Announcement] = field(default_factory=dict)
     programs: list[SamplingProgram] = field(default_factory=list)
-    demands: dict[str, StreamDemand] = field(default_factory=dict)
+    demands: dict[str, StoredDemand] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.announcements or self.programs or self.demands)
 
     def followed_by(self, newer: CatalogChanges) -> CatalogChanges:
         """Return these changes and newer ones as one."""
-        return CatalogChanges(
-            self.announcements | newer.announcements, self.programs + newer.programs, self.demands | newer.demands
-        )
+        demands = dict(self.demands)
+        for stream, each in newer.demands.items():
+            demands[stream] = demands[stream].followed_by(each) if stream in demands else each
+        return CatalogChanges(self.announcements | newer.announcements, self.programs + newer.programs, demands)
 
 
 def store_batches(
@@ -63,7 +64,7 @@ def store_batches(
 
 def store_catalog(stores: Stores, changes: CatalogChanges) -> None:
     """Put changes of the catalog on disk; raises StoreError."""
-    stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands.values())
+    stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands)
 
 
 def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:

@@ -31,6 +31,7 @@ from protocols.wire.demand_reports import (
 from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import LONGEST_PERIOD_US, VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
+from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.running.service import ProxyService
@@ -159,7 +160,8 @@ async def test_records_of_an_earlier_version_that_do_not_fit_are_ignored(setting
     wild = frames.announcement("m2", default=13_343_000 * DAY_US)
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
         good, bad = frames.demand(("good", ["speed"], 2 * S)), frames.demand(("bad", ["speed"], 2**61), stream="other")
-        stores.catalog.remember([frames.announcement(), wild], (), [good, bad])
+        demands = {each.stream: StoredDemand(encode(each)) for each in (good, bad)}
+        stores.catalog.remember([frames.announcement(), wild], (), demands)
     async with running(settings) as (service, _):
         assert list(service.fleet.motes) == ["m1"]
         assert service.fleet.motes["m1"].desired.period_us == 2 * S

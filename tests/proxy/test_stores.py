@@ -9,8 +9,12 @@ import sys
 import pytest
 
 from protocols.wire.batches import Batch, encode_batch
+from protocols.wire.demand_pieces import encode_piece
+from protocols.wire.demands import QueryDemand, encode_query_demand
+from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SLEEP, SamplingProgram
 from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptError, StoreError, StoreVersionError
+from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.catalog_store import CatalogStore
@@ -200,17 +204,26 @@ def test_damaged_database_is_rejected(tmp_path):
         Spool(path, "p")
 
 
+def piece(number, since=1):
+    return encode_piece(VERSION, "traffic", number, [(since, encode_query_demand(QueryDemand("q", ("speed",))))])
+
+
 def test_catalog_remembers(tmp_path, frames):
     path = tmp_path / "catalog.sqlite"
     first = CatalogStore(path)
     demand = frames.demand(("a", ["speed"], None))
-    first.remember([frames.announcement("m1"), frames.announcement("m2")], [FAST, SLEEP, SLOW, FAST], [demand])
-    first.remember([frames.announcement("m1", boot=2)], [], [frames.demand(epoch=2)])
+    one, two = (
+        StoredDemand(encode(demand), {3: piece(3), 4: piece(4)}),
+        StoredDemand(encode(frames.demand(epoch=2)), {3: piece(3, 7), 4: None}),
+    )
+    announced = [frames.announcement("m1"), frames.announcement("m2")]
+    first.remember(announced, [FAST, SLEEP, SLOW, FAST], {"traffic": one, "gone": one})
+    first.remember([frames.announcement("m1", boot=2)], [], {"traffic": two, "gone": StoredDemand(None)})
     first.close()
     again = CatalogStore(path)
     assert {each.mote: each.boot for each in again.announcements()} == {"m1": 2, "m2": 1}
     assert again.programs() == [SLOW, FAST]
-    assert again.demands() == [frames.demand(epoch=2)]
+    assert again.demands() == {"traffic": StoredDemand(encode(frames.demand(epoch=2)), {3: piece(3, 7)})}
     again.close()
 
 
@@ -258,6 +271,7 @@ import os, signal, sys
 from pathlib import Path
 from proxy.storage.stores import open_stores
 from proxy.storage.spool import SpooledBatch
+from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 with open_stores(Path(sys.argv[1]), "p", quarantine_entries=9) as stores:
     for n in range(1, 6):

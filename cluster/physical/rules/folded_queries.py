@@ -19,6 +19,7 @@ from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.rules.templates import shares_tuples, template_of
+from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pipelines import pipelines_of
 from cluster.plan.stored_plans import encoded
@@ -67,6 +68,10 @@ class FoldedQuery:
         """Return the fragment that answers some queries with this template."""
         nodes, host = _nodes(self.template)
         return Fragment(self.identity, host, nodes, tuple(subscribers), shares_tuples(self.template))
+
+    def changed(self, _: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:
+        """Return the fragment with other subscribers, whatever they need together."""
+        return self.fragment(subscribers)
 
 
 @lru_cache(maxsize=16_384)

@@ -39,6 +39,7 @@ from cluster.physical.rules.finishing import finish_of
 from cluster.physical.rules.pipelines import pipeline
 from cluster.physical.rules.query_groups import Fingerprint, group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
+from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.completeness import count_fingerprint
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.expressions import columns_of
@@ -92,18 +93,21 @@ class WindowedQuery:
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
         """Return the fragment that answers some queries of this family."""
-        calls = {call.name: call for each in subscribers for call in each.calls}
-        windows = [each.window for each in subscribers if each.window is not None]
+        return self.changed(SubscriberTally.of(subscribers), tuple(subscribers))
+
+    def changed(self, tally: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:
+        """Return the fragment with other subscribers, given what they need together."""
+        calls = {call.name: call for call in tally.calls}
         panes = _Panes(
             self.identity,
             self.pane_query.source,
             self.pane_query.keys,
             tuple(calls[name] for name in sorted(calls)),
-            math.gcd(*(length for window in windows for length in (window.size_us, window.slide_us))),
-            _measures(subscribers),
-            any(each.missing is not None for each in subscribers),
+            math.gcd(*(length for window in tally.windows for length in window)),
+            _measures(tally),
+            tally.missing > 0,
         )
-        return Fragment(self.identity, Host.STATEFUL, _nodes(panes), tuple(subscribers), shares_rows=True)
+        return Fragment(self.identity, Host.STATEFUL, _nodes(panes), subscribers, shares_rows=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +162,13 @@ class _Panes:
         )
 
 
-def _measures(subscribers: Sequence[Subscriber]) -> Measures | None:
+def _measures(tally: SubscriberTally) -> Measures | None:
     """Return what devices report to all subscribers together; None for nothing."""
-    reported = [each.devices for each in subscribers if each.devices is not None]
-    if not reported:
+    if not tally.measures:
         return None
     found: dict[str, tuple[Measure, ...]] = {}
-    for each in reported:
-        for field, measures in each.measures:
+    for each in tally.measures:
+        for field, measures in each:
             found[field] = tuple(dict.fromkeys((*found.get(field, ()), *measures)))
     return tuple(found.items())
 

@@ -7,7 +7,7 @@ long computations in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from protocols.wire.streams import StreamSchema
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
+    from cluster.physical.nodes import Subscriber
     from cluster.service.billing.bill_report import Bill
     from cluster.service.billing.energy_ledger import Ledger
     from cluster.service.catalog.sensor_catalog import SensorCatalog
@@ -33,9 +34,9 @@ MOST_WAITING = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What motes spent while demands stayed the same."""
+    """What motes spent while the same queries ran."""
 
-    demands: Demands
+    queries: tuple[Subscriber, ...]
     schemas: dict[str, StreamSchema]
     spent: tuple[tuple[MoteEntry, float], ...]
 
@@ -71,10 +72,10 @@ class BillingPeriods:
         spent = tuple((as_declared(entry, schemas), joules) for entry, joules in self.ledger.collect())
         if not spent:
             return
-        period = Period(self.demands(), schemas, spent)
+        period = Period(self._registry.physical.oldest_first, schemas, spent)
         last = self._waiting[-1] if self._waiting else None
-        if last is not None and (last.demands, last.schemas) == (period.demands, period.schemas):
-            self._waiting[-1] = Period(last.demands, last.schemas, _added(last.spent, spent))
+        if last is not None and (last.queries, last.schemas) == (period.queries, period.schemas):
+            self._waiting[-1] = Period(last.queries, last.schemas, _added(last.spent, spent))
         else:
             self._waiting.append(period)
         while len(self._waiting) > 1 and sum(len(each.spent) for each in self._waiting) > MOST_WAITING:
@@ -82,11 +83,7 @@ class BillingPeriods:
 
     def demands(self) -> Demands:
         """Return the demands of the running queries, by stream."""
-        found: dict[str, list[QueryDemand]] = {}
-        for query in self._registry.physical.oldest_first:
-            for stream, demands in query.demands.streams:
-                found.setdefault(stream, []).extend(demands)
-        return found
+        return _demands_of(self._registry.physical.oldest_first)
 
     def entries(self) -> tuple[MoteEntry, ...]:
         """Return the motes that queries can use: those whose proxies offer their stream as it is declared."""
@@ -109,7 +106,7 @@ class BillingPeriods:
             def compute() -> tuple[Divided, Bill]:
                 divided = Divided()
                 for each in waiting:
-                    divided.add(divide(each.spent, each.demands, each.schemas, self._splitter))
+                    divided.add(divide(each.spent, _demands_of(each.queries), each.schemas, self._splitter))
                 whole = Divided()
                 whole.add(self._divided)
                 whole.add(divided)
@@ -123,6 +120,14 @@ class BillingPeriods:
                 raise
             self._divided.add(divided)
             return bill
+
+
+def _demands_of(queries: Iterable[Subscriber]) -> Demands:
+    found: dict[str, list[QueryDemand]] = {}
+    for query in queries:
+        for stream, demands in query.demands.streams:
+            found.setdefault(stream, []).extend(demands)
+    return found
 
 
 def as_declared(entry: MoteEntry, schemas: Mapping[str, StreamSchema]) -> MoteEntry:

@@ -132,8 +132,8 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken
         )
-        yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._parts.registry.plan.queries))
-        yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._parts.registry.plan.epoch)
+        yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._parts.registry))
+        yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._parts.registry.epoch)
 
     def _budgets(self) -> Iterable[Metric]:
         dropped = CounterMetricFamily(

@@ -15,8 +15,9 @@ from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
-from cluster.service.registry.registry import RegisteredQuery, Registry
+from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.running_queries import RegisteredQuery
 from cluster.storage.results_table import ResultsTable
 from protocols.wire import topics
 

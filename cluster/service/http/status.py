@@ -20,8 +20,8 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
     return {
         "name": parts.settings.name,
         "broker": _broker(parts),
-        "fjord": {**parts.engine.as_json(), "epoch": registry.plan.epoch, "lost": _lost_epochs(parts)},
-        "queries": len(registry.plan.queries),
+        "fjord": {**parts.engine.as_json(), "epoch": registry.epoch, "lost": _lost_epochs(parts)},
+        "queries": len(registry),
         "lag": None if lag is None else lag.as_json(),
         "streams": sorted(ingest.schemas),
         "rows_stored": sum(each.rows for each in counters),

@@ -1,26 +1,27 @@
-"""The demands of all queries on a stream, as the one message that proxies read: no query can spoil it for others.
+"""The demands of all queries on a stream, as proxies read them: no query can spoil them for others.
 
-Before a query's demand is published it is encoded, and decoded as proxies decode it. All demands have to fit into one
-message. Where room becomes scarce, the newest queries demand more than they need, with fewer and wider bands. Demands
-that were published before stay as they are.
+Before a query's demand is published it is encoded, and decoded as proxies decode it. All demands on a stream together
+are bounded. Where room becomes scarce, the newest queries demand more than they need, with fewer and wider bands.
+Demands that were published before stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from cluster.errors import PlanError
 from cluster.physical.nodes import Subscriber
+from cluster.physical.plan_changes import Splice
 from cluster.physical.rules.sensor_demands import ANY_NAME
 from cluster.plan.widening import with_fewer_bands
+from cluster.service.publishing.stream_pieces import StreamPieces
 from protocols.event_log import get_logger
 from protocols.text.byte_sizes import format_byte_size
+from protocols.wire.demand_pieces import MAX_PIECES_BYTES
 from protocols.wire.demands import (
-    MAX_DEMAND_BYTES,
-    MOST_BANDS,
     MOST_DEMANDS,
     QueryDemand,
     StreamDemand,
@@ -32,9 +33,7 @@ log = get_logger(__name__)
 
 SHARE = 256
 """A demand of many bands takes at most this part of the room that is left, so that some remains for the next."""
-_FEWER_BANDS = (MOST_BANDS, 64, 16, 4, 0)
-_HEADER_BYTES = 16
-"""By how much the message may exceed the sum of its parts."""
+_FEWER_BANDS = (64, 16, 4, 0)
 
 
 class DemandError(PlanError):
@@ -54,7 +53,7 @@ class AssembledDemand:
     demand
         The demand that proxies decode.
     payload
-        Its encoding.
+        Its encoding as one message.
     left_out
         By query: why its demand is left out.
     """
@@ -64,71 +63,48 @@ class AssembledDemand:
     left_out: dict[str, str]
 
 
-@dataclass(slots=True)
-class _Room:
-    """The space left in a message."""
-
-    size: int
-    demands: int = MOST_DEMANDS
-    accepted: list[tuple[QueryDemand, bytes]] = field(default_factory=list)
-
-    def add(self, stream: str, encoded: Sequence[_EncodedDemand]) -> None:
-        """Add all demands of one query to the message, or none of them.
-
-        Raises
-        ------
-        TooManyDemandsError
-            If there is no room for them.
-        """
-        left, found = self.size, []
-        for each in encoded:
-            fitting = each.fitting(left)
-            left -= len(fitting[1])
-            found.append(fitting)
-        if left < 0 or self.demands < len(found):
-            raise TooManyDemandsError(
-                f"there is no room for another demand on stream {stream!r}: those of all queries have at most "
-                f"{format_byte_size(MAX_DEMAND_BYTES)} and are at most {MOST_DEMANDS:,}",
-                hint="drop queries that read it, or compare with ranges instead of long lists of values",
-            )
-        self.size, self.demands = left, self.demands - len(found)
-        self.accepted += found
-
-
-class _EncodedDemand:
-    """One demand, with as many bands as there is room for."""
-
-    def __init__(self, demand: QueryDemand) -> None:
-        self._demand = demand
-        self._known = {MOST_BANDS: (demand, encode_query_demand(demand))}
-
-    def fitting(self, room: int) -> tuple[QueryDemand, bytes]:
-        """Return the demand with so many bands that it takes no more than its share of the room, if possible."""
-        found = self._known[MOST_BANDS]
-        for most in _FEWER_BANDS:
-            if most not in self._known:
-                fewer = with_fewer_bands(self._demand, most)
-                self._known[most] = fewer, encode_query_demand(fewer)
-            found = self._known[most]
-            if len(found[1]) <= room // SHARE:
-                break
-        return found
-
-
 class PublishedDemands:
-    """The demands of the queries that run.
+    """The demands of the queries that run, by stream; changed only by the queries that come and go.
 
     Parameters
     ----------
     max_bytes
-        Of the message of one stream.
+        Of all demands on one stream.
     """
 
-    def __init__(self, max_bytes: int = MAX_DEMAND_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_PIECES_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._known: dict[str, dict[str, tuple[_EncodedDemand, ...]]] = {}
-        self.left_out: dict[str, dict[str, str]] = {}
-        """By stream and query: why its demand was left out when the stream's was last published."""
+        self._queries: tuple[Subscriber, ...] = ()
+        self._streams: dict[str, StreamPieces] = {}
+        self._waiting: dict[str, dict[str, Subscriber]] = {}
+        """By stream and identity: the queries for whose demands there is no room."""
+        self._left_out: dict[str, dict[str, str]] = {}
+        """By stream and query: why its demand is left out."""
+        self._refused: dict[str, str] = {}
+        """By query: why none of its demands can be published."""
+
+    @property
+    def left_out(self) -> Mapping[str, Mapping[str, str]]:
+        """By stream and query: why its demand is left out."""
+        return {stream: {**self._left_out.get(stream, {}), **self._refused} for stream in self._streams}
+
+    def follow(self, queries: tuple[Subscriber, ...]) -> None:
+        """Let queries come and go until these are left, which are in the order of age."""
+        change = Splice.between(self._queries, queries)
+        gone = self._queries[change.at : change.at + change.out]
+        kept = {each.identity for each in change.into} if gone else frozenset[str]()
+        had = {each.identity for each in gone}
+        self._queries = queries
+        for each in gone:
+            if each.identity not in kept:
+                self._drop(each)
+        for each in change.into:
+            if each.identity not in had:
+                self._add(each)
+
+    def pieces(self, stream: str) -> StreamPieces:
+        """Return the demands on a stream, as messages."""
+        return self._streams.setdefault(stream, StreamPieces(stream))
 
     def assemble(self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]) -> AssembledDemand:
         """Return the demand of queries, the oldest first, on a stream; proxies can decode it as a whole.
@@ -142,28 +118,19 @@ class PublishedDemands:
         queries
             All that run.
         """
-        room, left_out = self._room_left(stream, known, queries)
-        demand = replace(known, demands=tuple(demand for demand, _ in room.accepted))
-        return AssembledDemand(demand, encode_demands(known, [payload for _, payload in room.accepted]), left_out)
+        self.follow(tuple(queries))
+        entries = self.pieces(stream).ordered()
+        demand = replace(known, demands=tuple(each.demand for each in entries))
+        payload = encode_demands(known, [each.payload for each in entries])
+        return AssembledDemand(demand, payload, dict(self.left_out[stream]))
 
-    def note_published(self, stream: str, assembled: AssembledDemand) -> None:
-        """Note what was published, and log which queries are left out."""
-        for query, reason in assembled.left_out.items():
-            if self.left_out.get(stream, {}).get(query) != reason:
-                log.warning("demand of a query is left out", stream=stream, query=query, reason=reason)
-        self.left_out[stream] = assembled.left_out
-
-    def check(self, query: Subscriber, known: Mapping[str, StreamDemand], queries: Iterable[Subscriber]) -> None:
+    def check(self, query: Subscriber) -> None:
         """Raise an error if there is no room for the demands of a query, beside those that run.
 
         Parameters
         ----------
         query
             The query; its name does not matter.
-        known
-            By stream that it reads: the demand without those of queries.
-        queries
-            All that run.
 
         Raises
         ------
@@ -175,34 +142,70 @@ class PublishedDemands:
         if query.demands.refused:
             raise DemandError(query.demands.refused, hint="no sensor can be asked for this; write a simpler query")
         for stream, demands in query.demands.streams:
-            if stream in known:
-                encoded = [_EncodedDemand(replace(each, query=ANY_NAME)) for each in demands]
-                self._room_left(stream, known[stream], queries)[0].add(stream, encoded)
+            self._fitting(stream, [replace(each, query=ANY_NAME) for each in demands])
 
-    def forget(self, queries: Iterable[Subscriber]) -> None:
-        """Forget the encoded demands of queries other than these."""
-        running = {query.identity for query in queries}
-        self._known = {key: found for key, found in self._known.items() if key in running}
+    def _add(self, query: Subscriber) -> None:
+        if query.demands.refused:
+            self._refused[query.query] = query.demands.refused
+            log.warning("demand of a query is left out", query=query.query, reason=query.demands.refused)
+        for stream, demands in query.demands.streams:
+            self._add_to(stream, query, demands)
 
-    def _room_left(
-        self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]
-    ) -> tuple[_Room, dict[str, str]]:
-        room = _Room(self._max_bytes - len(encode_demands(known, ())) - _HEADER_BYTES)
-        left_out: dict[str, str] = {}
-        for query in queries:
-            if query.demands.refused:
-                left_out[query.query] = query.demands.refused
-            else:
-                try:
-                    room.add(stream, self._encoded(query).get(stream, ()))
-                except TooManyDemandsError as error:
-                    left_out[query.query] = error.message
-        return room, left_out
+    def _add_to(self, stream: str, query: Subscriber, demands: Sequence[QueryDemand]) -> None:
+        try:
+            fitting = self._fitting(stream, demands)
+        except TooManyDemandsError as error:
+            self._waiting.setdefault(stream, {})[query.identity] = query
+            self._leave_out(stream, query, error.message)
+        else:
+            self._waiting.get(stream, {}).pop(query.identity, None)
+            self._left_out.get(stream, {}).pop(query.query, None)
+            self.pieces(stream).add(query.identity, query.query, query.visible_from, fitting)
 
-    def _encoded(self, query: Subscriber) -> dict[str, tuple[_EncodedDemand, ...]]:
-        """Return the encoded demands of a query, by stream."""
-        found = self._known.get(query.identity)
-        if found is None:
-            found = {stream: tuple(map(_EncodedDemand, demands)) for stream, demands in query.demands.streams}
-            self._known[query.identity] = found
+    def _drop(self, query: Subscriber) -> None:
+        self._refused.pop(query.query, None)
+        for stream, _ in query.demands.streams:
+            self._left_out.get(stream, {}).pop(query.query, None)
+            self._waiting.get(stream, {}).pop(query.identity, None)
+            if self.pieces(stream).drop(query.identity, query.query):
+                for each in sorted(self._waiting.get(stream, {}).values(), key=lambda waits: waits.visible_from):
+                    self._add_to(stream, each, each.demands.of(stream))
+
+    def _leave_out(self, stream: str, query: Subscriber, reason: str) -> None:
+        known = self._left_out.setdefault(stream, {})
+        if known.get(query.query) != reason:
+            known[query.query] = reason
+            log.warning("demand of a query is left out", stream=stream, query=query.query, reason=reason)
+
+    def _fitting(self, stream: str, demands: Iterable[QueryDemand]) -> list[tuple[QueryDemand, bytes]]:
+        """Return the demands of one query with as many bands as there is room for.
+
+        Raises
+        ------
+        TooManyDemandsError
+            If there is no room for all of them.
+        """
+        pieces = self.pieces(stream)
+        left, found = self._max_bytes - pieces.size_bytes, []
+        for each in demands:
+            fitting = _fitting(each, left)
+            left -= len(fitting[1])
+            found.append(fitting)
+        if left < 0 or len(pieces) + len(found) > MOST_DEMANDS:
+            raise TooManyDemandsError(
+                f"there is no room for another demand on stream {stream!r}: those of all queries have at most "
+                f"{format_byte_size(self._max_bytes)} and are at most {MOST_DEMANDS:,}",
+                hint="drop queries that read it, or compare with ranges instead of long lists of values",
+            )
         return found
+
+
+def _fitting(demand: QueryDemand, room: int) -> tuple[QueryDemand, bytes]:
+    """Return a demand with so many bands that it takes no more than its share of the room, if possible."""
+    found = demand, encode_query_demand(demand)
+    for most in _FEWER_BANDS:
+        if len(found[1]) <= room // SHARE:
+            break
+        fewer = with_fewer_bands(demand, most)
+        found = fewer, encode_query_demand(fewer)
+    return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.acceptance import RowLimits, check_rows
@@ -15,15 +15,15 @@ from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query
-from cluster.physical.difference import diff
+from cluster.physical.difference import operators_changed
 from cluster.physical.lookup_choices import lookup_choices
-from cluster.physical.lowering import with_query
-from cluster.physical.nodes import SensorDemands, Subscriber
+from cluster.physical.lowering import begins_with_others, lower, with_query
+from cluster.physical.nodes import SensorDemands
 from cluster.physical.placement import placement_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import streams_of
-from cluster.plan.epoch import PlannedQuery
+from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.explain import explained
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
 from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext
@@ -36,8 +36,9 @@ from cluster.service.catalog.stream_service import StreamService
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.history import HistoryRead, begun_at, history_of, history_text
-from cluster.service.registry.registry import RegisteredQuery, Registry
+from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
@@ -46,8 +47,12 @@ from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
 
+T = TypeVar("T")
+
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
+STEADY = 0.1
+"""Estimates are made anew when the rate of a stream has changed by more than this share; until then, sums hold."""
 
 
 class QueryService:
@@ -107,7 +112,10 @@ class QueryService:
         self._relation_memory_bytes = relation_memory_bytes
         self._buckets = buckets
         self._history_rows = history_rows
+        self._steady_rates: dict[str, float] = {}
         self._lock = asyncio.Lock()
+        self._publishing = asyncio.Lock()
+        """So that no head is published after a newer one."""
         self._planning = Planning(planning_seconds)
         self._before_change = before_change
         self._readers = RelationReaders(registry)
@@ -130,7 +138,8 @@ class QueryService:
                 if self.refresher.changed.is_set() or not settled:
                     self.refresher.changed.clear()
                     settled = await self.start_waiting()
-                self._registry.write_plan()  # which is done already, unless the disk was full
+                async with self._lock:
+                    self._registry.write_plan()  # which is done already, unless the disk was full
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self.refresher.changed.wait()
@@ -164,11 +173,10 @@ class QueryService:
                 # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
                 context = self._context()
                 query, node = await self._planning.run(lambda: context.planned(sql))
-            subscriber = await self._check_limits(name, node)
+            await self._check_limits(name, node)
             for relation in self._relations_of(node):
                 if relation.built_in and not self._readers.of(relation):
                     await self.refresher.refresh(relation, wanted=True)
-            self._check_demands(subscriber)
             if self.waiting.must_wait(node):
                 waiting = self.waiting.add(name, sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
@@ -176,6 +184,32 @@ class QueryService:
             started = await self._start(name, sql, query, node)
             missing = tuple(read.warning for read in self.history(started.node) if read.warning)
             return started, (*query.warnings, *missing)
+
+    async def add_many(self, queries: Sequence[tuple[str, str]]) -> list[RegisteredQuery]:
+        """Start queries that are known by name and text, all with one epoch; return them.
+
+        One that needs an epoch of its own, because it reads history, for example, follows with its own.
+
+        Raises
+        ------
+        ClusterError
+            As for :meth:`add`; or if one reads a relation that has no version yet. No query that begins with the
+            others has been started then.
+        """
+        async with self._lock:
+            context = self._context()
+            together: list[tuple[str, str, Query, Node]] = []
+            apart: list[tuple[str, str, Query, Node]] = []
+            for name, sql in queries:
+                query, node = await self._planning.run(partial(context.planned, sql), internal=True)
+                if self.waiting.must_wait(node):
+                    raise ClusterError(f"query {name!r} reads a relation that has not been read yet")
+                (together if begins_with_others(node) else apart).append((name, sql, query, node))
+            found = await self._start_together(together)
+            for name, sql, query, node in apart:
+                await self._check_limits(name, node)
+                found.append(await self._start(name, sql, query, node))
+            return found
 
     async def start_waiting(self) -> bool:
         """Start the waiting queries whose relations have versions; return False if the disk was too full for one."""
@@ -185,7 +219,7 @@ class QueryService:
                 try:
                     planned = partial(self._context().planned, waiting.sql, registered=True)
                     query, node = await self._planning.run(planned, internal=True)
-                    self._check_demands(await self._check_limits(waiting.name, node))
+                    await self._check_limits(waiting.name, node)
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
                 except ClusterError as error:
@@ -210,9 +244,9 @@ class QueryService:
             query, before = self._registry.query(name), self._registry.physical
             positions = self._positions(before.streams)
             self._before_change()
-            self._registry.drop(name, positions)
-            await self._publish_demands(set(before.by_query[query.identity].streams))
-            log.info("query dropped", query=name, **diff(before, self._registry.physical).counts)
+            await finished(asyncio.to_thread(self._registry.drop, name, positions))
+            await self._publish_demands(before.by_query[query.identity].streams)
+            log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
 
     async def explain(self, sql: str) -> str:
         """Return as text the plan of a query, how it would be run, and what it would share with those that run.
@@ -266,7 +300,10 @@ class QueryService:
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every stream again: a broker that was restarted may have lost it."""
-        await self._publish_demands(self._ingest.schemas.keys() | self._registry.physical.streams)
+        streams = self._ingest.schemas.keys() | self._registry.physical.streams
+        for stream in streams:
+            self.demands.pieces(stream).forget_published()
+        await self._publish_demands(streams)
 
     def demand_on(self, stream: str) -> StreamDemand:
         """Return the demand of all queries on a stream."""
@@ -279,46 +316,69 @@ class QueryService:
             VERSION,
             self._name,
             stream,
-            self._registry.plan.epoch,
+            self._registry.epoch,
             (),
             None if declared is None else declared.schema,
             None if declared is None else declared.only_proxy,
         )
-
-    def _check_demands(self, query: Subscriber) -> None:
-        empty = {stream: self._empty_demand(stream) for stream, _ in query.demands.streams}
-        self.demands.check(query, empty, self._registry.physical.oldest_first)
 
     def _context(self) -> PlanningContext:
         versions = {each.identity: each.last for each in self.store.all() if each.last is not None}
         sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
         return PlanningContext(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
-    async def _check_limits(self, name: str | None, node: Node) -> Subscriber:
-        """Return a query as a subscriber of the plan, if rows and state stay within their limits with it."""
+    async def _check_limits(self, name: str | None, node: Node) -> None:
+        """Raise unless rows, state and demands stay within their limits with a query."""
         running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
         added, rates = PlannedQuery(name or "", running.epoch + 1, node), self._rates(streams_of(node))
+        self.demands.follow(running.oldest_first)
 
-        def check() -> Subscriber:
+        def check() -> None:
             after = with_query(running, added)
             check_rows(running, after, added.identity, rates, row_limits)
             check_state(running, after, added.identity, rates, limit_bytes=limit_bytes)
-            return after.subscribers[added.identity]
+            self.demands.check(after.subscribers[added.identity])
 
-        return await self._planning.run(check, internal=True)
+        await self._planning.run(check, internal=True)
 
     async def _start(
         self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False
     ) -> RegisteredQuery:
         streams = self._registry.physical.streams | streams_of(node)
         positions = self._positions(streams)
-        node = begun_at(node, self._registry.plan.epoch + 1, positions, self._ingest.tables())
+        node = begun_at(node, self._registry.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
         self._before_change()
-        registered = self._registry.add(name, sql, node, positions, query.reads, waited=waited)
+        add = partial(self._registry.add, name, sql, node, positions, query.reads, waited=waited)
+        registered = await finished(asyncio.to_thread(add))
         await self._publish_demands(streams_of(node))
-        changes = diff(before, self._registry.physical).counts
+        changes = operators_changed(before, self._registry.physical)
         log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
+        return registered
+
+    async def _start_together(self, queries: Sequence[tuple[str, str, Query, Node]]) -> list[RegisteredQuery]:
+        if not queries:
+            return []
+        running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
+        read = frozenset[str]().union(*(streams_of(node) for *_, node in queries))
+        rates, positions = self._rates(read), self._positions(running.streams | read)
+        epoch = running.epoch + 1
+        planned = [PlannedQuery(name, epoch, node) for name, _, _, node in queries]
+
+        def check() -> None:
+            after = lower(Plan(epoch, (*self._registry.plan.queries, *planned)), running)
+            for each in planned:
+                check_rows(running, after, each.identity, rates, row_limits)
+                check_state(running, after, each.identity, rates, limit_bytes=limit_bytes)
+                self.demands.check(after.subscribers[each.identity])
+
+        self.demands.follow(running.oldest_first)
+        await self._planning.run(check, internal=True)
+        self._before_change()
+        added = [(name, sql, node, query.reads) for name, sql, query, node in queries]
+        registered = await finished(asyncio.to_thread(self._registry.add_many, added, positions))
+        await self._publish_demands(read)
+        log.info("queries added", queries=len(registered), epoch=epoch)
         return registered
 
     def _relations_of(self, node: Node) -> list[KnownRelation]:
@@ -326,30 +386,52 @@ class QueryService:
         return [each for each in self.store.all() if each.identity in identities]
 
     def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
-        """Return the tuples per second of streams, where they are known."""
+        """Return the tuples per second of streams, where they are known; the same while they hardly change."""
         known = self._registry.physical.streams | streams
         rates = {
             stream: table.tuples_per_second() for stream, table in self._ingest.tables().items() if stream in known
         }
-        return {stream: rate for stream, rate in rates.items() if rate is not None}
+        for stream, rate in rates.items():
+            if rate is not None and not _about(self._steady_rates.get(stream), rate):
+                self._steady_rates[stream] = rate
+        return {stream: self._steady_rates[stream] for stream, rate in rates.items() if rate is not None}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         # A stream whose table was set aside is away until it is offered again; its queries keep their positions.
-        kept = {each: at for each, at in self._registry.plan.positions.items() if each not in self._ingest.writers}
+        kept = {each: at for each, at in self._registry.positions.items() if each not in self._ingest.writers}
         missing = streams - self._ingest.writers.keys() - kept.keys()
         if missing:
             raise ClusterError(f"stream {min(missing)!r} has no table")
         return {each: kept[each] if each in kept else self._ingest.writers[each].table.version for each in streams}
 
-    async def _publish_demands(self, streams: AbstractSet[str]) -> None:
-        running = self._registry.physical.oldest_first
-        self.demands.forget(running)
-        for stream in sorted(streams):
-            assembled = self.demands.assemble(stream, self._empty_demand(stream), running)
-            self.demands.note_published(stream, assembled)
-            message = Message(topics.demand(stream), assembled.payload, retain=True)
-            try:
-                await self._link.publish(message)
-            except LinkError as error:
-                # It is published again on the next connection: demands are state, not events.
-                log.warning("demand waits for the broker", stream=stream, error=str(error))
+    async def _publish_demands(self, streams: Collection[str]) -> None:
+        """Publish what has changed in the demands on some streams.
+
+        What cannot be published now is on the next connection: demands are state, not events.
+        """
+        self.demands.follow(self._registry.physical.oldest_first)
+        async with self._publishing:
+            for stream in sorted(streams):
+                pieces = self.demands.pieces(stream)
+                try:
+                    for number, payload in pieces.unpublished():
+                        await self._link.publish(Message(topics.demand_piece(stream, number), payload, retain=True))
+                        pieces.note_published(number, payload)
+                    head = pieces.head(self._empty_demand(stream))
+                    await self._link.publish(Message(topics.demand(stream), head, retain=True))
+                except LinkError as error:
+                    log.warning("demand waits for the broker", stream=stream, error=str(error))
+
+
+def _about(known: float | None, now: float) -> bool:
+    return known is not None and abs(now - known) <= STEADY * known
+
+
+async def finished(work: Coroutine[None, None, T]) -> T:
+    """Return the result of work in a thread, which goes on if its caller is cancelled: then only after it has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

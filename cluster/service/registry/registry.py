@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -14,15 +14,21 @@ from msgspec.structs import replace
 
 from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Node
-from cluster.physical.lowering import lower
+from cluster.physical.lowering import lower, with_query, without_query
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
-from cluster.plan import stored_plans
-from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
+from cluster.plan.epoch import Plan, encode_plan
 from cluster.service.registry.publication import Publication
 from cluster.service.registry.quarantine import Quarantine
 from cluster.service.registry.registry_file import open_registry_file
 from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
+from cluster.service.registry.running_queries import (
+    RegisteredQuery,
+    RunningQueries,
+    insert_queries,
+    move_plans,
+    read_queries,
+)
 from cluster.service.registry.stream_registry import StreamRegistry
 from cluster.storage.synced_files import Troubles
 from protocols.wire.topics import check_name
@@ -40,31 +46,13 @@ class UnknownQueryError(ClusterError):
     """There is no query of this name."""
 
     def __init__(self, name: str, known: list[str]) -> None:
-        listed = ", ".join(known[:10]) + (", ..." if len(known) > 10 else "") if known else "none"  # noqa: PLR2004
+        listed = ", ".join(known[:MOST_NAMED]) + (", ..." if len(known) > MOST_NAMED else "") if known else "none"
         super().__init__(f"there is no query {name!r}", hint=f"running queries: {listed}")
         self.name = name
 
 
 class TooManyQueriesError(ClusterError):
     """The configured limit on queries is reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredQuery:
-    """A query as its user sees it."""
-
-    name: str
-    sql: str
-    node: Node
-    since_epoch: int
-    created_us: int
-    reads: frozenset[str] = frozenset()
-    """Streams named in its text, derived ones included."""
-
-    @property
-    def identity(self) -> str:
-        """A name that no other query of this engine has, had or will have."""
-        return f"{self.name}@{self.since_epoch}"
 
 
 class LostEpochs(msgspec.Struct, frozen=True):
@@ -80,6 +68,11 @@ class LostEpochs(msgspec.Struct, frozen=True):
 
     epochs: int = 0
     seen_us: int | None = None
+
+
+MOST_NAMED = 10
+"""Queries named in a hint."""
+_USE_NUMBER = "INSERT OR REPLACE INTO meta VALUES ('names', ?)"
 
 
 class Registry:
@@ -113,20 +106,21 @@ class Registry:
         self._plans = plans
         self._max_queries = max_queries
         self._database = open_registry_file(path)
+        self._plan_database = open_registry_file(path)
+        """For changes of the plan, which wait for the disk in a thread of their own; one at a time."""
         self.troubles = troubles or Troubles()
         self._plan_written = False
+        self._running: RunningQueries | None = None
+        """As in the file, once that has been read."""
         self._plan: Plan | None = None
-        """The plan, once it has been read; its nodes cache what is derived from them."""
         self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
         self.streams = StreamRegistry(self._database)
         self.publication = Publication(self._database)
         self.quarantine = Quarantine(self._database, self.troubles)
-        if self.plan.epoch == 0:
+        if self.epoch == 0:
             # A first plan without queries lets the engine run once, so that it is warm when the first query comes.
-            with self._database:
-                self._store(Plan(1))
-            self._plan = None
+            self._keep(RunningQueries(1))
         # A crash between the registry's commit and the plan file leaves the file to be written now.
         self.write_plan()
 
@@ -144,26 +138,42 @@ class Registry:
         return int(found)
 
     @property
+    def epoch(self) -> int:
+        """The newest epoch."""
+        return self._queries.epoch
+
+    @property
+    def positions(self) -> Mapping[str, int]:
+        """By stream: the last table version that belongs to the epoch before the newest."""
+        return self._queries.positions
+
+    @property
     def plan(self) -> Plan:
-        """The plan of the newest epoch."""
-        if self._plan is None:
-            found = self._database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
+        """The logical plan of the newest epoch, with all queries."""
+        running, plan = self._queries, self._plan
+        if plan is None or plan.epoch != running.epoch:
+            plan = self._plan = running.plan
+        return plan
+
+    @property
+    def _queries(self) -> RunningQueries:
+        running = self._running
+        if running is None:
             try:
-                plan = EMPTY if found is None else decode_plan(found[0])
-            except msgspec.DecodeError as error:
+                move_plans(self._plan_database)
+                running = self._running = read_queries(self._plan_database)
+            except (msgspec.DecodeError, ValueError) as error:
                 raise StorageError(
                     f"the plan in the registry of {self.folder} cannot be read: {error}",
                     hint="run the version that wrote it, or choose another --data",
                 ) from error
-            assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
-            self._plan = plan
-        return self._plan
+        return running
 
     @property
     def physical(self) -> PhysicalPlan:
         """The physical plan of the newest epoch: that in its file, once there is one."""
-        plan = self.plan
-        if self._physical.epoch != plan.epoch:
+        if self._physical.epoch != self.epoch:
+            plan = self.plan
             self._physical = self._read(plan) if self._plans.written(plan.epoch) else lower(plan, self._physical)
         return self._physical
 
@@ -182,23 +192,17 @@ class Registry:
         PlanError
             If there is none, or it cannot be read any more.
         """
-        if epoch > self.plan.epoch or not self._plans.exists(epoch):
-            raise PlanError(f"there is no plan of epoch {epoch}", hint=f"the newest is {self.plan.epoch}")
+        if epoch > self.epoch or not self._plans.exists(epoch):
+            raise PlanError(f"there is no plan of epoch {epoch}", hint=f"the newest is {self.epoch}")
         return PlanFiles(self._plans.folder).read(epoch)
 
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""
-        planned = {(query.name, query.since_epoch): query.node for query in self.plan.queries}
-        rows = self._database.execute(
-            "SELECT name, sql, node, since_epoch, created_us, reads FROM queries ORDER BY since_epoch"
-        )
-        return [
-            RegisteredQuery(
-                name, sql, planned.get((name, since_epoch)) or stored_plans.read(node),
-                since_epoch, created_us, frozenset(msgspec.json.decode(reads, type=list[str])),
-            )
-            for name, sql, node, since_epoch, created_us, reads in rows
-        ]  # fmt: skip
+        return list(self._queries.by_name.values())
+
+    def __len__(self) -> int:
+        """How many queries run."""
+        return len(self._queries.by_name)
 
     def query(self, name: str) -> RegisteredQuery:
         """Return one running query.
@@ -208,16 +212,15 @@ class Registry:
         UnknownQueryError
             If there is none of this name.
         """
-        running = self.queries()
-        for query in running:
-            if query.name == name:
-                return query
-        raise UnknownQueryError(name, [query.name for query in running])
+        running = self._queries.by_name
+        if name not in running:
+            raise UnknownQueryError(name, list(islice(running, MOST_NAMED + 1)))
+        return running[name]
 
     def nodes(self, names: Collection[str]) -> dict[str, Node]:
         """Return the plans of the running queries, by name."""
-        wanted = set(names)
-        return {query.name: query.node for query in self.plan.queries if query.name in wanted}
+        running = self._queries.by_name
+        return {name: running[name].node for name in names if name in running}
 
     def add(
         self,
@@ -238,30 +241,54 @@ class Registry:
         QueryExistsError, TooManyQueriesError, TopicError
             If the name is taken, there are too many queries, or the name cannot be part of a topic.
         """
-        before = self.plan
-        name = name if waited and name is not None else self._name_for(name)
+        before = self._queries
+        used, name = (None, name) if waited and name is not None else self._name_for(name)
         epoch = before.epoch + 1
         query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
-        plan = Plan(epoch, (*before.queries, PlannedQuery(name, epoch, node)), dict(positions))
-        text = stored_plans.written(node)
-        physical = self._prepared(plan)
-        with self._changing_plan():
-            self._database.execute(
-                "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
-                (name, sql, text, epoch, query.created_us, msgspec.json.encode(sorted(reads))),
-            )
-            self.relations.remove_waiting(name)
-            self._store(plan)
-        self._plan, self._physical, self._plan_written = plan, physical, False
-        self.write_plan()
+        after = before.with_queries((query,), positions)
+        physical = self._prepared(epoch, lambda running: with_query(running, query.planned, after.positions))
+        self._change(after, physical, partial(insert_queries, self._plan_database, (query,)), used)
         return query
+
+    def add_many(
+        self, queries: Collection[tuple[str, str, Node, frozenset[str]]], positions: Mapping[str, int]
+    ) -> list[RegisteredQuery]:
+        """Register queries that begin together, with one epoch.
+
+        Parameters
+        ----------
+        queries
+            Of each its name, text, plan, and the streams named in its text. Their plans share the tuples of others
+            (:func:`cluster.physical.lowering.begins_with_others`).
+        positions
+            As in :meth:`add`.
+
+        Raises
+        ------
+        QueryExistsError, TooManyQueriesError, TopicError
+            As in :meth:`add`; then none of them is registered.
+        """
+        before, now_us, names = self._queries, time.time_ns() // 1000, set[str]()
+        for name, *_ in queries:
+            self._name_for(name, len(names))
+            if name in names:
+                raise QueryExistsError(name)
+            names.add(name)
+        found = [RegisteredQuery(*each[:3], before.epoch + 1, now_us, each[3]) for each in queries]
+        after = before.with_queries(found, positions)
+        physical = self._prepared(after.epoch, lambda running: lower(after.plan, running))
+        self._change(after, physical, partial(insert_queries, self._plan_database, found))
+        return found
 
     def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
         """Register a query that cannot begin before its relations have versions; errors are those of :meth:`add`."""
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            query = WaitingQuery(self._name_for(name), sql, time.time_ns() // 1000, reads, relations)
+            used, name = self._name_for(name)
+            query = WaitingQuery(name, sql, time.time_ns() // 1000, reads, relations)
             self.relations.add_waiting(query)
+            if used is not None:
+                self._database.execute(_USE_NUMBER, (str(used),))
         return query
 
     def drop(self, name: str, positions: Mapping[str, int]) -> None:
@@ -272,16 +299,12 @@ class Registry:
         UnknownQueryError
             If there is none of this name.
         """
-        self.query(name)
-        before = self.plan
-        kept = tuple(query for query in before.queries if query.name != name)
-        plan = Plan(before.epoch + 1, kept, dict(positions))
-        physical = self._prepared(plan)
-        with self._changing_plan():
-            self._database.execute("DELETE FROM queries WHERE name = ?", (name,))
-            self._store(plan)
-        self._plan, self._physical, self._plan_written = plan, physical, False
-        self.write_plan()
+        query, before = self.query(name), self._queries
+        after = before.without_query(name, positions)
+        physical = self._prepared(after.epoch, lambda running: without_query(running, query.planned, after.positions))
+        self._change(
+            after, physical, lambda: self._plan_database.execute("DELETE FROM queries WHERE name = ?", (name,))
+        )
 
     def skip_epochs(self, newest: int, positions: Mapping[str, int]) -> None:
         """Move the queries to the epoch after `newest`, give each epoch between a plan, and count these as lost.
@@ -293,20 +316,17 @@ class Registry:
         positions
             As in :meth:`add`.
         """
-        before, running = self.plan, self.physical
+        before, running = self._queries, self.physical
         for epoch in range(before.epoch + 1, newest + 1):
             if not self._plans.exists(epoch):
                 self._plans.write(replace(running, epoch=epoch, positions=dict(positions)))
-        plan = Plan(newest + 1, before.queries, dict(positions))
-        physical = self._prepared(plan)
+        after = before.moved(newest + 1, positions)
+        physical = self._prepared(after.epoch, lambda running: lower(after.plan, running))
         lost = LostEpochs(self.lost_epochs().epochs + newest - before.epoch, time.time_ns() // 1000)
-        with self._changing_plan():
-            self._store(plan)
-            self._database.execute(
-                "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)", (msgspec.json.encode(lost).decode(),)
-            )
-        self._plan, self._physical, self._plan_written = plan, physical, False
-        self.write_plan()
+        stored = "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)"
+        self._change(
+            after, physical, lambda: self._plan_database.execute(stored, (msgspec.json.encode(lost).decode(),))
+        )
 
     def lost_epochs(self) -> LostEpochs:
         """Return how many epochs have been lost since this registry was made."""
@@ -324,52 +344,72 @@ class Registry:
             self._plan_written = True
         return True
 
-    def _prepared(self, plan: Plan) -> PhysicalPlan:
+    def _prepared(self, epoch: int, change: Callable[[PhysicalPlan], PhysicalPlan]) -> PhysicalPlan:
         """Write the plan file under a temporary name, so that only a rename is left once the registry has the plan."""
         if not self.write_plan():
-            raise UnwritableError(f"the plan of epoch {plan.epoch}", OSError(self.troubles.last))
-        physical = lower(plan, self.physical)
+            raise UnwritableError(f"the plan of epoch {epoch}", OSError(self.troubles.last))
+        physical = change(self.physical)
         self._plans.prepare(physical)
         return physical
+
+    def _change(
+        self, after: RunningQueries, physical: PhysicalPlan, store: Callable[[], object], used: int | None = None
+    ) -> None:
+        """Commit a change of the plan, and write its file; `used` is the number of a name that was made up."""
+        # Other threads use the plan before until this one is committed.
+        self._keep(after, store, used)
+        self._physical, self._plan_written = physical, False
+        self.write_plan()
 
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+        self._plan_database.close()
 
-    @contextmanager
-    def _changing_plan(self) -> Iterator[None]:
-        """Commit what the block stores; after a failure the outcome is unknown, and the plan is read again."""
+    def _keep(self, after: RunningQueries, store: Callable[[], object] = lambda: None, used: int | None = None) -> None:
+        """Commit a change; after a failure the outcome is unknown, and the queries are read again."""
         try:
-            with self._database:
-                self._database.execute("BEGIN IMMEDIATE")
-                yield
+            with self._plan_database as database:
+                database.execute("BEGIN IMMEDIATE")
+                store()
+                database.execute("INSERT INTO plans VALUES (?, ?)", (after.epoch, encode_plan(after.head)))
+                # Older plans remain as files for as long as a replay may need them.
+                database.execute("DELETE FROM plans WHERE epoch <> ?", (after.epoch,))
+                if used is not None:
+                    database.execute(_USE_NUMBER, (str(used),))
         except BaseException:
-            self._plan = None
+            self._running = None
             raise
+        self._running = after
 
-    def _store(self, plan: Plan) -> None:
-        # Other threads use the plan before until this one is committed.
-        self._database.execute("INSERT INTO plans VALUES (?, ?)", (plan.epoch, encode_plan(plan)))
-        # Older plans remain as files for as long as a replay may need them.
-        self._database.execute("DELETE FROM plans WHERE epoch <> ?", (plan.epoch,))
+    def _name_for(self, name: str | None, more: int = 0) -> tuple[int | None, str]:
+        """Return a name for a query, and its number if it is made up.
 
-    def _name_for(self, name: str | None) -> str:
-        taken = {query.name for query in self.plan.queries} | {query.name for query in self.relations.waiting()}
-        if len(taken) >= self._max_queries:
+        Parameters
+        ----------
+        name
+            The name that it should have; None for any.
+        more
+            How many others are added with it.
+        """
+        running = self._queries.by_name
+        (waiting,) = self._plan_database.execute("SELECT count(*) FROM waiting").fetchone()
+        count = len(running) + waiting + more
+        if count >= self._max_queries:
             raise TooManyQueriesError(
-                f"{len(taken):,} queries are running, the limit is {self._max_queries:,}",
+                f"{count:,} queries are running, the limit is {self._max_queries:,}",
                 hint="drop some, or raise the limit",
             )
-        if name is None:
-            return self._free_name(taken)
-        if check_name(name, "query name") in taken:
-            raise QueryExistsError(name)
-        return name
-
-    def _free_name(self, taken: set[str]) -> str:
-        (used,) = self._database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
+        if name is not None:
+            if self._taken(check_name(name, "query name")):
+                raise QueryExistsError(name)
+            return None, name
+        (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
         number = int(used) + 1
-        while f"q{number}" in taken:
+        while self._taken(f"q{number}"):
             number += 1
-        self._database.execute("INSERT OR REPLACE INTO meta VALUES ('names', ?)", (str(number),))
-        return f"q{number}"
+        return number, f"q{number}"
+
+    def _taken(self, name: str) -> bool:
+        waits = "SELECT 1 FROM waiting WHERE name = ?"
+        return name in self._queries.by_name or self._plan_database.execute(waits, (name,)).fetchone() is not None

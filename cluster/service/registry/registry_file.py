@@ -78,6 +78,9 @@ MIGRATIONS = (
     """
     -- No table changes; but the state of operators does, and versions without a marker know of this number only.
     """,
+    """
+    -- No table changes; but the plan has no queries any more: those of the table of queries are all there are.
+    """,
 )
 """Scripts are never changed once released. Numbers of relations never come back, so that identities do not."""
 

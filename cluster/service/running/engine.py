@@ -176,8 +176,7 @@ class Engine:
             on_counters=self._count,
         )
         self.starts += 1
-        plan = self._registry.plan
-        log.info("the engine runs", epoch=plan.epoch, queries=len(plan.queries))
+        log.info("the engine runs", epoch=self._registry.epoch, queries=len(self._registry))
         return self._running
 
     def _count(self, counters: Counters) -> None:

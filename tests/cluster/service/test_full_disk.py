@@ -36,8 +36,10 @@ OFFER = encode(StreamOffer(1, "p", WEATHER))
 def full(registry: Registry) -> Iterator[None]:
     """Make every write of SQLite fail, as on a full disk."""
     registry._database.execute("PRAGMA query_only = ON")
+    registry._plan_database.execute("PRAGMA query_only = ON")
     yield
     registry._database.execute("PRAGMA query_only = OFF")
+    registry._plan_database.execute("PRAGMA query_only = OFF")
 
 
 def no_space(*_: Any, **__: Any) -> NoReturn:

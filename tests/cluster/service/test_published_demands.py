@@ -83,8 +83,8 @@ async def test_a_query_whose_demand_no_proxy_could_decode_is_refused(
 
 async def test_the_newest_query_is_refused_where_there_is_no_room(service: Service) -> None:
     await service.queries.add(SMALL, "q1")
-    used = len(service.link.published[-1].payload)
-    service.queries.demands._max_bytes = 2 * used
+    used = service.queries.demands.pieces("traffic").size_bytes
+    service.queries.demands._max_bytes = used + 100
     await service.queries.add("SELECT speed FROM traffic", "q2")
     before = service.link.published[-1].payload
     with pytest.raises(TooManyDemandsError, match="no room for another demand on stream 'traffic'") as caught:
@@ -111,7 +111,7 @@ async def test_a_registered_query_whose_demand_cannot_be_published_is_shown(serv
 
 
 def test_a_thousand_queries_about_hundreds_of_sensors_each_fit() -> None:
-    demands = PublishedDemands()
+    demands = PublishedDemands(MAX_DEMAND_BYTES)
     plans = [plan(listing(number)) for number in range(4)]
     running = [running_query(f"q{number}", plans[number % 4], number) for number in range(1_000)]
     found = demands.assemble("traffic", NOTHING, running)

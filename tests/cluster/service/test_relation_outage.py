@@ -10,8 +10,8 @@ import pytest
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import Limits
 from cluster.service.catalog.relation_store import RelationStore
-from cluster.service.registry.registry import RegisteredQuery
 from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.running_queries import RegisteredQuery
 from tests.cluster.service.relation_cases import JOINED
 from tests.postgres_server import PASSWORD_WRITTEN
 

@@ -13,8 +13,9 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.relations.source import SourceSchemaError, SourceTooLargeError
 from cluster.service.catalog import relation_service
-from cluster.service.registry.registry import QueryExistsError, RegisteredQuery, TooManyQueriesError, UnknownQueryError
+from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from cluster.service.registry.relation_registry import WaitingQuery
+from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode

@@ -11,7 +11,7 @@ from cluster.language.columns import Column
 from cluster.relations.source import Limits
 from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, SensorCatalog, sensors_relation
 from cluster.service.catalog.sensors_source import SensorsSource
-from cluster.service.registry.registry import RegisteredQuery
+from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.wire.streams import FieldType
 from tests.cluster.service.energy_cases import entry
 from tests.cluster.service.relation_cases import Relations

@@ -1,0 +1,160 @@
+"""What the subscribers of a fragment need together, counted: one more or one fewer is a matter of its own needs only.
+
+All dictionaries are copied before they change, which takes no time to speak of, whereas a loop over thousands of
+subscribers for each new query does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from cluster.language.columns import AggregateCall
+
+if TYPE_CHECKING:
+    from cluster.physical.nodes import Subscriber
+    from cluster.physical.operations import Measures
+
+K = TypeVar("K", bound=Hashable)
+Length = tuple[int, int]
+"""Size and slide of a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberTally:
+    """Counts of subscribers.
+
+    Parameters
+    ----------
+    groups
+        By query group.
+    calls
+        By aggregate, of windows that share panes.
+    windows
+        By size and slide: how many query groups have such a window.
+    by_group
+        The windows of the subscribers of each query group.
+    spans
+        By query group: its longest window and slide together.
+    span_us
+        The sum of those.
+    measures
+        By what devices report, in the order in which subscribers first needed it.
+    missing
+        How many need counts of missing samples.
+    """
+
+    groups: dict[int, int] = field(default_factory=dict)
+    calls: dict[AggregateCall, int] = field(default_factory=dict)
+    windows: dict[Length, int] = field(default_factory=dict)
+    by_group: dict[int, tuple[Length, ...]] = field(default_factory=dict)
+    spans: dict[int, int] = field(default_factory=dict)
+    span_us: int = 0
+    measures: dict[Measures, int] = field(default_factory=dict)
+    missing: int = 0
+
+    @classmethod
+    def of(cls, subscribers: Iterable[Subscriber]) -> SubscriberTally:
+        """Return the counts of some subscribers, the oldest first."""
+        found = cls()
+        measures: dict[Measures, int] = {}
+        missing = 0
+        for each in subscribers:
+            _add(found.groups, each.group)
+            for call in each.calls:
+                _add(found.calls, call)
+            if each.window is not None:
+                length = each.window.size_us, each.window.slide_us
+                had = found.by_group.get(each.group, ())
+                if length not in had:
+                    _add(found.windows, length)
+                found.by_group[each.group] = (*had, length)
+            if each.devices is not None:
+                _add(measures, each.devices.measures)
+            missing += each.missing is not None
+        spans = {group: _span_us(lengths) for group, lengths in found.by_group.items()}
+        return replace(found, spans=spans, span_us=sum(spans.values()), measures=measures, missing=missing)
+
+    def with_subscriber(self, new: Subscriber) -> SubscriberTally:
+        """Return the counts with one more subscriber, the newest."""
+        groups, missing = _added(self.groups, new.group), self.missing + (new.missing is not None)
+        if new.window is None:
+            return replace(self, groups=groups, missing=missing)
+        calls, measures = dict(self.calls), self.measures
+        for call in new.calls:
+            _add(calls, call)
+        if new.devices is not None:
+            measures = _added(measures, new.devices.measures)
+        length = new.window.size_us, new.window.slide_us
+        had = self.by_group.get(new.group, ())
+        windows = self.windows if length in had else _added(self.windows, length)
+        found = replace(self, groups=groups, calls=calls, windows=windows, measures=measures, missing=missing)
+        return _regrouped(found, new.group, (*had, length))
+
+    def without_subscriber(self, old: Subscriber, left: Iterable[Subscriber]) -> SubscriberTally:
+        """Return the counts without one of the subscribers.
+
+        Parameters
+        ----------
+        old
+            That subscriber.
+        left
+            The others, the oldest first; looked at only if the order of what devices report may be another without it.
+        """
+        groups, missing = _removed(self.groups, old.group), self.missing - (old.missing is not None)
+        if old.window is None:
+            return replace(self, groups=groups, missing=missing)
+        calls, measures = dict(self.calls), self.measures
+        for call in old.calls:
+            _remove(calls, call)
+        if old.devices is not None and len(measures) > 1:
+            measures = {}
+            for each in left:
+                if each.devices is not None:
+                    _add(measures, each.devices.measures)
+        elif old.devices is not None:
+            measures = _removed(measures, old.devices.measures)
+        length = old.window.size_us, old.window.slide_us
+        had = list(self.by_group[old.group])
+        had.remove(length)
+        windows = self.windows if length in had else _removed(self.windows, length)
+        found = replace(self, groups=groups, calls=calls, windows=windows, measures=measures, missing=missing)
+        return _regrouped(found, old.group, tuple(had))
+
+
+def _regrouped(tally: SubscriberTally, group: int, lengths: tuple[Length, ...]) -> SubscriberTally:
+    by_group, spans = dict(tally.by_group), dict(tally.spans)
+    before_us = spans.pop(group, 0)
+    by_group.pop(group, None)
+    after_us = 0
+    if lengths:
+        after_us = _span_us(lengths)
+        by_group[group], spans[group] = lengths, after_us
+    return replace(tally, by_group=by_group, spans=spans, span_us=tally.span_us - before_us + after_us)
+
+
+def _span_us(lengths: Iterable[Length]) -> int:
+    return max(map(sum, lengths))
+
+
+def _add(counts: dict[K, int], key: K) -> None:
+    counts[key] = counts.get(key, 0) + 1
+
+
+def _remove(counts: dict[K, int], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
+def _added(counts: dict[K, int], key: K) -> dict[K, int]:
+    found = dict(counts)
+    _add(found, key)
+    return found
+
+
+def _removed(counts: dict[K, int], key: K) -> dict[K, int]:
+    found = dict(counts)
+    _remove(found, key)
+    return found

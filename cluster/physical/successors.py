@@ -1,0 +1,195 @@
+"""The plan of the next epoch, made of the one before and of what changes: its indices are carried over, not made anew.
+
+What is copied here is copied whole, as references; only what changes is looked at.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress, count, repeat
+from operator import attrgetter, is_
+from typing import Any
+
+from cluster.physical.nodes import Fragment, PhysicalPlan, Subscriber
+
+Rates = Mapping[str, float]
+Sums = dict[Callable[[Fragment, Rates], int], tuple[Rates, int]]
+
+_SUMS = "sums"
+_visible_from = attrgetter("visible_from")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The change of one fragment.
+
+    Parameters
+    ----------
+    before, after
+        The fragment; None if it is new, or goes.
+    go, come
+        Its subscribers that go and come.
+    """
+
+    before: Fragment | None
+    after: Fragment | None
+    go: tuple[Subscriber, ...] = ()
+    come: tuple[Subscriber, ...] = ()
+
+
+def successor(before: PhysicalPlan, epoch: int, positions: Mapping[str, int], steps: Sequence[Step]) -> PhysicalPlan:
+    """Return the plan after some changes.
+
+    Parameters
+    ----------
+    before
+        The plan before.
+    epoch, positions
+        Those of the new plan.
+    steps
+        The changes, each of another fragment.
+
+    Raises
+    ------
+    ValueError
+        If one fragment changes twice.
+    """
+    for step in steps:
+        _carry_tally(step)
+    after = PhysicalPlan(epoch, _fragments(before, steps), positions)
+    known, found = before.__dict__, after.__dict__
+    if "by_identity" in known:
+        found["by_identity"] = _exchanged(
+            before.by_identity,
+            (each.before.identity for each in steps if each.before is not None and each.after is None),
+            ((each.after.identity, each.after) for each in steps if each.after is not None),
+        )
+    gone = [each.identity for step in steps for each in step.go]
+    come = [(each, step.after) for step in steps if step.after is not None for each in step.come]
+    if "subscribers" in known:
+        found["subscribers"] = _exchanged(before.subscribers, gone, ((each.identity, each) for each, _ in come))
+    if "homes" in known:
+        found["homes"] = _exchanged(before.homes, gone, ((each.identity, part.identity) for each, part in come))
+    if "oldest_first" in known:
+        found["oldest_first"] = _ordered(before.oldest_first, steps)
+    _carry_readers(before, after, steps)
+    for function, (rates, total) in before.__dict__.get(_SUMS, {}).items():
+        _sums(after)[function] = rates, total + sum(_difference(function, rates, each) for each in steps)
+    return after
+
+
+def indexed(plan: PhysicalPlan) -> PhysicalPlan:
+    """Return a plan once the indices are made that its successors are looked up by, so that they are carried over."""
+    _ = plan.by_identity, plan.subscribers, plan.homes, plan.oldest_first, plan.readers
+    return plan
+
+
+def summed(plan: PhysicalPlan, function: Callable[[Fragment, Rates], int], rates: Rates) -> int:
+    """Return the sum of what a function returns for each fragment of a plan, kept from plan to plan.
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    function
+        The function; it returns whole numbers, whose sums are exact however many are added and subtracted.
+    rates
+        Tuples per second, by stream; with others the sum is made anew.
+    """
+    known = _sums(plan).get(function)
+    if known is None or known[0] != rates:
+        known = _sums(plan)[function] = dict(rates), sum(function(each, rates) for each in plan.fragments)
+    return known[1]
+
+
+def extended(before: Fragment, after: Fragment) -> Step:
+    """Return the step to a fragment that has one more subscriber, the newest."""
+    return Step(before, after, come=after.subscribers[-1:])
+
+
+def place_in(values: Sequence[object], value: object) -> int:
+    """Return where a value is, by identity; -1 if it is not there."""
+    return next(compress(count(), map(is_, values, repeat(value))), -1)
+
+
+def _sums(plan: PhysicalPlan) -> Sums:
+    found: Sums = plan.__dict__.setdefault(_SUMS, {})
+    return found
+
+
+def _difference(function: Callable[[Fragment, Rates], int], rates: Rates, step: Step) -> int:
+    after = 0 if step.after is None else function(step.after, rates)
+    return after - (0 if step.before is None else function(step.before, rates))
+
+
+def _exchanged(known: Mapping[str, Any], go: Iterable[str], come: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(known)
+    for each in go:
+        del found[each]
+    found.update(come)
+    return found
+
+
+def _place(fragment: Fragment) -> tuple[bool, int]:
+    """Return the sort key of fragments."""
+    return fragment.shares_panes, fragment.subscribers[0].visible_from
+
+
+def _fragments(before: PhysicalPlan, steps: Sequence[Step]) -> tuple[Fragment, ...]:
+    found = list(before.fragments)
+    for step in steps:
+        if step.before is not None:
+            at = place_in(found, step.before)
+            if at < 0:
+                raise ValueError(f"{step.before.identity!r} changes twice")
+            if step.after is not None and _place(step.before) == _place(step.after):
+                found[at] = step.after
+                continue
+            del found[at]
+        if step.after is not None:
+            found.insert(bisect_right(found, _place(step.after), key=_place), step.after)
+    return tuple(found)
+
+
+def _ordered(known: Sequence[Subscriber], steps: Sequence[Step]) -> tuple[Subscriber, ...]:
+    found = list(known)
+    for step in steps:
+        for each in step.go:
+            at = bisect_left(found, each.visible_from, key=_visible_from)
+            while found[at].identity != each.identity:
+                at += 1
+            del found[at]
+        for each in step.come:
+            found.insert(bisect_right(found, each.visible_from, key=_visible_from), each)
+    return tuple(found)
+
+
+def _carry_tally(step: Step) -> None:
+    before, after = step.before, step.after
+    if before is None or after is None or "tally" not in before.__dict__ or "tally" in after.__dict__:
+        return
+    tally = before.tally
+    for each in step.go:
+        tally = tally.without_subscriber(each, after.subscribers)
+    for each in step.come:
+        tally = tally.with_subscriber(each)
+    after.__dict__["tally"] = tally
+
+
+def _carry_readers(before: PhysicalPlan, after: PhysicalPlan, steps: Sequence[Step]) -> None:
+    known, found = before.__dict__, after.__dict__
+    if "readers" in known:
+        readers = before.readers.copy()
+        for step in steps:
+            readers.subtract(() if step.before is None else step.before.streams)
+            readers.update(() if step.after is None else step.after.streams)
+        found["readers"] = +readers
+        if "streams" in known and before.streams == found["readers"].keys():
+            found["streams"] = before.streams
+    touched = [part for step in steps for part in (step.before, step.after) if part is not None]
+    if "relations" in known and not any(part.relations for part in touched):
+        found["relations"] = before.relations
+    if "with_history" in known and not any(part.beginnings for part in touched):
+        found["with_history"] = before.with_history

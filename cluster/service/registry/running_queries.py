@@ -1,0 +1,139 @@
+"""The queries that run, in memory as in the registry's file: found by name, and read from the file only once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from cluster.language.algebra import Node
+from cluster.plan import stored_plans
+from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
+from cluster.service.registry.registry_file import RegistryFile
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredQuery:
+    """A query as its user sees it."""
+
+    name: str
+    sql: str
+    node: Node
+    since_epoch: int
+    created_us: int
+    reads: frozenset[str] = frozenset()
+    """Streams named in its text, derived ones included."""
+
+    @property
+    def identity(self) -> str:
+        """A name that no other query of this engine has, had or will have."""
+        return f"{self.name}@{self.since_epoch}"
+
+    @property
+    def planned(self) -> PlannedQuery:
+        """The query as operators run it."""
+        return PlannedQuery(self.name, self.since_epoch, self.node)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQueries:
+    """All queries of an epoch; a value.
+
+    Parameters
+    ----------
+    epoch
+        The number of the plan.
+    positions
+        By stream: the last table version that belongs to the previous epoch.
+    by_name
+        The queries, oldest first.
+    """
+
+    epoch: int = 0
+    positions: Mapping[str, int] = field(default_factory=dict)
+    by_name: Mapping[str, RegisteredQuery] = field(default_factory=dict)
+
+    def with_queries(self, queries: Collection[RegisteredQuery], positions: Mapping[str, int]) -> RunningQueries:
+        """Return those of the next epoch, with more queries."""
+        added = {each.name: each for each in queries}
+        return RunningQueries(self.epoch + 1, dict(positions), {**self.by_name, **added})
+
+    def without_query(self, name: str, positions: Mapping[str, int]) -> RunningQueries:
+        """Return those of the next epoch, without one."""
+        left = dict(self.by_name)
+        del left[name]
+        return RunningQueries(self.epoch + 1, dict(positions), left)
+
+    def moved(self, epoch: int, positions: Mapping[str, int]) -> RunningQueries:
+        """Return the same queries in another epoch."""
+        return replace(self, epoch=epoch, positions=dict(positions))
+
+    @property
+    def plan(self) -> Plan:
+        """The logical plan."""
+        return Plan(self.epoch, tuple(each.planned for each in self.by_name.values()), self.positions)
+
+    @property
+    def head(self) -> Plan:
+        """The logical plan without its queries, which the file has in a table of their own."""
+        return Plan(self.epoch, (), self.positions)
+
+
+def read_queries(database: RegistryFile) -> RunningQueries:
+    """Return the queries that a registry's file has, and the newest epoch.
+
+    Raises
+    ------
+    msgspec.DecodeError
+        If the plan, or a query, cannot be read.
+    """
+    found = database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
+    plan = EMPTY if found is None else decode_plan(found[0])
+    assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
+    rows = database.execute(
+        "SELECT name, sql, node, since_epoch, created_us, reads FROM queries ORDER BY since_epoch, rowid"
+    )
+    by_name = {
+        name: RegisteredQuery(
+            name, sql, stored_plans.read(node), since_epoch, created_us,
+            frozenset(msgspec.json.decode(reads, type=list[str])),
+        )
+        for name, sql, node, since_epoch, created_us, reads in rows
+    }  # fmt: skip
+    return RunningQueries(plan.epoch, plan.positions, by_name)
+
+
+def move_plans(database: RegistryFile) -> None:
+    """Move the plans of queries that an earlier version kept together to the queries, of which each has its own."""
+    found = database.execute("SELECT epoch, plan FROM plans").fetchall()
+    for epoch, text in found:
+        plan = decode_plan(text)
+        if not isinstance(plan, Plan) or not plan.queries:
+            continue
+        with database:
+            database.execute("BEGIN IMMEDIATE")
+            for each in plan.queries:
+                database.execute(
+                    "UPDATE queries SET node = ? WHERE name = ? AND since_epoch = ?",
+                    (stored_plans.written(each.node), each.name, each.since_epoch),
+                )
+            head = encode_plan(Plan(plan.epoch, (), plan.positions))
+            database.execute("UPDATE plans SET plan = ? WHERE epoch = ?", (head, epoch))
+
+
+def insert_queries(database: RegistryFile, queries: Collection[RegisteredQuery]) -> None:
+    """Put queries into a registry's file, inside a transaction of the caller; none of them waits any more."""
+    for each in queries:
+        database.execute(
+            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                each.name,
+                each.sql,
+                stored_plans.written(each.node),
+                each.since_epoch,
+                each.created_us,
+                msgspec.json.encode(sorted(each.reads)),
+            ),
+        )
+        database.execute("DELETE FROM waiting WHERE name = ?", (each.name,))
