@@ -20,6 +20,7 @@ from cluster.service.http.api import make_api
 from cluster.service.http.listening import ApiServer, listen
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.registry.registry import Registry
 from cluster.service.running.parts import make_parts
 from cluster.service.running.settings import ClusterSettings
@@ -121,7 +122,8 @@ class ClusterServer:
 
     def _make_link(self) -> MqttLink:
         name = self._settings.name
-        subscriptions = (*Ingest.subscriptions, *SensorCatalog.subscriptions, *DemandReports.subscriptions)
+        read = Ingest, SensorCatalog, DemandReports, DemandRequests
+        subscriptions = [each for reader in read for each in reader.subscriptions]
         return MqttLink(
             self._settings.broker,
             client_id=f"fjord-cluster-{name}",
@@ -140,6 +142,7 @@ class ClusterServer:
             return
         self.parts.sensors.handle(message, topic)
         self.parts.queries.demand_reports.handle(message, topic)
+        self.parts.queries.demand_requests.handle(message, topic)
         await self.parts.ingest.handle(message, topic)
 
     async def _connected(self) -> None:

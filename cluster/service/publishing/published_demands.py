@@ -102,6 +102,10 @@ class PublishedDemands:
             if each.identity not in had:
                 self._add(each)
 
+    def known(self, stream: str) -> bool:
+        """Return whether the demand on a stream has been published, or looked at."""
+        return stream in self._streams
+
     def pieces(self, stream: str) -> StreamPieces:
         """Return the demands on a stream, as messages."""
         return self._streams.setdefault(stream, StreamPieces(stream))

@@ -91,9 +91,9 @@ class StreamPieces:
 
         Each has to be noted by :meth:`note_published` before the next is taken.
         """
-        wanted = set() if self.whole else set(self._pieces)
-        for number in sorted(wanted | self._published.keys()):
-            if number not in wanted:
+        for number in sorted(self._published.keys() | (set() if self.whole else self._pieces.keys())):
+            # Queries may come and go while pieces are published.
+            if self.whole or number not in self._pieces:
                 yield number, b""
             elif number not in self._digests or self._published.get(number) != self._digests[number]:
                 payload = self._encoded(number)

@@ -33,15 +33,15 @@ from cluster.service.catalog.relation_service import RelationService
 from cluster.service.catalog.relation_store import KnownRelation
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.stream_service import StreamService
+from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.publishing.demand_reports import DemandReports
+from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.history import HistoryRead, begun_at, history_of, history_text
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger
-from protocols.mqtt.link import LinkError, Message
-from protocols.wire import topics
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 
@@ -106,7 +106,6 @@ class QueryService:
         self._name = name
         self._registry = registry
         self._ingest = ingest
-        self._link = link
         self._max_state_bytes = max_state_bytes
         self._row_limits = row_limits or RowLimits()
         self._relation_memory_bytes = relation_memory_bytes
@@ -114,8 +113,6 @@ class QueryService:
         self._history_rows = history_rows
         self._steady_rates: dict[str, float] = {}
         self._lock = asyncio.Lock()
-        self._publishing = asyncio.Lock()
-        """So that no head is published after a newer one."""
         self._planning = Planning(planning_seconds)
         self._before_change = before_change
         self._readers = RelationReaders(registry)
@@ -127,12 +124,15 @@ class QueryService:
             self.store, registry, self._readers, self.streams, self.refresher, lock=self._lock, planning=self._planning
         )
         self.demands = PublishedDemands()
+        self.demand_requests = DemandRequests()
+        self._publication = DemandPublication(self.demands, link, self.demand_requests, self._empty_demand)
         self.demand_reports = demand_reports or DemandReports()
 
     async def run(self) -> None:
-        """Refresh relations, and start queries that wait for them, until cancelled."""
+        """Refresh relations, start queries that wait for them, and answer requests for demands, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.refresher.run(), name="relations")
+            tasks.create_task(self._publication.run(), name="requests for demands")
             settled = False
             while True:
                 if self.refresher.changed.is_set() or not settled:
@@ -300,10 +300,8 @@ class QueryService:
 
     async def publish_all_demands(self) -> None:
         """Publish the demand on every stream again: a broker that was restarted may have lost it."""
-        streams = self._ingest.schemas.keys() | self._registry.physical.streams
-        for stream in streams:
-            self.demands.pieces(stream).forget_published()
-        await self._publish_demands(streams)
+        self.demands.follow(self._registry.physical.oldest_first)
+        await self._publication.publish_again(self._ingest.schemas.keys() | self._registry.physical.streams)
 
     def demand_on(self, stream: str) -> StreamDemand:
         """Return the demand of all queries on a stream."""
@@ -405,22 +403,8 @@ class QueryService:
         return {each: kept[each] if each in kept else self._ingest.writers[each].table.version for each in streams}
 
     async def _publish_demands(self, streams: Collection[str]) -> None:
-        """Publish what has changed in the demands on some streams.
-
-        What cannot be published now is on the next connection: demands are state, not events.
-        """
         self.demands.follow(self._registry.physical.oldest_first)
-        async with self._publishing:
-            for stream in sorted(streams):
-                pieces = self.demands.pieces(stream)
-                try:
-                    for number, payload in pieces.unpublished():
-                        await self._link.publish(Message(topics.demand_piece(stream, number), payload, retain=True))
-                        pieces.note_published(number, payload)
-                    head = pieces.head(self._empty_demand(stream))
-                    await self._link.publish(Message(topics.demand(stream), head, retain=True))
-                except LinkError as error:
-                    log.warning("demand waits for the broker", stream=stream, error=str(error))
+        await self._publication.publish(streams)
 
 
 def _about(known: float | None, now: float) -> bool:
