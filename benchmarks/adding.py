@@ -65,7 +65,9 @@ def query_text(number: int) -> str:
     turn, kind = divmod(number, 3)
     lane = 1 + turn % 4
     if kind == 0:
-        return f"SELECT sensor, speed FROM traffic WHERE speed < {10 + turn % 20 + turn / 100_000:.5f} AND lane = {lane}"
+        return (
+            f"SELECT sensor, speed FROM traffic WHERE speed < {10 + turn % 20 + turn / 100_000:.5f} AND lane = {lane}"
+        )
     if kind == 1:
         size = 10 * (1 + turn % 5)
         return (
@@ -133,9 +135,7 @@ class Bench:
         self.ingest = Ingest(
             folder / "streams", quarantine=registry.quarantine.keep, link=self.link, reserved_for=names.reserved_for
         )
-        self.queries = QueryService(
-            "cluster", registry, self.ingest, self.link, names, max_state_bytes=2**60
-        )
+        self.queries = QueryService("cluster", registry, self.ingest, self.link, names, max_state_bytes=2**60)
         read = Subscription(topics.demand(STREAM.name)), Subscription(topics.demand_piece(STREAM.name, "+"))
         self._proxy = MqttLink(broker, client_id="adding-proxy", subscriptions=read)
 
@@ -189,6 +189,7 @@ class Bench:
 
 
 def main(
+    *,
     quick: Annotated[bool, typer.Option(help=f"{QUICK:,} queries in place of 10,000: under a minute.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     queries: Annotated[int, typer.Option(help="How many run when adding is measured again.")] = 10_000,

@@ -158,9 +158,7 @@ def described(batches: Sequence[MicroBatch]) -> dict[str, float | int]:
         own = [each for each in batches if each.host == host]
         for part in sorted({part for each in own for part in each.parts} - {"triggerExecution"}):
             figures[f"mixture_{part}{suffix}_s"] = median([each.parts.get(part, 0.0) for each in own])
-    figures["mixture_state_values"] = statistics.median(
-        each.state_rows for each in batches if each.host == "stateful"
-    )
+    figures["mixture_state_values"] = statistics.median(each.state_rows for each in batches if each.host == "stateful")
     return figures
 
 

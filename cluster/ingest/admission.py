@@ -14,7 +14,6 @@ from heapq import heapify, heapreplace
 
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition
 
-
 ANSWERS = 2
 """To batches of a lane that are not the next, in an interval. A proxy goes back when it has read one twice."""
 
