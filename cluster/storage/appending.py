@@ -22,7 +22,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cluster.errors import StorageError
 from cluster.storage.archived_log import is_local
 from cluster.storage.data_files import write_data_file
-from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, sync_commits
+from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, live_files, sync_commits
 from cluster.storage.log_entries import LINES
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -251,7 +251,7 @@ def disk_use(table: AppendedTable) -> DiskUse:
     DeltaError, OSError
         If they cannot be measured.
     """
-    files = pa.table(table.delta.get_add_actions(flatten=True))
+    files = live_files(table.delta)
     live = sum(files.column("size_bytes").to_pylist())
     there = sum(path.stat().st_size for path in Path(table.root).glob("*.parquet")) if is_local(table.root) else live
     return DiskUse(live, max(0, there - live))

@@ -23,6 +23,7 @@ from cluster.storage.appending import AppendedTable, DiskUse, disk_use
 from cluster.storage.archived_log import forget_archived, is_local
 from cluster.storage.budgets import PARTS, UNBOUNDED, Budget
 from cluster.storage.commit_log import CommitLog, open_files
+from cluster.storage.delta_tables import live_files
 from cluster.storage.retention import HOUR_SECONDS, hours_kept
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
@@ -160,7 +161,7 @@ class CompactedTable:
 def _to_merge(table: AppendedTable, budget: Budget) -> Iterator[list[str]]:
     """Yield paths of files to merge: small ones, oldest first, of one period if files are removed by age or size."""
     target = TARGET_BYTES if budget.bytes is None else max(1, min(TARGET_BYTES, budget.bytes // PARTS))
-    files: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    files: list[dict[str, Any]] = live_files(table.delta).to_pylist()
     small = sorted(
         (file for file in files if file["size_bytes"] < target),
         key=lambda file: (file["modification_time"], file["path"]),

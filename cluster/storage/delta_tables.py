@@ -49,6 +49,17 @@ def created(root: str, schema: pa.Schema, name: str) -> DeltaTable:
     return table
 
 
+def live_files(table: DeltaTable) -> pa.Table:
+    """Return the files of a table with their statistics. `pyarrow.table` would load pandas first, for a second.
+
+    Raises
+    ------
+    DeltaError
+        If they cannot be read.
+    """
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+
+
 def due_for_checkpoint(before: int, version: int) -> bool:
     """Return whether a table at `version` needs a checkpoint, if it was last checked at the version `before`."""
     made, needed = (commits // COMMITS_BETWEEN_CHECKPOINTS for commits in (before + 1, version + 1))

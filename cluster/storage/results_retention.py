@@ -18,6 +18,7 @@ from cluster.storage.appending import AppendedTable
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, TableFile, dropping, wanted_from
 from cluster.storage.commit_log import CommitLog
+from cluster.storage.delta_tables import live_files
 from cluster.storage.synced_files import write_whole
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
@@ -102,9 +103,7 @@ class ResultsRetention:
 
 def _files(table: AppendedTable) -> list[TableFile]:
     """Return a table's files, with their modification time in milliseconds in place of stamps."""
-    found = pa.table(table.delta.get_add_actions(flatten=True)).select(
-        ["path", "num_records", "size_bytes", "modification_time"]
-    )
+    found = live_files(table.delta).select(["path", "num_records", "size_bytes", "modification_time"])
     written = found.column("modification_time").cast(pa.timestamp("ms")).cast(pa.int64()).to_pylist()
     paths, rows, sizes = (found.column(name).to_pylist() for name in ("path", "num_records", "size_bytes"))
     return [

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, is_local, log_at
 from cluster.storage.commit_log import Commit
+from cluster.storage.delta_tables import live_files
 from protocols.wire.batches import START_COLUMN
 
 _FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
@@ -130,4 +130,4 @@ def _added(root: str, version: int) -> pl.DataFrame:
             raise
         with log_at(Path(root), version) as folder:
             return _added(str(folder), version)
-    return pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions(flatten=True))))
+    return pl.DataFrame(pl.from_arrow(live_files(table)))

@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError
 
 from cluster.storage.appending import AppendedTable
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, Passed, TableFile, dropping, wanted_from
+from cluster.storage.delta_tables import live_files
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
 from protocols.wire.batches import START_COLUMN
@@ -104,7 +105,7 @@ class StreamRetention:
 
 def _files(table: AppendedTable) -> list[TableFile]:
     """Return a table's files; those without known stamps are never removed."""
-    found: list[dict[str, Any]] = pa.table(table.delta.get_add_actions(flatten=True)).to_pylist()
+    found: list[dict[str, Any]] = live_files(table.delta).to_pylist()
     first, last = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
     return [
         TableFile(file["path"], file["num_records"], file["size_bytes"], file[first], file[last])

@@ -24,7 +24,7 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
-from cluster.storage.delta_tables import created
+from cluster.storage.delta_tables import created, live_files
 from cluster.storage.mending import repair_log
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from protocols.wire.batches import (
@@ -198,7 +198,7 @@ class StreamTable(CompactedTable):
 
     def latest_stamp(self) -> int | None:
         """Return the latest stamp of the stored tuples; None if there are none. Read once, when the ingest begins."""
-        files = pa.table(self._table.get_add_actions(flatten=True))
+        files = live_files(self._table)
         if not files.num_rows:
             return None
         column = f"max.{START_COLUMN}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from cluster.storage.stream_tables import (
 )
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
+ROOT = Path(__file__).parents[3]
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.REAL, "mph")))
 
 
@@ -45,14 +48,21 @@ def at(watermark: int) -> StreamPosition:
     return StreamPosition(watermark, {"p": ProxyPosition(watermark, True)})
 
 
-def test_a_new_table_has_no_latest_stamp_and_is_not_read_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(DeltaTable, "to_pyarrow_table", lambda *_, **__: pytest.fail("it loads pandas, for a second"))
-    table = StreamTable(str(tmp_path / "traffic"), TRAFFIC)
-    assert table.latest_stamp() is None
-    table.append([rows(1, 7, 3)], at(5), {})
-    assert table.latest_stamp() == 7
+OPENED = """
+import sys
+from cluster.storage.stream_tables import StreamPosition, StreamTable
+from protocols.wire.streams import Field, FieldType, StreamSchema
+table = StreamTable(sys.argv[1], StreamSchema("s", (Field("speed", FieldType.REAL),)))
+assert table.latest_stamp() is None
+table.append([], StreamPosition(5), {})
+print(*(name for name in ("pandas", "pyspark") if name in sys.modules))
+"""
+
+
+def test_making_a_table_does_not_load_pandas_for_a_second_on_the_event_loop(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OPENED, str(tmp_path / "s")]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == []
 
 
 def test_position_and_sequence_survive_reopening(tmp_path: Path) -> None:
