@@ -76,6 +76,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/energy.py --quick
 	@$(BIN)/python benchmarks/folding.py --quick
 	@$(BIN)/python benchmarks/relations.py --quick
+	@$(BIN)/python benchmarks/ingest.py --quick
 	@$(BIN)/python benchmarks/durability.py --quick
 	@$(BIN)/python benchmarks/endurance.py --quick
 	@$(BIN)/python benchmarks/live.py --quick

@@ -43,13 +43,17 @@ AT_ONCE = 256
 """Batches that are written to the socket together."""
 PUBLISH = 0x32
 """With a quality of service of 1."""
+NUMBERS = struct.Struct("!cIcQ")
 LARGEST_NUMBER = 60_000
 LONGEST_ONE_BYTE_LENGTH = 127
 UNACKNOWLEDGED = 2_000
 """Messages the publisher has sent and the broker has not acknowledged, at most."""
-SEQUENCE_WIDTH = b"\xce"
-"""MessagePack: an integer of four bytes follows."""
-PLACEHOLDER = 2**32 - 1
+SEQUENCE_WIDTH, WATERMARK_WIDTH = b"\xce", b"\xcf"
+"""MessagePack: an integer of four bytes, or of eight, follows."""
+SEQUENCE, WATERMARK = 2**32 - 1, 2**62
+"""In place of the numbers that each batch has for itself."""
+AHEAD_US = 86_400 * SECOND_US
+"""By which all samples are later than the watermarks, so that none is late."""
 FAREWELL_SECONDS = 10.0
 
 
@@ -120,7 +124,7 @@ def columns(stream: str, rows: int, seed: int) -> tuple[Column, ...]:
         "speed": [None if dice.random() < NULL_SHARE else round(dice.uniform(0, 90), 1) for _ in sensors],
         "lane": [dice.randrange(1, 5) for _ in sensors],
     }
-    starts = [BEGAN_US + seed * SECOND_US + place for place in range(rows)]
+    starts = [BEGAN_US + AHEAD_US + seed * SECOND_US + place for place in range(rows)]
     motes = [f"m{number}" for number in sensors]
     return make_columns(StreamSchema(stream, FIELDS), starts, motes, [True] * rows, values)
 
@@ -151,17 +155,29 @@ class Frames:
         topic = (load.prefix + topics.batches(proxy)).encode()
         self._pieces = []
         for body in bodies:
-            batch = Batch(VERSION, proxy, load.epoch, load.stream, PLACEHOLDER, BEGAN_US, True, load.rows, body)  # noqa: FBT003 - positional, as on the wire
+            batch = Batch(
+                VERSION,
+                proxy,
+                load.epoch,
+                load.stream,
+                SEQUENCE,
+                WATERMARK,
+                sampling=True,
+                rows=load.rows,
+                columns=body,
+            )
             payload = encode_batch(batch)
-            before, after = payload.split(SEQUENCE_WIDTH + struct.pack("!I", PLACEHOLDER), 1)
+            numbers = SEQUENCE_WIDTH + SEQUENCE.to_bytes(4, "big") + WATERMARK_WIDTH + WATERMARK.to_bytes(8, "big")
+            before, after = payload.split(numbers, 1)
             head = struct.pack("!H", len(topic)) + topic
             length = length_bytes(len(head) + 2 + len(payload))
-            self._pieces.append((bytes((PUBLISH,)) + length + head, before + SEQUENCE_WIDTH, after))
+            self._pieces.append((bytes((PUBLISH,)) + length + head, before, after))
 
     def frame(self, sequence: int, number: int) -> bytes:
         """Return the frame of a batch, with the number that the broker acknowledges it by."""
         head, before, after = self._pieces[sequence % len(self._pieces)]
-        return b"".join((head, number.to_bytes(2, "big"), before, sequence.to_bytes(4, "big"), after))
+        own = NUMBERS.pack(SEQUENCE_WIDTH, sequence, WATERMARK_WIDTH, BEGAN_US + 1_000 * sequence)
+        return b"".join((head, number.to_bytes(2, "big"), before, own, after))
 
 
 class Client:
