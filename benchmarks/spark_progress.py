@@ -1,7 +1,7 @@
 """Spark's progress reports on every micro-batch of a cluster that runs as a process of its own.
 
 A cluster's status shows the last report only. Spark logs them all, but not at the level that a cluster sets; a folder
-of settings of our own (``SPARK_CONF_DIR``) sends that one logger to a file.
+of settings of our own (``SPARK_CONF_DIR``) sends what that logger says to a file.
 """
 
 from __future__ import annotations

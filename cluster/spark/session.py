@@ -24,6 +24,16 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Java only forwards envelopes, in a small heap. The quicker of its two compilers saves seconds at the start and costs
 nothing later; garbage collection with one thread leaves the processors to the operators."""
 
+SMALL_MICRO_BATCHES = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+}
+"""A micro-batch has a few rows, with large values: writing Java for them, and compiling it, takes longer than they do.
+It was done for each of a state's variables in each task, too. A count of the state's rows would read each value before
+it is written."""
+
 REMEMBERED = {
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
@@ -103,6 +113,7 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         "spark.sql.streaming.pollingDelay": "20ms",
         "spark.sql.streaming.minBatchesToRetain": "20",
+        **SMALL_MICRO_BATCHES,
         "spark.python.worker.reuse": "true",
         # Over TCP each task waits 40 ms for its input: a small packet waits until the one before it is acknowledged.
         "spark.python.unix.domain.socket.enabled": "true",

@@ -222,3 +222,12 @@ def test_what_sensors_have_aggregated_counts_as_their_samples_do(function: str, 
     from_sensors = sensors.select(each.from_sensors for each in split.columns)
     partial = pl.concat([from_sensors, samples.select(each.begin for each in split.columns)])
     assert partial.select(each.merge for each in split.columns).select(split.final).item() == answer
+
+
+@pytest.mark.parametrize("function", ["count", "sum", "avg"])
+def test_a_pane_keeps_a_distinct_value_once_however_many_micro_batches_bring_it(function: str) -> None:
+    (column,) = split_aggregate(call(function, distinct=True)).columns
+    merged = pl.DataFrame({column.name: [[2, 1]]})
+    for _ in range(50):
+        merged = pl.concat([merged, pl.DataFrame({column.name: [[1, 3], [2]]})]).select(column.merge)
+    assert merged.item().to_list() == [2, 1, 3]
