@@ -1,7 +1,8 @@
 """What a Python worker of Spark keeps across tasks: the plans that it has read, and the objects built for them.
 
 After every task a worker collects garbage, and Spark's collection looks at all that it keeps: libraries, plans, tables
-of relations. On two cores that took half of the processors' time. What stays is set aside, and is looked at no more.
+of relations. On two cores that took half of the processors' time. What stays is set aside, and is looked at again only
+when there is much more of it: while queries are added one by one, it changes with each of them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from cluster.physical.nodes import Fragment, Host
 from cluster.physical.plan_files import PlanFiles
 
 _ALL_GENERATIONS = 2
-SURVIVORS_ONLY = 31
-"""How many times in a row only what is new is looked at. A collection of everything that a worker keeps takes 80 ms, in
-each of six workers: too much for every query that is added. Garbage in cycles among what was set aside waits for it."""
+GROWN = 1.25
+"""What was set aside is looked at when there is so much more of it; garbage in it waits until then."""
 
 
 @lru_cache(maxsize=8)
@@ -42,7 +42,9 @@ class WorkerMemory:
     def __init__(self) -> None:
         self._built: Hashable = None
         self._due = False
-        self._until_all = 0
+        self._aside = 0
+        """How many objects were left when all were looked at."""
+        self._all = True
 
     def keep(self, built: Hashable) -> None:
         """Freeze what this process has built, if it differs from the last time."""
@@ -55,11 +57,13 @@ class WorkerMemory:
         if not self._due or details["generation"] != _ALL_GENERATIONS:
             return
         if phase == "start":
-            if self._until_all == 0:
+            self._all = gc.get_freeze_count() >= GROWN * self._aside
+            if self._all:
                 gc.unfreeze()  # objects that were set aside before may be garbage by now
-            self._until_all = (self._until_all or SURVIVORS_ONLY + 1) - 1
         else:
             gc.freeze()
+            if self._all:
+                self._aside = gc.get_freeze_count()
             self._due = False
 
 

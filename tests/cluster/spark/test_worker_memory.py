@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.spark.worker_memory import SURVIVORS_ONLY, WorkerMemory
+from cluster.spark.worker_memory import GROWN, WorkerMemory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,35 +53,31 @@ def test_memory_is_set_aside_once_for_each_plan(memory: WorkerMemory) -> None:
     assert not _is_visited(later)
 
 
-def test_with_the_next_plan_only_what_is_new_is_looked_at(memory: WorkerMemory) -> None:
-    memory.keep("plan 1")
-    kept = [Node() for _ in range(1_000)]
+def test_what_is_set_aside_is_not_looked_at_for_each_plan(memory: WorkerMemory) -> None:
+    memory.keep("plan 0")
     gc.collect()
-    looked_at: list[int] = []
-
-    def count(phase: str, details: dict[str, int]) -> None:
-        if phase == "start":
-            looked_at.append(sum(isinstance(each, Node) for each in gc.get_objects()))
-
-    memory.keep("plan 2")
-    gc.callbacks.append(count)
-    later = Node()
-    gc.collect()
-    assert looked_at == [1]
-    assert not _is_visited(later)
-    assert not _is_visited(kept[0])
+    looked: list[int] = []
+    gc.callbacks.append(lambda phase, _: looked.append(gc.get_freeze_count()) if phase == "start" else None)
+    for number in range(1, 20):
+        plan = [Node() for _ in range(10)]
+        memory.keep(f"plan {number}")
+        gc.collect()
+        assert not _is_visited(plan[0])
+    assert all(looked), "what was there before stayed aside"
 
 
-def test_what_is_no_longer_needed_is_collected_once_enough_else_was_built(memory: WorkerMemory) -> None:
+def test_what_is_no_longer_needed_is_collected_when_there_is_much_more(memory: WorkerMemory) -> None:
     memory.keep("plan 1")
     alive = [Node()]
     alive[0].itself = alive[0]  # type: ignore[attr-defined]
     gc.collect()
     alive.clear()
     gc.collect()
-    assert gc.get_freeze_count(), "still set aside"
-    for number in range(SURVIVORS_ONLY + 1):
-        memory.keep(f"plan {2 + number}")
+    aside = gc.get_freeze_count()
+    assert aside, "still set aside"
+    more = [Node() for _ in range(int(aside * GROWN))]
+    for plan in ("plan 2", "plan 3"):
+        memory.keep(plan)
         gc.collect()
     gc.unfreeze()
-    assert not any(isinstance(each, Node) for each in gc.get_objects())
+    assert [each for each in gc.get_objects() if isinstance(each, Node)] == more
