@@ -67,7 +67,7 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, relations, durability, endurance, knee
+bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, one query, relations, durability, endurance, knee
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
@@ -75,6 +75,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/mixture_proxy.py --quick
 	@$(BIN)/python benchmarks/energy.py --quick
 	@$(BIN)/python benchmarks/folding.py --quick
+	@$(BIN)/python benchmarks/one_query.py --quick
 	@$(BIN)/python benchmarks/relations.py --quick
 	@$(BIN)/python benchmarks/ingest.py --quick
 	@$(BIN)/python benchmarks/durability.py --quick
