@@ -65,9 +65,8 @@ def query_text(number: int) -> str:
     turn, kind = divmod(number, 3)
     lane = 1 + turn % 4
     if kind == 0:
-        return (
-            f"SELECT sensor, speed FROM traffic WHERE speed < {10 + turn % 20 + turn / 100_000:.5f} AND lane = {lane}"
-        )
+        speed = 10 + turn % 20 + turn / 100_000
+        return f"SELECT sensor, speed FROM traffic WHERE speed < {speed:.5f} AND lane = {lane}"
     if kind == 1:
         size = 10 * (1 + turn % 5)
         return (

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import Node
 from cluster.language.columns import AggregateCall, Scalar
+from cluster.layered_map import LayeredMap
 from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.history import EVER_US
@@ -348,14 +349,16 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
         return Counter(stream for fragment in self.fragments for stream in fragment.streams)
 
     @cached_property
-    def by_identity(self) -> dict[str, Fragment]:
+    def by_identity(self) -> LayeredMap[str, Fragment]:
         """Its fragments."""
-        return {each.identity: each for each in self.fragments}
+        return LayeredMap({each.identity: each for each in self.fragments})
 
     @cached_property
-    def homes(self) -> dict[str, str]:
+    def homes(self) -> LayeredMap[str, str]:
         """The identity of the fragment that answers each query, by the query's identity."""
-        return {each.identity: fragment.identity for fragment in self.fragments for each in fragment.subscribers}
+        return LayeredMap(
+            {each.identity: fragment.identity for fragment in self.fragments for each in fragment.subscribers}
+        )
 
     @property
     def by_query(self) -> Mapping[str, Fragment]:
@@ -367,9 +370,9 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
         return replace(self.by_query[query], subscribers=(self.subscribers[query],))
 
     @cached_property
-    def subscribers(self) -> dict[str, Subscriber]:
+    def subscribers(self) -> LayeredMap[str, Subscriber]:
         """By identity of the query."""
-        return {each.identity: each for fragment in self.fragments for each in fragment.subscribers}
+        return LayeredMap({each.identity: each for fragment in self.fragments for each in fragment.subscribers})
 
     @cached_property
     def oldest_first(self) -> tuple[Subscriber, ...]:

@@ -6,7 +6,7 @@ place, and the aggregates of its nodes if panes are shared. :mod:`cluster.physic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import compress, count
 from operator import is_not
 from typing import Generic, TypeVar
@@ -18,7 +18,7 @@ from cluster.language.columns import AggregateCall
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan, Subscriber
 from cluster.physical.operations import DeviceAggregates, PaneAggregate, PartialAggregate
 from cluster.physical.soundness import check
-from cluster.physical.successors import Step, successor
+from cluster.physical.successors import Step, place_in, steps_to, successor
 
 T = TypeVar("T")
 WithCalls = PartialAggregate | DeviceAggregates | PaneAggregate
@@ -124,6 +124,9 @@ class PhysicalChange(msgspec.Struct, frozen=True):
     @classmethod
     def between(cls, before: PhysicalPlan, after: PhysicalPlan) -> PhysicalChange | None:
         """Return the change from `before` to `after`; None if none expresses it."""
+        steps = steps_to(before, after)
+        if steps is not None:
+            return cls._made(steps, after)
         come: list[Fragment] = []
         change: list[FragmentChange] = []
         places = Splice.between(before.fragments, after.fragments)
@@ -139,6 +142,21 @@ class PhysicalChange(msgspec.Struct, frozen=True):
         go = tuple(each.identity for each in left if each.identity not in after.by_identity)
         found = cls(after.epoch, tuple(come), go, tuple(change), after.positions)
         return found if found.applied_to(before) == after else None
+
+    @classmethod
+    def _made(cls, steps: Iterable[Step], after: PhysicalPlan) -> PhysicalChange:
+        come: list[Fragment] = []
+        go: list[str] = []
+        change: list[FragmentChange] = []
+        for step in steps:
+            old, new = step.before, step.after
+            if new is None:
+                go += [] if old is None else [old.identity]
+            elif old is None or (old.host, old.shares_rows) != (new.host, new.shares_rows):
+                come.append(new)
+            else:
+                change.append(_change(old, new, step))
+        return cls(after.epoch, tuple(come), tuple(go), tuple(change), after.positions)
 
     def applied_to(self, before: PhysicalPlan) -> PhysicalPlan:
         """Return the plan after the change.
@@ -177,11 +195,21 @@ def _alike(before: tuple[object, ...], after: tuple[object, ...]) -> int:
     return at
 
 
-def _change(old: Fragment, new: Fragment) -> FragmentChange:
+def _change(old: Fragment, new: Fragment, step: Step | None = None) -> FragmentChange:
     order = () if [each.id for each in old.nodes] == [each.id for each in new.nodes] else tuple(new.by_id)
-    subscribers = Splice.between(old.subscribers, new.subscribers)
+    subscribers = (None if step is None else _spliced(step)) or Splice.between(old.subscribers, new.subscribers)
     nodes = () if old.nodes is new.nodes else tuple(_node_changes(old, new))
     return FragmentChange(new.identity, subscribers, nodes, order)
+
+
+def _spliced(step: Step) -> Splice[Subscriber] | None:
+    """Return the change of subscribers in a step by which one comes or goes; None for any other."""
+    if step.before is None or step.after is None or len(step.go) + len(step.come) != 1:
+        return None
+    had, has = step.before.subscribers, step.after.subscribers
+    if step.go:
+        return Splice(place_in(had, step.go[0]), 1)
+    return Splice(len(had), 0, step.come) if has[-1] is step.come[0] else None
 
 
 def _node_changes(old: Fragment, new: Fragment) -> Iterator[NodeChange]:

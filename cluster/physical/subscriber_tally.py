@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cluster.language.columns import AggregateCall
+from cluster.layered_map import LayeredMap
 
 if TYPE_CHECKING:
     from cluster.physical.nodes import Subscriber
@@ -45,11 +46,11 @@ class SubscriberTally:
         How many need counts of missing samples.
     """
 
-    groups: dict[int, int] = field(default_factory=dict)
+    groups: LayeredMap[int, int] = field(default_factory=LayeredMap)
     calls: dict[AggregateCall, int] = field(default_factory=dict)
     windows: dict[Length, int] = field(default_factory=dict)
-    by_group: dict[int, tuple[Length, ...]] = field(default_factory=dict)
-    spans: dict[int, int] = field(default_factory=dict)
+    by_group: LayeredMap[int, tuple[Length, ...]] = field(default_factory=LayeredMap)
+    spans: LayeredMap[int, int] = field(default_factory=LayeredMap)
     span_us: int = 0
     measures: dict[Measures, int] = field(default_factory=dict)
     missing: int = 0
@@ -57,28 +58,32 @@ class SubscriberTally:
     @classmethod
     def of(cls, subscribers: Iterable[Subscriber]) -> SubscriberTally:
         """Return the counts of some subscribers, the oldest first."""
-        found = cls()
+        groups: dict[int, int] = {}
+        calls: dict[AggregateCall, int] = {}
+        windows: dict[Length, int] = {}
+        by_group: dict[int, tuple[Length, ...]] = {}
         measures: dict[Measures, int] = {}
         missing = 0
         for each in subscribers:
-            _add(found.groups, each.group)
+            _add(groups, each.group)
             for call in each.calls:
-                _add(found.calls, call)
+                _add(calls, call)
             if each.window is not None:
                 length = each.window.size_us, each.window.slide_us
-                had = found.by_group.get(each.group, ())
+                had = by_group.get(each.group, ())
                 if length not in had:
-                    _add(found.windows, length)
-                found.by_group[each.group] = (*had, length)
+                    _add(windows, length)
+                by_group[each.group] = (*had, length)
             if each.devices is not None:
                 _add(measures, each.devices.measures)
             missing += each.missing is not None
-        spans = {group: _span_us(lengths) for group, lengths in found.by_group.items()}
-        return replace(found, spans=spans, span_us=sum(spans.values()), measures=measures, missing=missing)
+        spans = {group: _span_us(lengths) for group, lengths in by_group.items()}
+        layered = LayeredMap(groups), calls, windows, LayeredMap(by_group), LayeredMap(spans)
+        return cls(*layered, sum(spans.values()), measures, missing)
 
     def with_subscriber(self, new: Subscriber) -> SubscriberTally:
         """Return the counts with one more subscriber, the newest."""
-        groups, missing = _added(self.groups, new.group), self.missing + (new.missing is not None)
+        groups, missing = _one_more(self.groups, new.group), self.missing + (new.missing is not None)
         if new.window is None:
             return replace(self, groups=groups, missing=missing)
         calls, measures = dict(self.calls), self.measures
@@ -102,7 +107,7 @@ class SubscriberTally:
         left
             The others, the oldest first; looked at only if the order of what devices report may be another without it.
         """
-        groups, missing = _removed(self.groups, old.group), self.missing - (old.missing is not None)
+        groups, missing = _one_fewer(self.groups, old.group), self.missing - (old.missing is not None)
         if old.window is None:
             return replace(self, groups=groups, missing=missing)
         calls, measures = dict(self.calls), self.measures
@@ -124,14 +129,24 @@ class SubscriberTally:
 
 
 def _regrouped(tally: SubscriberTally, group: int, lengths: tuple[Length, ...]) -> SubscriberTally:
-    by_group, spans = dict(tally.by_group), dict(tally.spans)
-    before_us = spans.pop(group, 0)
-    by_group.pop(group, None)
-    after_us = 0
+    before_us = tally.spans.get(group, 0)
     if lengths:
         after_us = _span_us(lengths)
-        by_group[group], spans[group] = lengths, after_us
+        by_group = tally.by_group.changed(come=[(group, lengths)])
+        spans = tally.spans.changed(come=[(group, after_us)])
+    else:
+        after_us = 0
+        by_group, spans = tally.by_group.changed([group]), tally.spans.changed([group])
     return replace(tally, by_group=by_group, spans=spans, span_us=tally.span_us - before_us + after_us)
+
+
+def _one_more(counts: LayeredMap[int, int], group: int) -> LayeredMap[int, int]:
+    return counts.changed(come=[(group, counts.get(group, 0) + 1)])
+
+
+def _one_fewer(counts: LayeredMap[int, int], group: int) -> LayeredMap[int, int]:
+    left = counts[group] - 1
+    return counts.changed(come=[(group, left)]) if left else counts.changed([group])
 
 
 def _span_us(lengths: Iterable[Length]) -> int:

@@ -6,18 +6,17 @@ What is copied here is copied whole, as references; only what changes is looked 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, count, repeat
 from operator import attrgetter, is_
-from typing import Any
 
 from cluster.physical.nodes import Fragment, PhysicalPlan, Subscriber
 
 Rates = Mapping[str, float]
 Sums = dict[Callable[[Fragment, Rates], int], tuple[Rates, int]]
 
-_SUMS = "sums"
+_SUMS, _STEPS = "sums", "steps"
 _visible_from = attrgetter("visible_from")
 
 
@@ -59,19 +58,19 @@ def successor(before: PhysicalPlan, epoch: int, positions: Mapping[str, int], st
     for step in steps:
         _carry_tally(step)
     after = PhysicalPlan(epoch, _fragments(before, steps), positions)
+    after.__dict__[_STEPS] = tuple(steps)
     known, found = before.__dict__, after.__dict__
     if "by_identity" in known:
-        found["by_identity"] = _exchanged(
-            before.by_identity,
+        found["by_identity"] = before.by_identity.changed(
             (each.before.identity for each in steps if each.before is not None and each.after is None),
             ((each.after.identity, each.after) for each in steps if each.after is not None),
         )
     gone = [each.identity for step in steps for each in step.go]
     come = [(each, step.after) for step in steps if step.after is not None for each in step.come]
     if "subscribers" in known:
-        found["subscribers"] = _exchanged(before.subscribers, gone, ((each.identity, each) for each, _ in come))
+        found["subscribers"] = before.subscribers.changed(gone, ((each.identity, each) for each, _ in come))
     if "homes" in known:
-        found["homes"] = _exchanged(before.homes, gone, ((each.identity, part.identity) for each, part in come))
+        found["homes"] = before.homes.changed(gone, ((each.identity, part.identity) for each, part in come))
     if "oldest_first" in known:
         found["oldest_first"] = _ordered(before.oldest_first, steps)
     _carry_readers(before, after, steps)
@@ -104,14 +103,23 @@ def summed(plan: PhysicalPlan, function: Callable[[Fragment, Rates], int], rates
     return known[1]
 
 
-def extended(before: Fragment, after: Fragment) -> Step:
-    """Return the step to a fragment that has one more subscriber, the newest."""
-    return Step(before, after, come=after.subscribers[-1:])
-
-
 def place_in(values: Sequence[object], value: object) -> int:
     """Return where a value is, by identity; -1 if it is not there."""
     return next(compress(count(), map(is_, values, repeat(value))), -1)
+
+
+def steps_to(before: PhysicalPlan, after: PhysicalPlan) -> Sequence[Step] | None:
+    """Return the steps by which a plan was made of another one; None if it was made otherwise."""
+    found: tuple[Step, ...] | None = after.__dict__.get(_STEPS)
+    if found is None or after.epoch != before.epoch + 1:
+        return None
+    known = before.by_identity
+    same = all(step.before is None or known.get(step.before.identity) is step.before for step in found)
+    return found if same and len(after.fragments) - len(before.fragments) == sum(map(_more, found)) else None
+
+
+def _more(step: Step) -> int:
+    return (step.after is not None) - (step.before is not None)
 
 
 def _sums(plan: PhysicalPlan) -> Sums:
@@ -122,14 +130,6 @@ def _sums(plan: PhysicalPlan) -> Sums:
 def _difference(function: Callable[[Fragment, Rates], int], rates: Rates, step: Step) -> int:
     after = 0 if step.after is None else function(step.after, rates)
     return after - (0 if step.before is None else function(step.before, rates))
-
-
-def _exchanged(known: Mapping[str, Any], go: Iterable[str], come: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(known)
-    for each in go:
-        del found[each]
-    found.update(come)
-    return found
 
 
 def _place(fragment: Fragment) -> tuple[bool, int]:
@@ -153,17 +153,21 @@ def _fragments(before: PhysicalPlan, steps: Sequence[Step]) -> tuple[Fragment, .
     return tuple(found)
 
 
-def _ordered(known: Sequence[Subscriber], steps: Sequence[Step]) -> tuple[Subscriber, ...]:
-    found = list(known)
+def _ordered(known: tuple[Subscriber, ...], steps: Sequence[Step]) -> tuple[Subscriber, ...]:
+    found = known
     for step in steps:
         for each in step.go:
             at = bisect_left(found, each.visible_from, key=_visible_from)
             while found[at].identity != each.identity:
                 at += 1
-            del found[at]
+            found = found[:at] + found[at + 1 :]
         for each in step.come:
-            found.insert(bisect_right(found, each.visible_from, key=_visible_from), each)
-    return tuple(found)
+            if not found or found[-1].visible_from <= each.visible_from:
+                found = (*found, each)
+            else:
+                at = bisect_right(found, each.visible_from, key=_visible_from)
+                found = (*found[:at], each, *found[at:])
+    return found
 
 
 def _carry_tally(step: Step) -> None:

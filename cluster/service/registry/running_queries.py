@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from cluster.language.algebra import Node
+from cluster.layered_map import LayeredMap
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.service.registry.registry_file import RegistryFile
@@ -52,18 +53,16 @@ class RunningQueries:
 
     epoch: int = 0
     positions: Mapping[str, int] = field(default_factory=dict)
-    by_name: Mapping[str, RegisteredQuery] = field(default_factory=dict)
+    by_name: LayeredMap[str, RegisteredQuery] = field(default_factory=LayeredMap)
 
     def with_queries(self, queries: Collection[RegisteredQuery], positions: Mapping[str, int]) -> RunningQueries:
         """Return those of the next epoch, with more queries."""
-        added = {each.name: each for each in queries}
-        return RunningQueries(self.epoch + 1, dict(positions), {**self.by_name, **added})
+        by_name = self.by_name.changed(come=((each.name, each) for each in queries))
+        return RunningQueries(self.epoch + 1, dict(positions), by_name)
 
     def without_query(self, name: str, positions: Mapping[str, int]) -> RunningQueries:
         """Return those of the next epoch, without one."""
-        left = dict(self.by_name)
-        del left[name]
-        return RunningQueries(self.epoch + 1, dict(positions), left)
+        return RunningQueries(self.epoch + 1, dict(positions), self.by_name.changed([name]))
 
     def moved(self, epoch: int, positions: Mapping[str, int]) -> RunningQueries:
         """Return the same queries in another epoch."""
@@ -101,7 +100,7 @@ def read_queries(database: RegistryFile) -> RunningQueries:
         )
         for name, sql, node, since_epoch, created_us, reads in rows
     }  # fmt: skip
-    return RunningQueries(plan.epoch, plan.positions, by_name)
+    return RunningQueries(plan.epoch, plan.positions, LayeredMap(by_name))
 
 
 def move_plans(database: RegistryFile) -> None:

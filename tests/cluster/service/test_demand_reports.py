@@ -88,7 +88,7 @@ async def test_a_query_shows_the_proxies_that_leave_it_out(service: Service) -> 
     await service.queries.add(SMALL, "bad")
     await service.queries.add(SMALL, "good")
     deliver(service.queries.demand_reports, report())
-    service.queries.demands.left_out["traffic"]["bad"] = "no proxy could read it"
+    service.queries.demands._left_out.setdefault("traffic", {})["bad"] = "no proxy could read it"
     async with application(service.parts()) as api:
         shown = (await api.get("/v1/queries/bad")).json()["refused_demands"]
         assert shown == [
@@ -97,7 +97,7 @@ async def test_a_query_shows_the_proxies_that_leave_it_out(service: Service) -> 
         ]
         assert (await api.get("/v1/queries/good")).json()["refused_demands"] == []
         assert [each["refused_demands"] == [] for each in (await api.get("/v1/queries")).json()] == [False, True]
-        service.queries.demands._max_bytes = 200
+        service.queries.demands._max_bytes = 100
         refused = await api.post("/v1/queries", json={"sql": SMALL})
     assert (refused.status_code, refused.json()["error"]) == (429, "TooManyDemandsError")
     assert "no room for another demand on stream 'traffic'" in refused.json()["message"]

@@ -1,0 +1,180 @@
+"""A plan made of the one before is the plan that is lowered anew, with everything that is derived from it.
+
+epoch      1         2         3             4
+queries    a         a b       a b c         a c           one step each, at the cost of the step
+fragments  F(a)      F(a b)    F(a b) P(c)   F(a) P(c)
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.fjord.acceptance import RowLimits, check_rows, made_per_second
+from cluster.fjord.state_size import check_state, kept_by
+from cluster.language.algebra import Node
+from cluster.language.translation import translate
+from cluster.physical import plan_json
+from cluster.physical.lowering import begins_with_others, lower, with_query, without_query
+from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.physical.plan_changes import PhysicalChange
+from cluster.physical.plan_files import WHOLE_EVERY, whole_every
+from cluster.physical.subscriber_tally import SubscriberTally
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.rewrite import rewrite
+from tests.cluster.physical.test_lowering import CATALOG, KINDS, NODES
+
+DERIVED = ("by_identity", "subscribers", "homes", "readers", "streams", "relations", "with_history")
+RATES = {"traffic": 40.0}
+STEPS = st.lists(st.one_of(KINDS, st.none()), min_size=1, max_size=12)
+
+
+def plan_of(text: str) -> Node:
+    return rewrite(translate(text, CATALOG).node).node
+
+
+def check_same(found: PhysicalPlan, queries: tuple[PlannedQuery, ...]) -> None:
+    anew = lower(Plan(found.epoch, queries, found.positions))
+    assert found == anew
+    for name in DERIVED:
+        assert getattr(found, name) == getattr(anew, name), name
+    assert [each.identity for each in found.oldest_first] == [each.identity for each in queries]
+    assert {query: part.identity for query, part in found.by_query.items()} == {
+        each.identity: part.identity for part in anew.fragments for each in part.subscribers
+    }
+    for one, other in zip(found.fragments, anew.fragments, strict=True):
+        assert one.tally == SubscriberTally.of(other.subscribers)
+        assert list(one.tally.measures) == list(other.tally.measures)
+    assert made_per_second(found, RATES) == pytest.approx(made_per_second(anew, RATES))
+    state = [sum(each.bytes for each in kept_by(plan, RATES)) for plan in (found, anew)]
+    assert state[0] == pytest.approx(state[1])
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+def test_what_is_carried_over_is_what_is_made_anew(steps: list[tuple[int, int] | None], dice: random.Random) -> None:
+    queries: tuple[PlannedQuery, ...] = ()
+    running = followed = NOTHING
+    for epoch, step in enumerate(steps, 1):
+        before = running
+        if step is None and queries:
+            gone = queries[dice.randrange(len(queries))]
+            queries = tuple(each for each in queries if each is not gone)
+            running = without_query(running, gone, {"traffic": epoch})
+        elif step is not None:
+            queries = (*queries, PlannedQuery(f"q{epoch}", epoch, NODES[step[0]][step[1]]))
+            running = with_query(running, queries[-1], {"traffic": epoch})
+        else:
+            running = lower(Plan(epoch, queries), running)
+        check_same(running, queries)
+        # Whoever reads it from files has the same.
+        change = PhysicalChange.between(before, running)
+        assert change is not None
+        decoded = plan_json.decode(plan_json.encode(change))
+        assert isinstance(decoded, PhysicalChange)
+        followed = decoded.applied_to(followed)
+        check_same(followed, queries)
+
+
+@given(STEPS)
+def test_a_large_plan_is_written_in_parts_that_are_the_same_text(steps: list[tuple[int, int] | None]) -> None:
+    nodes = [NODES[step[0]][step[1]] for step in steps if step is not None]
+    plan = lower(Plan(7, tuple(PlannedQuery(f"q{n}", n, node) for n, node in enumerate(nodes, 1)), {"traffic": 3}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_json, "PART", 2)
+        text = b"".join(plan_json.file_parts(plan))
+    assert plan_json.decode(text) == plan
+    plan_json.check_digest(text)
+    if len(nodes) > 2:
+        assert text.replace(b"\n", b"") == plan_json.encode(plan)
+        with pytest.raises(ValueError, match="has been changed"):
+            plan_json.check_digest(text.replace(b'"epoch":7', b'"epoch":8', 1))
+
+
+def test_a_change_of_what_is_not_there_is_refused() -> None:
+    plan = with_query(NOTHING, PlannedQuery("a", 1, NODES[0][0]))
+    (fragment,) = plan.fragments
+    with pytest.raises(ValueError, match="changes twice"):
+        PhysicalChange(2, go=(fragment.identity, fragment.identity)).applied_to(plan)
+    with pytest.raises(ValueError, match="there is no"):
+        PhysicalChange(2, go=("fold-x@0",)).applied_to(plan)
+
+
+def test_whole_plans_are_further_apart_the_larger_they_are() -> None:
+    many = [PlannedQuery(f"q{n}", n, NODES[0][n % 3]) for n in range(1, 2_000)]
+    assert whole_every(lower(Plan(1, tuple(many[:100])))) == WHOLE_EVERY
+    assert whole_every(lower(Plan(1, tuple(many)))) == 4 * WHOLE_EVERY
+
+
+def test_queries_that_need_an_epoch_of_their_own_are_told_apart() -> None:
+    *others, distinct = [begins_with_others(nodes[0]) for nodes in NODES]
+    assert all(others)
+    assert not distinct, "rows of its subscribers are told apart by the epochs with which they began"
+    assert not begins_with_others(plan_of("SELECT speed FROM traffic SINCE '2026-01-01' WHERE speed < 3"))
+
+
+def calls(work: Callable[[], object]) -> int:
+    """Return how many functions are called: a measure of work that depends on no clock."""
+    count = 0
+
+    def seen(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def filtered(number: int) -> Node:
+    """Return one of three kinds of plans, with a condition of its own."""
+    texts = (
+        "SELECT speed FROM traffic WHERE speed < {}",
+        "SELECT lane, AVG(speed) AS v FROM traffic WINDOW(RANGE 5 MINUTES) WHERE speed < {} GROUP BY lane",
+        "SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 MINUTE) WHERE speed > {}",
+    )
+    return plan_of(texts[number % 3].format(number))
+
+
+def test_a_query_more_or_less_is_the_same_work_however_many_run() -> None:
+    nodes = {number: filtered(number) for number in range(660)}
+
+    def running(count: int) -> tuple[PhysicalPlan, tuple[PlannedQuery, ...]]:
+        queries = tuple(PlannedQuery(f"q{n}", n + 1, nodes[n]) for n in range(count))
+        plan = lower(Plan(count, queries, {"traffic": 1}))
+        # One more and one less, so that all indices are there.
+        added = PlannedQuery("x", count + 1, nodes[658])
+        more = with_query(plan, added)
+        check_rows(plan, more, added.identity, RATES, RowLimits())
+        check_state(plan, more, added.identity, RATES, limit_bytes=2**50)
+        return without_query(more, added, {"traffic": 2}), queries
+
+    work = []
+    for count in (30, 600):
+        plan, queries = running(count)
+        added = PlannedQuery("new", count + 7, nodes[659])
+
+        def add(plan: PhysicalPlan = plan, added: PlannedQuery = added) -> PhysicalPlan:
+            after = with_query(plan, added)
+            check_rows(plan, after, added.identity, RATES, RowLimits())
+            check_state(plan, after, added.identity, RATES, limit_bytes=2**50)
+            assert PhysicalChange.between(plan, after) is not None
+            return after
+
+        def drop(plan: PhysicalPlan = plan, gone: PlannedQuery = queries[4]) -> None:
+            after = without_query(plan, gone, {"traffic": 3})
+            assert PhysicalChange.between(plan, after) is not None
+
+        add()  # what is remembered with a plan's nodes
+        work.append((calls(add), calls(drop)))
+    (few_add, few_drop), (many_add, many_drop) = work
+    # Looking for a place among them halves what is left.
+    assert many_add <= few_add + 20
+    assert many_drop <= few_drop + 20
