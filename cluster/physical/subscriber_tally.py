@@ -8,18 +8,59 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import Protocol, TypeVar
 
 from cluster.language.columns import AggregateCall
 from cluster.layered_map import LayeredMap
-
-if TYPE_CHECKING:
-    from cluster.physical.nodes import Subscriber
-    from cluster.physical.operations import Measures
+from cluster.physical.operations import Measures
 
 K = TypeVar("K", bound=Hashable)
 Length = tuple[int, int]
 """Size and slide of a window."""
+
+
+class Window(Protocol):
+    """The window of a subscriber."""
+
+    @property
+    def size_us(self) -> int:
+        """Its size."""
+
+    @property
+    def slide_us(self) -> int:
+        """How far it moves at a time."""
+
+
+class Reports(Protocol):
+    """What devices report to a subscriber."""
+
+    @property
+    def measures(self) -> Measures:
+        """By field: the measures."""
+
+
+class Counted(Protocol):
+    """What is counted of a subscriber (:class:`cluster.physical.nodes.Subscriber`)."""
+
+    @property
+    def group(self) -> int:
+        """Its query group."""
+
+    @property
+    def calls(self) -> tuple[AggregateCall, ...]:
+        """The aggregates that it needs of its window."""
+
+    @property
+    def window(self) -> Window | None:
+        """Its window, where windows share panes."""
+
+    @property
+    def devices(self) -> Reports | None:
+        """What devices report to it."""
+
+    @property
+    def missing(self) -> object | None:
+        """What proxies report to it of missing samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +97,7 @@ class SubscriberTally:
     missing: int = 0
 
     @classmethod
-    def of(cls, subscribers: Iterable[Subscriber]) -> SubscriberTally:
+    def of(cls, subscribers: Iterable[Counted]) -> SubscriberTally:
         """Return the counts of some subscribers, the oldest first."""
         groups: dict[int, int] = {}
         calls: dict[AggregateCall, int] = {}
@@ -81,7 +122,7 @@ class SubscriberTally:
         layered = LayeredMap(groups), calls, windows, LayeredMap(by_group), LayeredMap(spans)
         return cls(*layered, sum(spans.values()), measures, missing)
 
-    def with_subscriber(self, new: Subscriber) -> SubscriberTally:
+    def with_subscriber(self, new: Counted) -> SubscriberTally:
         """Return the counts with one more subscriber, the newest."""
         groups, missing = _one_more(self.groups, new.group), self.missing + (new.missing is not None)
         if new.window is None:
@@ -97,7 +138,7 @@ class SubscriberTally:
         found = replace(self, groups=groups, calls=calls, windows=windows, measures=measures, missing=missing)
         return _regrouped(found, new.group, (*had, length))
 
-    def without_subscriber(self, old: Subscriber, left: Iterable[Subscriber]) -> SubscriberTally:
+    def without_subscriber(self, old: Counted, left: Iterable[Counted]) -> SubscriberTally:
         """Return the counts without one of the subscribers.
 
         Parameters

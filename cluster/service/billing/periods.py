@@ -7,7 +7,7 @@ long computations in a thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,11 +22,11 @@ from protocols.wire.streams import StreamSchema
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
-    from cluster.physical.nodes import Subscriber
     from cluster.service.billing.bill_report import Bill
     from cluster.service.billing.energy_ledger import Ledger
     from cluster.service.catalog.sensor_catalog import SensorCatalog
     from cluster.service.registry.registry import Registry
+    from cluster.service.registry.running_queries import Subscribers
 
 MOST_WAITING = 1_000_000
 """Amounts that wait to be divided, one per mote and period; of more the oldest stay undivided."""
@@ -36,7 +36,7 @@ MOST_WAITING = 1_000_000
 class Period:
     """What motes spent while the same queries ran."""
 
-    queries: tuple[Subscriber, ...]
+    queries: Subscribers
     schemas: dict[str, StreamSchema]
     spent: tuple[tuple[MoteEntry, float], ...]
 
@@ -122,7 +122,7 @@ class BillingPeriods:
             return bill
 
 
-def _demands_of(queries: Iterable[Subscriber]) -> Demands:
+def _demands_of(queries: Subscribers) -> Demands:
     found: dict[str, list[QueryDemand]] = {}
     for query in queries:
         for stream, demands in query.demands.streams:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
 
 if TYPE_CHECKING:
-    from cluster.ingest.service import Link
     from cluster.service.publishing.demand_requests import DemandRequests
     from cluster.service.publishing.published_demands import PublishedDemands
     from protocols.wire.demands import StreamDemand
@@ -23,6 +22,13 @@ log = get_logger(__name__)
 
 ANSWER_SECONDS = 1.0
 """Requests are answered this far apart, however many there are."""
+
+
+class Publishes(Protocol):
+    """A link to a broker."""
+
+    async def publish(self, message: Message) -> None:
+        """As that of :class:`protocols.mqtt.link.MqttLink`."""
 
 
 class DemandPublication:
@@ -43,7 +49,7 @@ class DemandPublication:
     def __init__(
         self,
         demands: PublishedDemands,
-        link: Link,
+        link: Publishes,
         requests: DemandRequests,
         empty: Callable[[str], StreamDemand],
     ) -> None:

@@ -9,9 +9,13 @@ import msgspec
 
 from cluster.language.algebra import Node
 from cluster.layered_map import LayeredMap
+from cluster.physical.nodes import Subscriber
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.service.registry.registry_file import RegistryFile
+
+Subscribers = tuple[Subscriber, ...]
+"""Queries as subscribers of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
