@@ -78,6 +78,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/one_query.py --quick
 	@$(BIN)/python benchmarks/relations.py --quick
 	@$(BIN)/python benchmarks/ingest.py --quick
+	@$(BIN)/python benchmarks/mixture.py --quick
 	@$(BIN)/python benchmarks/durability.py --quick
 	@$(BIN)/python benchmarks/endurance.py --quick
 	@$(BIN)/python benchmarks/live.py --quick
