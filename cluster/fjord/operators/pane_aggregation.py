@@ -27,6 +27,7 @@ from cluster.physical.operations import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 
 _FROM = "fjord_from"
 _UNTIL = "fjord_until"
+_NUMBER = "fjord_number"
 _WINDOW = [QUERY_GROUP.name, SIZE.name, SLIDE.name]
 
 
@@ -83,7 +84,7 @@ class _Windows:
         """Return the windows with positions that ended between two watermarks, and the instants of these ends."""
         from_us, until_us = _reached(before_us), _reached(now_us)
         due = self.positions.with_columns(from_us.alias(_FROM), until_us.alias(_UNTIL))
-        return due.filter(pl.col(_FROM) < pl.col(_UNTIL))
+        return due.filter(pl.col(_FROM) < pl.col(_UNTIL)).with_row_index(_NUMBER)
 
     def merged(self, pending: pl.DataFrame, due: pl.DataFrame) -> pl.DataFrame:
         """Merge, for every window that is due, the panes of each of its positions."""
@@ -94,16 +95,21 @@ class _Windows:
             .with_columns(pl.max_horizontal(first, _FROM).alias(START), pl.min_horizontal(last, _UNTIL).alias(END))
             .filter(pl.col(START) < pl.col(END))
         )
-        visibility = _visibility(pending)
+        # The fewer keys, the quicker: the number of a window tells its group, and mostly that the visibility.
+        by = [START, *self.keys, *([_NUMBER] if due.height > 1 else [])]
+        visibility, marks = _visibility(pending), [QUERY_GROUP.name]
         if visibility.height > visibility[QUERY_GROUP.name].n_unique():
             pieces = self._by_visibility(pieces, visibility)
+            by, marks = [*by, VISIBLE_FROM.name], [QUERY_GROUP.name, VISIBLE_FROM.name]
         positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
-        pieces = pieces.with_columns(positions.alias(START)).explode(START)
-        by = [START, *self.keys, *_WINDOW, VISIBLE_FROM.name]
+        values = [name for name in self.no_panes.columns if name not in (END, *_WINDOW, VISIBLE_FROM.name, *by)]
+        pieces = pieces.select(positions.alias(START), *by[1:], *values).explode(START)
         merged = pieces.group_by(by, maintain_order=True).agg(self.merge)
         if SAMPLED in merged.columns:
             merged = merged.filter(SAMPLED)  # missing samples alone make no group
-        merged = merged.join(visibility, on=[QUERY_GROUP.name, VISIBLE_FROM.name])
+        windows = due.select(_NUMBER, *_WINDOW)
+        merged = merged.join(windows, on=_NUMBER) if due.height > 1 else merged.join(windows, how="cross")
+        merged = merged.join(visibility, on=marks)
         answers = merged.select(
             START,
             (pl.col(START) + pl.col(SLIDE.name)).alias(END),
