@@ -21,7 +21,7 @@ FORMAT ?= speedscope
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants coverage lint format bench profile clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -83,11 +83,14 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/endurance.py --quick
 	@$(BIN)/python benchmarks/live.py --quick
 
+bench-peers: $(INSTALLED) ## Measure against Apache Flink SQL and Pathway, each installed in an environment of its own (.venv-flink, .venv-pathway)
+	@$(BIN)/python benchmarks/peers.py
+
 profile: $(INSTALLED) ## Where a running cluster and proxy spend their time: [DURATION=60s] [MOTES=64] [FORMAT=speedscope]
 	@$(BIN)/python benchmarks/hot_spots.py --duration '$(DURATION)' --motes '$(MOTES)' --format '$(FORMAT)'
 
 clean: ## Remove what was built, .venv too (data in .fjord stays)
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage spark-warehouse metastore_db derby.log
+	@rm -rf $(VENV) .venv-flink .venv-pathway build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage spark-warehouse metastore_db derby.log
 	@find protocols firmware_sim proxy cluster tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml .ci/set-up
