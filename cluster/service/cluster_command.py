@@ -51,7 +51,7 @@ def run_cluster(
             help="About how many rows of history one micro-batch reads, for all queries with SINCE.",
         ),
     ] = 500_000,
-    max_queries: Annotated[int, typer.Option(min=1, help="Further queries are rejected.")] = 10_000,
+    max_queries: Annotated[int, typer.Option(min=1, help="Further queries are rejected.")] = 50_000,
     max_state: Annotated[
         int,
         byte_size_option(

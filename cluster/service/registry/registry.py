@@ -100,7 +100,7 @@ class Registry:
     """
 
     def __init__(
-        self, path: Path, plans: PlanFiles, *, max_queries: int = 10_000, troubles: Troubles | None = None
+        self, path: Path, plans: PlanFiles, *, max_queries: int = 50_000, troubles: Troubles | None = None
     ) -> None:
         self.folder = path.parent
         self._plans = plans

@@ -97,7 +97,7 @@ class ClusterSettings:
     stream_age_us: int | None = None
     stream_bytes: int | None = None
     results_bytes: int | None = None
-    max_queries: int = 10_000
+    max_queries: int = 50_000
     max_state_bytes: int = 4 * 1024**3
     max_rows_per_tuple: int = 100_000
     max_rows_per_second: int = 2_000_000

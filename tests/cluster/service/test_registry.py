@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from cluster.plan.epoch import Plan, encode_plan
 from cluster.service.registry.quarantine import MOST_ROWS
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.registry_file import MIGRATIONS
+from protocols.errors import FjordError
 from protocols.wire.streams import FieldType
 
 NODE = Source("traffic", (Column("speed", FieldType.REAL),))
@@ -201,3 +203,68 @@ def test_relations_and_waiting_queries_survive_and_numbers_never_come_back(tmp_p
     assert again.relations.create("roads", "CREATE ...", columns).identity == "roads@2"
     again.add(waiting.name, waiting.sql, NODE, {}, waited=True)
     assert again.relations.waiting() == []
+
+
+def test_a_registry_that_kept_queries_in_the_plan_is_read_and_moved(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    added = [first.add(name, "SELECT 1", NODE, {"traffic": 7}) for name in ("a", "b")]
+    plan, physical = first.plan, first.physical
+    first.close()
+    path = tmp_path / "registry.sqlite"
+    with closing(sqlite3.connect(path)) as database:  # as earlier versions have it
+        database.execute("UPDATE plans SET plan = ?", (encode_plan(plan),))
+        database.execute("UPDATE queries SET node = '{}'")
+        database.execute("PRAGMA user_version = 4")
+        database.commit()
+    for _ in range(2):
+        again = open_registry(tmp_path)
+        assert again.queries() == added
+        assert (again.plan, again.physical) == (plan, physical)
+        again.close()
+    with closing(sqlite3.connect(path)) as database:
+        (stored,) = database.execute("SELECT plan FROM plans").fetchone()
+        assert b"SELECT" not in stored
+        assert len(stored) < 100
+        assert database.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
+
+
+def test_what_is_written_for_a_query_does_not_grow_with_the_others(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    written: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        execute = type(registry._plan_database).execute
+
+        def counted(database: Any, sql: str, parameters: Any = ()) -> Any:
+            written[-1] += sum(len(each) for each in parameters if isinstance(each, str | bytes))
+            return execute(database, sql, parameters)
+
+        patch.setattr(type(registry._plan_database), "execute", counted)
+        for number in range(50):
+            written.append(0)
+            registry.add(f"q{number:02}", "SELECT 1", NODE, {"traffic": 7})
+    assert max(written) <= written[0] + 10
+
+
+def test_queries_that_begin_together_are_all_registered_or_none(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.add("a", "SELECT 1", NODE, {"traffic": 1})
+    none = frozenset[str]()
+    for names in (("b", "a"), ("b", "b"), ("b", "c/d")):
+        with pytest.raises(FjordError):
+            registry.add_many([(name, "SELECT 1", NODE, none) for name in names], {"traffic": 2})
+    assert [each.name for each in registry.queries()] == ["a"]
+    registry.add_many([(name, "SELECT 1", NODE, none) for name in ("b", "c")], {"traffic": 2})
+    assert [each.identity for each in registry.queries()] == ["a@2", "b@3", "c@3"]
+    registry.close()
+    assert [each.identity for each in open_registry(tmp_path).physical.oldest_first] == ["a@2", "b@3", "c@3"]
+
+
+def test_a_name_that_was_made_up_is_used_up_only_with_its_query(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cluster.service.registry.registry.insert_queries", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            registry.add(None, "SELECT 1", NODE, {})
+    assert [registry.add(None, "SELECT 1", NODE, {}).name for _ in range(2)] == ["q1", "q2"]
+    registry.drop("q2", {})
+    assert registry.add(None, "SELECT 1", NODE, {}).name == "q3"
