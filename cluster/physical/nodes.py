@@ -335,7 +335,7 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def relations(self) -> frozenset[str]:
         """Identities of the relations that are read."""
-        return frozenset(identity for fragment in self.fragments for identity in fragment.relations)
+        return frozenset(self.relation_readers)
 
     @cached_property
     def with_history(self) -> tuple[tuple[Subscriber, Mapping[str, int]], ...]:
@@ -347,6 +347,11 @@ class PhysicalPlan(msgspec.Struct, frozen=True, dict=True):
     def readers(self) -> Counter[str]:
         """By stream: how many fragments read it."""
         return Counter(stream for fragment in self.fragments for stream in fragment.streams)
+
+    @cached_property
+    def relation_readers(self) -> Counter[str]:
+        """By identity of a relation: how many fragments read it."""
+        return Counter(identity for fragment in self.fragments for identity in fragment.relations)
 
     @cached_property
     def by_identity(self) -> LayeredMap[str, Fragment]:

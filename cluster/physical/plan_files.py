@@ -21,6 +21,7 @@ from cluster.physical import plan_json
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_changes import PhysicalChange
+from cluster.physical.successors import steps_to
 from cluster.plan import epoch as logical
 from cluster.plan.epoch import EMPTY, Plan, PlanChange
 from cluster.storage.synced_files import make_folder, sync
@@ -132,7 +133,10 @@ class PlanFiles:
     def _content(self, plan: PhysicalPlan) -> PhysicalPlan | PhysicalChange:
         if plan.epoch % whole_every(plan) == 0 or not self.path(plan.epoch - 1).exists():
             return plan
-        return PhysicalChange.between(self.read(plan.epoch - 1), plan) or plan
+        before = self.read(plan.epoch - 1)
+        if steps_to(before, plan) is None and len(plan.subscribers) > plan_json.PART:
+            return plan  # much has changed at once: whole, it is written part by part
+        return PhysicalChange.between(before, plan) or plan
 
     def check(self, first: int, last: int) -> None:
         """Raise if one of the plans from one epoch to another cannot be read.

@@ -6,7 +6,8 @@ What is copied here is copied whole, as references; only what changes is looked 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress, count, repeat
 from operator import attrgetter, is_
@@ -81,7 +82,7 @@ def successor(before: PhysicalPlan, epoch: int, positions: Mapping[str, int], st
 
 def indexed(plan: PhysicalPlan) -> PhysicalPlan:
     """Return a plan once the indices are made that its successors are looked up by, so that they are carried over."""
-    _ = plan.by_identity, plan.subscribers, plan.homes, plan.oldest_first, plan.readers
+    _ = plan.by_identity, plan.subscribers, plan.homes, plan.oldest_first, plan.readers, plan.relation_readers
     return plan
 
 
@@ -184,16 +185,27 @@ def _carry_tally(step: Step) -> None:
 
 def _carry_readers(before: PhysicalPlan, after: PhysicalPlan, steps: Sequence[Step]) -> None:
     known, found = before.__dict__, after.__dict__
-    if "readers" in known:
-        readers = before.readers.copy()
-        for step in steps:
-            readers.subtract(() if step.before is None else step.before.streams)
-            readers.update(() if step.after is None else step.after.streams)
-        found["readers"] = +readers
-        if "streams" in known and before.streams == found["readers"].keys():
-            found["streams"] = before.streams
+    for name, read in (("readers", _streams), ("relation_readers", _relations)):
+        if name in known:
+            found[name] = _recounted(known[name], read, steps)
+    if "streams" in known and before.streams == found.get("readers", {}).keys():
+        found["streams"] = before.streams
     touched = [part for step in steps for part in (step.before, step.after) if part is not None]
-    if "relations" in known and not any(part.relations for part in touched):
-        found["relations"] = before.relations
     if "with_history" in known and not any(part.beginnings for part in touched):
         found["with_history"] = before.with_history
+
+
+def _streams(fragment: Fragment) -> Iterable[str]:
+    return fragment.streams
+
+
+def _relations(fragment: Fragment) -> Iterable[str]:
+    return fragment.relations
+
+
+def _recounted(known: Counter[str], read: Callable[[Fragment], Iterable[str]], steps: Sequence[Step]) -> Counter[str]:
+    found = known.copy()
+    for step in steps:
+        found.subtract(() if step.before is None else read(step.before))
+        found.update(() if step.after is None else read(step.after))
+    return +found

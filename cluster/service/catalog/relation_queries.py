@@ -31,6 +31,13 @@ class RelationReaders:
         """Return the names of the queries that read a relation, or wait to."""
         return self.by_relation().get(relation.identity, ())
 
+    def exist(self, relation: KnownRelation) -> bool:
+        """Return whether a query reads a relation, or waits to; however many run, this takes no time."""
+        waiting = self._registry.relations.waiting()
+        return relation.identity in self._registry.physical.relations or any(
+            relation.identity in each.relations for each in waiting
+        )
+
     def by_relation(self) -> Mapping[str, Sequence[str]]:
         """Return, by identity of a relation, the names of the queries that read it, or wait to."""
         found: dict[str, list[str]] = {}

@@ -146,9 +146,7 @@ class RelationRefresher:
         columns, rows = await self.in_thread(lambda: _changed(relation), seconds=LONGEST_READ_SECONDS)
         last = relation.last
         built_in = relation.statement is None
-        needed = (
-            wanted or not built_in or last is None or columns != relation.columns or bool(self._readers.of(relation))
-        )
+        needed = wanted or not built_in or last is None or columns != relation.columns or self._readers.exist(relation)
         if rows is not None and needed:
             relation.preparing = True
             changed = rows

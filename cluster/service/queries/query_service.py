@@ -175,7 +175,7 @@ class QueryService:
                 query, node = await self._planning.run(lambda: context.planned(sql))
             await self._check_limits(name, node)
             for relation in self._relations_of(node):
-                if relation.built_in and not self._readers.of(relation):
+                if relation.built_in and not self._readers.exist(relation):
                     await self.refresher.refresh(relation, wanted=True)
             if self.waiting.must_wait(node):
                 waiting = self.waiting.add(name, sql, node, query.reads)

@@ -31,7 +31,16 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from tests.cluster.physical.test_lowering import CATALOG, KINDS, NODES
 
-DERIVED = ("by_identity", "subscribers", "homes", "readers", "streams", "relations", "with_history")
+DERIVED = (
+    "by_identity",
+    "subscribers",
+    "homes",
+    "readers",
+    "streams",
+    "relation_readers",
+    "relations",
+    "with_history",
+)
 RATES = {"traffic": 40.0}
 STEPS = st.lists(st.one_of(KINDS, st.none()), min_size=1, max_size=12)
 
