@@ -9,6 +9,7 @@ proxies do, to
 
 A row counts once its batch is acknowledged, and so on disk. There are always enough batches on their way that more of
 them would not be faster: 256 of 1,000 rows, 8,192 of 10 rows, which is fewer rows but more messages.
+A subscriber that does nothing would make `small_over_large` what `link_over_large` is.
 
     python benchmarks/ingest.py [--quick] [--json] [--rounds 5] [--seconds 6] [--proxies 32] [--folder .]
 """
@@ -65,12 +66,9 @@ def main() -> None:
     configure_logging("error")
     with tempfile.TemporaryDirectory(prefix="fjord-ingest-", dir=options.folder) as folder:
         contenders = asyncio.run(measure(Path(folder), options.rounds, options.seconds, options.proxies))
-        lost = sum(
-            each.acknowledged * each.rows - stored_rows(Path(folder, f"rows{each.rows}"))
-            for each in contenders
-            if not each.prefix
-        )
-    report = described(contenders) | {"lost_rows": lost, "rounds": options.rounds, "proxies": options.proxies}
+        stored = [each for each in contenders if not each.prefix]
+        lost = [each.acknowledged * each.rows - stored_rows(Path(folder, f"rows{each.rows}")) for each in stored]
+    report = described(contenders) | {"lost_rows": sum(max(0, each) for each in lost), "rounds": options.rounds}
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "ingest.json").write_text(json.dumps(report, indent=2) + "\n")
     plot(contenders, RESULTS / "ingest.png")
@@ -189,21 +187,22 @@ def wait_for(reached: Callable[[], bool], problem: str) -> None:
 
 def described(contenders: list[Contender]) -> dict[str, Any]:
     """Return the report. Rates are medians over the rounds, with the least and the greatest."""
-    by_name = {each.name: each for each in contenders}
-    small, large = (by_name[f"rows{rows}"] for rows in (SMALL, LARGE))
-    ratios = [
-        few * SMALL / (many * LARGE)
-        for few, many in zip(small.batches_per_second, large.batches_per_second, strict=True)
-    ]
-    report: dict[str, Any] = {
-        "small_over_large": round(statistics.median(ratios), 3),
-        "small_over_large_spread": [round(min(ratios), 3), round(max(ratios), 3)],
+    by_name = {each.name: [rate * each.rows for rate in each.batches_per_second] for each in contenders}
+    small, large = by_name[f"rows{SMALL}"], by_name[f"rows{LARGE}"]
+    pairs = {
+        "small_over_large": (small, large),
+        "small_over_link": (small, by_name["link"]),
+        "small_over_bare_aiomqtt2": (small, by_name["bare"]),
+        "link_over_large": (by_name["link"], large),
     }
+    report: dict[str, Any] = {}
+    for name, (some, others) in pairs.items():
+        ratios = [one / other for one, other in zip(some, others, strict=True)]
+        report |= {name: round(statistics.median(ratios), 3), f"{name}_spread": spread(ratios, 3)}
     for each in contenders:
-        rates = [rate * each.rows for rate in each.batches_per_second]
         figures = {
-            "rows_per_s": round(statistics.median(rates)),
-            "rows_per_s_spread": [round(min(rates)), round(max(rates))],
+            "rows_per_s": round(statistics.median(by_name[each.name])),
+            "rows_per_s_spread": spread(by_name[each.name], 0),
             "processor_s_per_1000_batches": round(statistics.median(each.processor_us) / 1e3, 3),
             "broker_s_per_1000_batches": round(statistics.median(each.broker_us) / 1e3, 3),
         }
@@ -212,6 +211,11 @@ def described(contenders: list[Contender]) -> dict[str, Any]:
         else:
             report |= {f"{each.name}_{name}": value for name, value in figures.items()}
     return report
+
+
+def spread(values: list[float], digits: int) -> list[float]:
+    """Return the least and the greatest value."""
+    return [round(min(values), digits), round(max(values), digits)]
 
 
 def plot(contenders: list[Contender], path: Path) -> None:
