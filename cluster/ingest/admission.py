@@ -209,7 +209,6 @@ class StreamAdmission:
     def exclude_silent_proxies(self, now_seconds: float) -> bool:
         """Exclude proxies that have been silent for too long; return whether the watermark moved."""
         before = self._watermark_us
-        self._by_watermark.clear()
         for known in self._proxies.values():
             if known.included and now_seconds - known.active_seconds > self.silence_seconds:
                 known.included = False
