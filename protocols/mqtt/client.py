@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from gmqtt.mqtt.constants import MQTTCommands, MQTTv311
 from gmqtt.mqtt.handler import MQTTError
 
 from protocols.mqtt.frames import MalformedFrameError, frame_end, take_messages
+from protocols.mqtt.in_flight import FIRST, InFlight
 from protocols.mqtt.messages import BrokerAddress, Message, Subscription
 
 KEEP_ALIVE_SECONDS = 60
@@ -77,6 +79,8 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         Called with messages that arrived together, and the numbers to acknowledge them by, 0 for no acknowledgement.
     on_bytes
         Called whenever the broker has sent anything.
+    on_acknowledged
+        Called when the broker has acknowledged messages of :attr:`in_flight`.
     on_lost
         Called when the connection is gone, whichever side ended it.
     on_subscribed
@@ -91,17 +95,22 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         *,
         on_messages: Callable[[list[Message], list[int]], None],
         on_bytes: Callable[[], None],
+        on_acknowledged: Callable[[], None],
         on_lost: Callable[[], None],
         on_subscribed: Callable[[int, tuple[int, ...]], None],
     ) -> None:
         self.outgoing = Outgoing()
+        self.in_flight = InFlight()
+        """The messages that were written as frames."""
         self._address = address
         self._writer: asyncio.StreamWriter | None = None
         self._hand_over = on_messages
         self._heard = on_bytes
+        self._acknowledged = on_acknowledged
         self._incomplete = b""
         testament = gmqtt.Message(will.topic, will.payload, qos=will.qos, retain=will.retain) if will else None
         super().__init__(client_id, clean_session=True, will_message=testament, persistent_storage=self.outgoing)
+        self._package_handler.id_generator._max = FIRST  # noqa: SLF001 - not public in gmqtt; the other numbers are ours
         if address.username is not None:
             self.set_auth_credentials(address.username, address.password)
         self.on_disconnect = lambda *_: on_lost()
@@ -128,6 +137,13 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         """
         self.publish(message.topic, message.payload, qos=message.qos, retain=message.retain)
         return self.outgoing.latest if message.qos else None
+
+    def write_frames(self, frames: memoryview) -> None:
+        """Write frames of messages, numbered as :attr:`in_flight` counts them, to the socket."""
+        transport = self.transport
+        if transport is not None and not transport.is_closing():
+            self._connection._last_data_out = time.monotonic()  # noqa: SLF001 - else gmqtt would ping
+            transport.write(frames)
 
     def request(self, subscriptions: Iterable[Subscription]) -> int:
         """Ask for subscriptions, with a quality of service of 1 at most; return the number the answer will have."""
@@ -177,16 +193,25 @@ class Client(gmqtt.Client):  # type: ignore[misc]  # gmqtt has no types
         received = self._incomplete + data
         messages: list[Message] = []
         numbers: list[int] = []
+        acknowledged = self.in_flight.acknowledged
         try:
-            start = take_messages(received, 0, messages, numbers)
+            start = self._take(received, 0, messages, numbers)
             while (end := frame_end(received, start)) is not None:
                 self._connection._protocol._read_packet(received[start:end])  # noqa: SLF001 - not public in gmqtt
-                start = take_messages(received, end, messages, numbers)
+                start = self._take(received, end, messages, numbers)
             self._incomplete = received[start:]
         except MalformedFrameError:
             self._connection._transport.abort()  # noqa: SLF001 - not public in gmqtt
         if messages:
             self._hand_over(messages, numbers)
+        if self.in_flight.acknowledged > acknowledged:
+            self._acknowledged()
+
+    def _take(self, received: bytes, start: int, messages: list[Message], numbers: list[int]) -> int:
+        """Read messages and acknowledgements of frames; return where the first other frame begins."""
+        while (end := take_messages(received, self.in_flight.take(received, start), messages, numbers)) > start:
+            start = end
+        return start
 
 
 __all__ = ["Client", "MQTTError"]

@@ -11,10 +11,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from protocols.event_log import get_logger
 from protocols.mqtt.client import Client, MQTTError
-from protocols.mqtt.messages import BrokerAddress, LinkError, Message, Subscription
+from protocols.mqtt.messages import BrokenOffError, BrokerAddress, LinkError, Message, Subscription
+
+if TYPE_CHECKING:
+    from protocols.mqtt.publish_frames import PublishFrames
 
 log = get_logger(__name__)
 
@@ -23,6 +27,8 @@ ANSWER_SECONDS = 10.0
 FAREWELL_SECONDS = 2.0
 MOST_IN_FLIGHT = 1_000
 """Published messages that the broker may not have acknowledged yet; further ones wait."""
+WRITTEN_AT_ONCE = MOST_IN_FLIGHT // 4
+"""Of many frames, so many are written at a time, as soon as there is room for them."""
 BURST_MESSAGES = 256
 """The most messages that are handed over before other tasks run."""
 SILENCE_SECONDS = 15.0
@@ -66,6 +72,8 @@ class Connection:
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
         self._room = asyncio.Semaphore(MOST_IN_FLIGHT)
+        self._writing_frames = asyncio.Lock()
+        self._moved = asyncio.Event()
         self._subscribing: dict[int, asyncio.Future[tuple[int, ...]]] = {}
         self._busy_since = 0.0
         self._handed_over = 0
@@ -75,6 +83,7 @@ class Connection:
             will,
             on_messages=self._arrived,
             on_bytes=self._received,
+            on_acknowledged=self._acknowledged,
             on_lost=self._connection_lost,
             on_subscribed=self._subscribed,
         )
@@ -136,6 +145,47 @@ class Connection:
             acknowledged = await self._write(message)
             if acknowledged is not None and not await acknowledged:
                 raise self._failure(message)
+
+    async def publish_frames(self, frames: PublishFrames) -> None:
+        """Publish many messages, as :meth:`protocols.mqtt.link.MqttLink.publish_frames` does."""
+        window = self._client.in_flight
+        first = window.sent
+        try:
+            async with self._writing_frames:
+                first = window.sent
+                written = 0
+                while written < len(frames):
+                    await self._wait_for_room(min(WRITTEN_AT_ONCE, len(frames) - written))
+                    room = min(MOST_IN_FLIGHT - window.waiting, len(frames) - written)
+                    self._client.write_frames(frames.numbered(written, written + room, window.sent))
+                    window.sent += room
+                    written += room
+                    await self._client.drain()
+            while window.acknowledged < first + len(frames):
+                await self._move()
+        except ConnectionError as error:
+            raise self._broken_off(min(window.acknowledged - first, len(frames))) from error
+
+    async def _wait_for_room(self, count: int) -> None:
+        while MOST_IN_FLIGHT - self._client.in_flight.waiting < count:
+            await self._move()
+        if self._lost.is_set():
+            raise ConnectionResetError
+
+    async def _move(self) -> None:
+        """Wait until the broker acknowledges more; raises ConnectionError when the connection is gone."""
+        if self._lost.is_set():
+            raise ConnectionResetError
+        self._moved.clear()
+        await self._moved.wait()
+
+    def _broken_off(self, acknowledged: int) -> BrokenOffError:
+        return BrokenOffError(
+            f"the broker at {self._address} did not take all messages: the connection {self._end}", max(0, acknowledged)
+        )
+
+    def _acknowledged(self) -> None:
+        self._moved.set()
 
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe and wait until the broker has answered; raises LinkError."""
@@ -238,6 +288,7 @@ class Connection:
     def _connection_lost(self) -> None:
         self._lost.set()
         self._wake.set()
+        self._moved.set()
         self._client.outgoing.give_up()
         for number in list(self._subscribing):
             self._subscribed(number, ())

@@ -10,10 +10,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from protocols.event_log import get_logger
 from protocols.mqtt.connection import SILENCE_SECONDS, Connection, connect
-from protocols.mqtt.messages import DEFAULT_PORT, BrokerAddress, LinkError, Message, Subscription
+from protocols.mqtt.messages import (
+    DEFAULT_PORT,
+    BrokenOffError,
+    BrokerAddress,
+    LinkError,
+    Message,
+    Subscription,
+)
+
+if TYPE_CHECKING:
+    from protocols.mqtt.publish_frames import PublishFrames
 
 log = get_logger(__name__)
 
@@ -132,6 +143,21 @@ class MqttLink:
             raise LinkError(f"not connected to the broker at {self.address}")
         await connection.publish(message)
 
+    async def publish_frames(self, frames: PublishFrames) -> None:
+        """Publish many messages with a quality of service of 1, and wait until the broker has all of them.
+
+        They are published in order, behind those of earlier calls, which need not have returned.
+
+        Raises
+        ------
+        BrokenOffError
+            If there is no connection, or it breaks first.
+        """
+        connection = self._connection
+        if connection is None:
+            raise BrokenOffError(f"not connected to the broker at {self.address}", 0)
+        await connection.publish_frames(frames)
+
     async def subscribe(self, subscription: Subscription) -> None:
         """Subscribe now (when connected) and after every later connect."""
         self._subscriptions.append(subscription)
@@ -164,6 +190,7 @@ class MqttLink:
 __all__ = [
     "DEFAULT_PORT",
     "SILENCE_SECONDS",
+    "BrokenOffError",
     "BrokerAddress",
     "LinkError",
     "Message",

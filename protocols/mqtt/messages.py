@@ -15,6 +15,22 @@ class LinkError(FjordError):
     """A message could not be handed to the broker."""
 
 
+class BrokenOffError(LinkError):
+    """The connection broke before the broker had acknowledged all of many messages.
+
+    Parameters
+    ----------
+    message
+        What happened.
+    acknowledged
+        How many, from the first on, it had acknowledged.
+    """
+
+    def __init__(self, message: str, acknowledged: int) -> None:
+        super().__init__(message)
+        self.acknowledged = acknowledged
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
     """Address of the broker and credentials. The password never appears in a representation or a log."""
