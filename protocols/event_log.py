@@ -62,6 +62,14 @@ def configure_logging(level: str | None = None, *, json: bool = False) -> None:
         _configure_structlog()
 
 
+def logging_configured() -> tuple[str, bool]:
+    """Return the level of this process's event log, and whether it is JSON: for processes that it starts."""
+    root = logging.getLogger()
+    formatters = [each.formatter for each in root.handlers if isinstance(each.formatter, _EventFormatter)]
+    level = logging.getLevelName(root.level).lower()
+    return level if level in LEVELS else "warning", any(each.json for each in formatters)
+
+
 def get_logger(name: str) -> BoundLogger:
     """Return a logger of the event log, for a module's name.
 
@@ -80,13 +88,13 @@ class _EventFormatter(logging.Formatter):
 
     def __init__(self, *, json: bool) -> None:
         super().__init__()
-        self._json = json
+        self.json = json
 
     @cached_property
     def _structlog_formatter(self) -> logging.Formatter:
         from protocols.event_format import event_formatter  # noqa: PLC0415 - see the class
 
-        return event_formatter(json=self._json)
+        return event_formatter(json=self.json)
 
     def format(self, record: logging.LogRecord) -> str:
         return self._structlog_formatter.format(record)

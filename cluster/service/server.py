@@ -1,4 +1,4 @@
-"""A whole cluster in one process: ingest, engine, registry, API and publisher, under one task group."""
+"""A whole cluster in one process, but for its publisher: ingest, engine, registry and API, under one task group."""
 
 from __future__ import annotations
 
@@ -62,12 +62,7 @@ class ClusterServer:
         path = self._folder.path
         self._registry = Registry(path / REGISTRY, PlanFiles(path / "plans"), max_queries=settings.max_queries)
         self._link = self._make_link()
-        self._result_link = MqttLink(
-            settings.broker,
-            client_id=f"fjord-results-{settings.name}",
-            silence_seconds=settings.broker_silence_seconds,
-        )
-        self.parts = make_parts(settings, path, self._registry, self._link, self._result_link)
+        self.parts = make_parts(settings, path, self._registry, self._link)
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
         self._stopping = asyncio.Event()
 
@@ -88,7 +83,6 @@ class ClusterServer:
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._link.run(self._handle), name="link"),
-                    tasks.create_task(self._result_link.run(_ignore), name="result link"),
                     tasks.create_task(parts.ingest.run(), name="ingest"),
                     tasks.create_task(parts.queries.run(), name="relations"),
                     tasks.create_task(parts.publisher.run(), name="publisher"),
@@ -158,7 +152,3 @@ class ClusterServer:
         name, now_us = self._settings.name, time.time_ns() // 1000
         status = Status(VERSION, name, presence, self._registry.engine_id, now_us)
         return Message(topics.cluster_status(name), encode(status), retain=True)
-
-
-async def _ignore(_: Message) -> None:
-    """The result link receives nothing."""

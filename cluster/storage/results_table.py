@@ -11,7 +11,6 @@ from pathlib import Path
 from threading import Lock
 
 import polars as pl
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -19,49 +18,12 @@ from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
-from cluster.storage.commit_log import CommitLog
+from cluster.storage.committed_results import RESULT_SCHEMA
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
 from cluster.storage.mending import repair_log
 from cluster.storage.results_retention import ResultsRetention
-
-RESULT_SCHEMA = pa.schema(
-    [
-        pa.field("query", pa.string(), nullable=False),
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("start_us", pa.int64(), nullable=False),
-        pa.field("end_us", pa.int64(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("row", pa.string(), nullable=False),
-    ]
-)
-"""`kind` is ``row`` or ``error``; `row` is the row as a JSON object, or the error's message as a JSON string."""
-
-ERROR = "error"
-
-
-class ResultsGoneError(StorageError):
-    """The results that a version added can no longer be read.
-
-    Parameters
-    ----------
-    version
-        The version.
-    next_version
-        The oldest later version that may still exist.
-    rows
-        The number of its rows; None if that is not known.
-    """
-
-    def __init__(self, version: int, next_version: int, rows: int | None) -> None:
-        super().__init__(
-            f"results of version {version} up to {next_version} are gone",
-            hint="their rows are in the table, unless they were removed: GET /v1/queries/<query>/results?after=...",
-        )
-        self.version = version
-        self.next_version = next_version
-        self.rows = rows
 
 
 class ResultsTable(CompactedTable):
@@ -102,7 +64,6 @@ class ResultsTable(CompactedTable):
         if appends:
             repair_log(root)
         self._appended = AppendedTable(root, self._opened())
-        self.log = CommitLog(root)
         self._known_sequences: dict[str, int] | None = None
         self.retention = ResultsRetention(root, budget, published)
 
@@ -185,30 +146,6 @@ class ResultsTable(CompactedTable):
 
     def _application(self, writer: str) -> str:
         return f"{self._fjord}/{writer}" if writer else self._fjord
-
-    def read_commit(self, version: int) -> pl.DataFrame:
-        """Return the rows one version added, in the order in which they were stored.
-
-        Raises
-        ------
-        ResultsGoneError
-            If they have been removed.
-        StorageError
-            If they cannot be read now.
-        """
-        if not self.log.exists(version):
-            first = self.log.first_from(version + 1)
-            raise ResultsGoneError(version, self.version + 1 if first is None else first, None)
-        commit = self.log.read(version)
-        files = [f"{self.root}/{file.path}" for file in commit.files]
-        if not files:
-            return pl.from_arrow(RESULT_SCHEMA.empty_table())  # type: ignore[return-value] # a table, not a series
-        try:
-            return pl.read_parquet(files)
-        except FileNotFoundError as error:
-            raise ResultsGoneError(version, version + 1, commit.rows) from error
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise StorageError(f"version {version} of table {self.root} cannot be read: {error}") from error
 
     def rows_after(self, query: str, sequence: int, limit: int) -> pl.DataFrame:
         """Return up to `limit` rows of a query with a higher sequence number, in order.

@@ -6,6 +6,7 @@ acknowledged. In the end nothing acknowledged may be missing, and nothing may be
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
 import shutil
@@ -26,15 +27,18 @@ from cluster.language.translation import translate
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.rewrite import rewrite
+from cluster.service.publishing.publication import Publication
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.registry.registry import Registry
 from cluster.storage import archived_log, delta_tables
+from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.mqtt.link import Message
+from protocols.mqtt.publish_frames import PublishFrames
 from protocols.wire.batches import Ack, Batch, make_columns
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.test_publisher import messages_of
 from tests.power_cuts.disk import RecordedDisk
 from tests.power_cuts.micro_batches import MicroBatches
 
@@ -104,7 +108,10 @@ class Life:
             silence_seconds=1e9,
         )
         self._results = ResultsTable(str(folder / "results"), self._registry.engine_id, compaction=Compaction(5))
-        self._publisher = Publisher(self._results, self._registry, self)  # type: ignore[arg-type] # as far as it is used
+        publication = Publication(folder)
+        publication.rewind(self._results.version)
+        self.connected = asyncio.Event()
+        self._publisher = Publisher(CommittedResults(self._results.root), publication, self)
         self._running = Lock()
         self._hosts: list[MicroBatches] = []
         self._register("rows", "counts")
@@ -120,7 +127,7 @@ class Life:
             case "run":
                 self._run(dice.choice(self._hosts))
             case "publish":
-                await self._publisher.publish_next()
+                await self._publish()
             case _:
                 self._register(dice.choice([name for name in QUERIES if name.startswith("late")]))
 
@@ -146,7 +153,7 @@ class Life:
         for host in self._hosts:
             while self._run(host):
                 pass
-        while await self._publisher.publish_next():
+        while await self._publish():
             pass
 
     def close(self) -> None:
@@ -161,12 +168,17 @@ class Life:
         """Return a query's results: number, start, end, row."""
         return list(self._results.rows_after(query, 0, 10_000).select("sequence", "start_us", "end_us", "row").rows())
 
-    async def publish(self, message: Message) -> None:
+    async def _publish(self) -> bool:
+        self._publisher.announce(self._results.version)
+        return await self._publisher.publish()
+
+    async def publish_frames(self, frames: PublishFrames) -> None:
         """Take what is published, for subscribers."""
-        found = msgspec.json.decode(message.payload)
-        query, number = message.topic.rsplit("/", 1)[1], found["sequence"]
-        row = repr((found["start"], found["end"], found["row"]))
-        assert self._outside.published.setdefault((query, number), row) == row, "one number, two rows"
+        for message in messages_of(frames):
+            found = msgspec.json.decode(message.payload)
+            query, number = message.topic.rsplit("/", 1)[1], found["sequence"]
+            row = repr((found["start"], found["end"], found["row"]))
+            assert self._outside.published.setdefault((query, number), row) == row, "one number, two rows"
 
     async def _send(self, proxy: str, count: int) -> None:
         outside = self._outside

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -196,22 +196,24 @@ class RelationService:
             "used_by": list(readers),
         }
 
-    def stale_for(self, queries: Collection[str]) -> Mapping[str, dict[str, Any]]:
-        """Return, by query, the names and ages in seconds of the stale relations that it reads, where there are any."""
+    def stale(self) -> Mapping[str, dict[str, float | None]]:
+        """Return, by running query, the stale relations that it reads, where there are any.
+
+        Each with its name, and when it was surely current, in seconds since 1970; None for never.
+        """
         now = self._store.clock()
         stale = {
-            each.identity: (each.name, round(each.freshness.age(now) or 0.0, 3))
+            each.identity: (each.name, each.freshness.fresh_at)
             for each in self._store.all()
             if each.freshness.state(now) is not State.FRESH
         }
         if not stale:
             return {}
-        nodes = self._registry.nodes(queries)
-        ages = {
-            query: dict(stale[each.identity] for each in relations_of(node) if each.identity in stale)
-            for query, node in nodes.items()
+        since = {
+            query.name: dict(stale[each.identity] for each in relations_of(query.node) if each.identity in stale)
+            for query in self._registry.plan.queries
         }
-        return {query: found for query, found in ages.items() if found}
+        return {query: found for query, found in since.items() if found}
 
     def _check_name(self, name: str) -> None:
         if (unreadable := self._streams.unreadable.find(name)) is not None:

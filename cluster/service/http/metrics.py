@@ -100,7 +100,7 @@ class ClusterMetrics(Collector):
                 disk.add_metric([table, "replaced"], use.replaced_bytes)
         yield disk
         yield from self._budgets()
-        unread = self._parts.registry.publication.lost()
+        unread = self._parts.publisher.lost
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",
             "Commits of results that are lost",

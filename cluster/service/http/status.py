@@ -56,11 +56,10 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
 
 
 def _broker(parts: ClusterParts) -> dict[str, Any]:
-    links = (parts.link, parts.result_link)
     return {
         "address": str(parts.settings.broker),
-        "connected": all(link.connected.is_set() for link in links),
-        "trouble": next((link.trouble for link in links if link.trouble), None),
+        "connected": parts.link.connected.is_set() and parts.publisher.connected,
+        "trouble": parts.link.trouble or parts.publisher.trouble,
         "connects": parts.link.connects_total,
         "hangs": parts.link.hangs_total,
     }

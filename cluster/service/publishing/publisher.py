@@ -1,30 +1,45 @@
-"""Publishes the results table to the result topics: at least once, numbered, in order."""
+"""Publishes the results table to the result topics: at least once, numbered, in order.
+
+chunks    [  a  ][  b  ][  c  ][  d  ]      of rows, read and made into messages in another thread
+link          ----in flight---              a window slides over all of them
+position      ^                             on disk once all rows before it are acknowledged, once per commit
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
-
-import polars as pl
+import functools
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
 
 from cluster.errors import StorageError, UnwritableError
-from cluster.fjord.batch import instant_text
-from cluster.service.publishing.result_messages import error_message, result_message
-from cluster.service.registry.registry import Registry
-from cluster.storage.results_table import ERROR, ResultsGoneError, ResultsTable
+from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.result_chunks import Chunk, Position, chunks
+from cluster.service.publishing.result_messages import Extras
+from cluster.storage.committed_results import CommittedResults, ResultsGoneError
 from protocols.event_log import get_logger
-from protocols.mqtt.link import LinkError, Message, MqttLink
-from protocols.wire import topics
+from protocols.mqtt.link import BrokenOffError, LinkError
+from protocols.mqtt.publish_frames import PublishFrames
 
 log = get_logger(__name__)
 
-Notes = Callable[[Collection[str]], Mapping[str, dict[str, Any] | None]]
-"""Returns notes for the subscribers of queries, by query; called once for all queries of a commit."""
 PAUSE_SECONDS = 0.5
 """Before a retry."""
-IN_FLIGHT = 200
-"""Rows published before the broker has acknowledged the first of them."""
+CHUNKS_IN_FLIGHT = 3
+InFlight = deque[tuple[asyncio.Task[None], Chunk]]
+
+
+class FramesLink(Protocol):
+    """What a publisher needs of its link to the broker."""
+
+    @property
+    def connected(self) -> asyncio.Event:
+        """Set while there is a connection."""
+
+    async def publish_frames(self, frames: PublishFrames) -> None:
+        """As :meth:`protocols.mqtt.link.MqttLink.publish_frames`."""
 
 
 class Publisher:
@@ -34,133 +49,140 @@ class Publisher:
     ----------
     results
         The table.
-    registry
+    publication
         Keeps the position up to which the broker has acknowledged all rows.
     link
         Where to publish.
-    notes
-        Returns, by query, notes on its sensors.
-    stale
-        Returns, by query, the relations it reads that are stale, and since when.
+    extras
+        Returns what else the messages of a query contain; called in another thread.
+    trouble
+        Called with what failed and why.
     """
 
     def __init__(
         self,
-        results: ResultsTable,
-        registry: Registry,
-        link: MqttLink,
+        results: CommittedResults,
+        publication: Publication,
+        link: FramesLink,
         *,
-        notes: Notes = lambda _: {},
-        stale: Notes = lambda _: {},
+        extras: Extras = lambda _: {},
+        trouble: Callable[[str, str], None] = lambda _, __: None,
     ) -> None:
         self._results = results
-        self._registry = registry
+        self._publication = publication
         self._link = link
-        self._notes = notes
-        self._stale = stale
-        self._committed = asyncio.Event()
-        self._position: tuple[int, int] | None = None
-        """The position, if it could not be written to the registry."""
+        self._extras = extras
+        self._trouble = trouble
+        self._announced = asyncio.Event()
+        self._newest = 0
+        self._stopping = False
+        self.position = Position(publication.now.version, publication.now.row)
+        """How far the broker has acknowledged; what is on disk may be behind it."""
         self.published_rows = 0
 
-    def notify_from(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        """Return a function that any thread may call when the table has a new version."""
+    def announce(self, newest: int) -> None:
+        """Note the newest version of the table that is on disk; call it again whenever there is a newer one."""
+        if newest > self._newest:
+            self._newest = newest
+            self._announced.set()
 
-        def notify() -> None:
-            loop.call_soon_threadsafe(self._committed.set)
-
-        return notify
+    def stop(self) -> None:
+        """Let :meth:`run` return once what is in flight is acknowledged."""
+        self._stopping = True
+        self._announced.set()
 
     async def run(self) -> None:
-        """Publish until cancelled; while the broker is away rows wait, and none are lost."""
-        while True:
+        """Publish until stopped or cancelled; while the broker is away rows wait, and none are lost."""
+        while not self._stopping:
             await self._link.connected.wait()
+            self._announced.clear()
             try:
-                moved = await self.publish_next()
+                if await self.publish():
+                    continue
             except LinkError as error:
                 log.warning("results wait for the broker", error=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             except StorageError as error:
-                self._registry.troubles.note("results", f"results cannot be read, and wait: {error}")
+                self._trouble("results", f"results cannot be read, and wait: {error}")
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            if not moved:
-                try:
-                    async with asyncio.timeout(1.0):
-                        await self._committed.wait()
-                except TimeoutError:
-                    continue
-                self._committed.clear()
+            if not self._stopping:
+                await self._announced.wait()
 
-    @property
-    def unpublished_commits(self) -> int:
-        """How far the broker is behind the results table."""
-        return max(0, self._results.version - self._registry.publication.version())
+    async def publish(self) -> bool:
+        """Publish everything up to the newest version announced; return False if there is nothing.
 
-    def status(self) -> dict[str, Any]:
-        """Return the progress of publication, and which results are lost."""
-        lost = self._registry.publication.lost()
-        last = None if lost.seen_us is None else instant_text(lost.seen_us)
-        return {
-            "published_version": self._registry.publication.version(),
-            "unpublished_commits": self.unpublished_commits,
-            "lost": {"commits": lost.commits, "rows": lost.rows, "last": last},
-        }
-
-    async def publish_next(self) -> bool:
-        """Publish what the next version of the table added; return False if there is none yet."""
-        version, done = self._position or self._registry.publication.position()
-        if version >= self._results.version:  # a power cut may remove later ones
-            return False
+        Raises
+        ------
+        LinkError
+            If the broker goes away.
+        StorageError
+            If something cannot be read now.
+        """
+        before = self.position
+        in_flight: InFlight = deque()
         try:
-            rows = await asyncio.to_thread(self._results.read_commit, version + 1)
+            await self._send_all(in_flight)
         except ResultsGoneError as gone:
-            self._go_on_after(gone, done)
-            return True
-        queries = rows["query"].unique().to_list()
-        sensors, stale = self._notes(queries), self._stale(queries)
-        notes = {query: (sensors.get(query), stale.get(query)) for query in queries}
-        for chunk in rows.slice(done).iter_slices(IN_FLIGHT):
-            await asyncio.gather(*(self._link.publish(message) for message in _messages(chunk, notes)))
-            done += chunk.height
-            self.published_rows += chunk.height
-            if done < rows.height:
-                self._note_position(version, done)
-        self._note_position(version + 1, 0)
-        return True
+            self._go_on_after(gone)
+        finally:
+            for sending, _ in in_flight:
+                sending.cancel()
+                with suppress(asyncio.CancelledError, LinkError):
+                    await sending
+        return self.position != before
 
-    def _go_on_after(self, gone: ResultsGoneError, done: int) -> None:
-        """Continue with the first results that remain, and log those lost before them."""
-        commits = gone.next_version - gone.version
-        rows = max(0, (gone.rows or 0) - done)
-        lost = self._registry.publication.note_lost(gone.next_version - 1, commits=commits, rows=rows)
-        self._position = None
-        if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
-            log.error("results were lost before publication", commits=lost.commits, rows=lost.rows, reason=str(gone))
+    async def _send_all(self, in_flight: InFlight) -> None:
+        """Publish chunk after chunk, and what could be read before an error."""
+        ahead = chunks(self._results.read, self.position, self._newest, functools.cache(self._extras))
+        failed: StorageError | None = None
+        while not self._stopping:
+            try:
+                chunk = await asyncio.to_thread(next, ahead, None)
+            except StorageError as error:
+                failed = error
+                break
+            if chunk is None:
+                break
+            sending = asyncio.create_task(self._link.publish_frames(chunk.frames), name="publish")
+            in_flight.append((sending, chunk))
+            await asyncio.sleep(0)  # it is sent while the next one is read
+            while len(in_flight) >= CHUNKS_IN_FLIGHT or (in_flight and in_flight[0][0].done()):
+                await self._acknowledge(in_flight)
+        while in_flight:
+            await self._acknowledge(in_flight)
+        if failed is not None:
+            raise failed
 
-    def _note_position(self, version: int, done: int) -> None:
+    async def _acknowledge(self, in_flight: InFlight) -> None:
+        """Wait until the oldest chunk is acknowledged, and note the position if it ends a commit."""
+        sending, chunk = in_flight.popleft()
+        acknowledged, broken = len(chunk.frames), None
+        try:
+            await sending
+        except LinkError as error:
+            acknowledged = error.acknowledged if isinstance(error, BrokenOffError) else 0
+            broken = error
+        before, self.position = self.position, chunk.after(acknowledged)
+        self.published_rows += acknowledged
+        if self.position.version > before.version:
+            await self._note(self.position.version)
+        if broken is not None:
+            raise broken
+
+    async def _note(self, version: int) -> None:
         """Record how far the broker has all rows; if the disk fails, a restart publishes rows again."""
         try:
-            self._registry.publication.set_position(version, done)
+            await asyncio.to_thread(self._publication.note, version)
         except UnwritableError as error:
-            self._registry.troubles.note("published position", error.message)
-            self._position = version, done
-        else:
-            self._position = None
+            self._trouble("published position", error.message)
 
-
-def _messages(
-    rows: pl.DataFrame, notes: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any] | None]]
-) -> list[Message]:
-    messages = []
-    for query, sequence, start_us, end_us, kind, row in rows.select(
-        "query", "sequence", "start_us", "end_us", "kind", "row"
-    ).iter_rows():
-        if kind == ERROR:
-            messages.append(Message(topics.query_errors(query), error_message(query, sequence, start_us, row)))
-        else:
-            sensors, stale = notes[query]
-            payload = result_message(query, sequence, start_us, end_us, row, sensors=sensors, stale=stale)
-            messages.append(Message(topics.results(query), payload))
-    return messages
+    def _go_on_after(self, gone: ResultsGoneError) -> None:
+        """Continue with the first results that remain, and log those lost before them."""
+        commits = gone.next_version - gone.version
+        rows = max(0, (gone.rows or 0) - self.position.row)
+        lost = self._publication.note_lost(gone.next_version - 1, commits=commits, rows=rows)
+        self.position = Position(gone.next_version - 1)
+        if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
+            log.error("results were lost before publication", commits=lost.commits, rows=lost.rows, reason=str(gone))

@@ -1,60 +1,158 @@
-"""The JSON in which results and errors are published (docs/reference/protocol.md)."""
+"""The messages in which results and errors are published (docs/reference/protocol.md), made column by column.
+
+A message is pieces in a row: what all rows of a query have in common, its number, its instants, and the row, which is
+stored as JSON. Rows of one kind have the same pieces, so that no piece is made for each row in Python.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from cluster.fjord.batch import instant_text
-from cluster.storage.results_table import ERROR, ResultsTable
+from cluster.service.publishing.instant_columns import instant_column
+from cluster.storage.committed_results import ERROR, ROW
+from protocols.mqtt.publish_frames import NUMBER, PublishFrames, beginnings
+from protocols.wire import topics
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cluster.storage.results_table import ResultsTable
+
+Piece: TypeAlias = "bytes | pa.Array[Any]"
+Extras: TypeAlias = Callable[[str], Mapping[str, Any]]
+"""Returns what else the messages of a query contain, by name."""
 
 
-def result_message(
-    query: str,
-    sequence: int,
-    start_us: int,
-    end_us: int,
-    row: str,
-    *,
-    sensors: dict[str, Any] | None = None,
-    stale: dict[str, Any] | None = None,
-) -> bytes:
-    """Return the payload of one result row.
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one kind, by columns.
 
     Parameters
     ----------
-    query
-        Its name.
-    sequence
-        Counts the query's rows from 1.
-    start_us, end_us
-        The row is part of the answer at every instant in [start, end).
+    start, end
+        The instants, as JSON.
     row
-        The row as a JSON object.
-    sensors
-        Notes on its sensors; see :func:`cluster.service.queries.lifetime_notes.lifetime_notes`.
-    stale
-        By name of a stale relation: seconds since it was last known to equal its source.
+        The row, or what is stored in its place, as JSON.
     """
-    head: dict[str, Any] = {
-        "query": query,
-        "sequence": sequence,
-        "start": instant_text(start_us),
-        "end": instant_text(end_us),
-        "row": msgspec.Raw(row.encode()),
+
+    start: Piece
+    end: Piece
+    row: Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What the messages of a kind of row are.
+
+    Parameters
+    ----------
+    topic
+        Returns the topic of a query.
+    pieces
+        Returns what follows the number, up to what the query adds.
+    extras
+        Whether the query adds anything.
+    """
+
+    topic: Callable[[str], str]
+    pieces: Callable[[Rows], tuple[Piece, ...]]
+    extras: bool
+
+
+KINDS: Mapping[str, Kind] = MappingProxyType(
+    {
+        ROW: Kind(
+            topics.results,
+            lambda rows: (b',"start":', rows.start, b',"end":', rows.end, b',"row":', rows.row),
+            extras=True,
+        ),
+        ERROR: Kind(topics.query_errors, lambda rows: (b',"at":', rows.start, b',"error":', rows.row), extras=False),
     }
-    if sensors is not None:
-        head["sensors"] = sensors
-    if stale is not None:
-        head["stale"] = stale
-    return msgspec.json.encode(head)
+)
 
 
-def error_message(query: str, sequence: int, start_us: int, message: str) -> bytes:
-    """Return the payload of one error of a running query; `message` is a JSON string."""
-    at = instant_text(start_us)
-    return msgspec.json.encode({"query": query, "sequence": sequence, "at": at, "error": msgspec.Raw(message.encode())})
+def result_frames(rows: pa.RecordBatch, extras: Extras = lambda _: {}) -> PublishFrames:
+    """Return the messages of rows as frames, in the order of the rows.
+
+    Parameters
+    ----------
+    rows
+        Rows as they are stored; at least one.
+    extras
+        Called once for each query among them that has results.
+    """
+    bodies, numbers_at = _bodies(rows, extras)
+    lengths = np.diff(_ends(bodies))
+    begin, ends = beginnings(lengths)
+    starts = np.concatenate(([0], ends)).astype(np.int32)
+    first = pa.Array.from_buffers(pa.binary(), len(bodies), [None, pa.py_buffer(starts), pa.py_buffer(begin)])
+    frames = pc.binary_join_element_wise(first, bodies, b"")
+    frame_ends = _ends(frames)
+    buffer = bytearray(frames.buffers()[2] or b"")
+    return PublishFrames(buffer, frame_ends[1:], frame_ends[1:] - lengths + numbers_at)
+
+
+def no_frames() -> PublishFrames:
+    """Return the frames of no rows."""
+    return PublishFrames(bytearray(), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+def _bodies(rows: pa.RecordBatch, extras: Extras) -> tuple[pa.BinaryArray, NDArray[np.int64]]:
+    """Return topic, number and payload of each row's message, and where in it the number belongs."""
+    kinds = rows.column("kind").dictionary_encode()
+    if len(kinds.dictionary) == 1:
+        return _bodies_of_kind(rows, _kind(kinds.dictionary[0].as_py()), extras)
+    places = np.asarray(kinds.indices)
+    found, order = [], []
+    for number, name in enumerate(kinds.dictionary.to_pylist()):
+        here = np.flatnonzero(places == number)
+        found.append(_bodies_of_kind(rows.take(pa.array(here)), _kind(name), extras))
+        order.append(here)
+    back = np.argsort(np.concatenate(order))
+    bodies = pa.concat_arrays([each for each, _ in found])
+    numbers_at = np.concatenate([each for _, each in found])
+    return bodies.take(pa.array(back)), numbers_at[back]
+
+
+def _bodies_of_kind(rows: pa.RecordBatch, kind: Kind, extras: Extras) -> tuple[pa.BinaryArray, NDArray[np.int64]]:
+    queries = rows.column("query").dictionary_encode()
+    names = queries.dictionary.to_pylist()
+    addresses = [kind.topic(name).encode() for name in names]
+    begin = [
+        len(topic).to_bytes(2, "big") + topic + NUMBER + b'{"query":' + msgspec.json.encode(name) + b',"sequence":'
+        for name, topic in zip(names, addresses, strict=True)
+    ]
+    start, end = (instant_column(np.asarray(rows.column(name))) for name in ("start_us", "end_us"))
+    tail: Piece = b"}"
+    if kind.extras and any(added := [dict(extras(name)) for name in names]):
+        tails = [b"," + msgspec.json.encode(each)[1:] if each else b"}" for each in added]
+        tail = pa.array(tails, pa.binary()).take(queries.indices)
+    bodies = pc.binary_join_element_wise(
+        pa.array(begin, pa.binary()).take(queries.indices),
+        rows.column("sequence").cast(pa.string()).cast(pa.binary()),
+        *kind.pieces(Rows(start, end, rows.column("row").cast(pa.binary()))),
+        tail,
+        b"",
+    )
+    return bodies, np.array([2 + len(topic) for topic in addresses], np.int64)[np.asarray(queries.indices)]
+
+
+def _kind(name: str) -> Kind:
+    return KINDS.get(name, KINDS[ROW])
+
+
+def _ends(column: pa.BinaryArray) -> NDArray[np.int64]:
+    """Return where the values of a column begin, and where the last ends."""
+    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
+    return ends.astype(np.int64)
 
 
 def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> bytes:
@@ -71,14 +169,18 @@ def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> b
     limit
         At most so many.
     """
+    rows = table.rows_after(query, after, limit)
+    starts, ends = (instant_column(rows[name].to_numpy()).to_pylist() for name in ("start_us", "end_us"))
     messages = [
         {
             "query": query,
-            "sequence": row["sequence"],
-            "start": instant_text(row["start_us"]),
-            "end": instant_text(row["end_us"]),
-            ("error" if row["kind"] == ERROR else "row"): msgspec.Raw(row["row"].encode()),
+            "sequence": sequence,
+            "start": msgspec.Raw(start),
+            "end": msgspec.Raw(end),
+            ("error" if kind == ERROR else "row"): msgspec.Raw(row.encode()),
         }
-        for row in table.rows_after(query, after, limit).iter_rows(named=True)
+        for sequence, start, end, kind, row in zip(
+            rows["sequence"], starts, ends, rows["kind"], rows["row"], strict=True
+        )
     ]
     return msgspec.json.encode(messages)

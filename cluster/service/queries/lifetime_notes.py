@@ -13,22 +13,21 @@ if TYPE_CHECKING:
     from cluster.service.registry.registry import Registry
 
 
-def notes_of_queries(
-    registry: Registry, sensors: SensorCatalog, queries: Collection[str]
-) -> dict[str, dict[str, Any] | None]:
-    """Return the notes for the results of queries, as :func:`lifetime_notes` does.
+def slower_queries(registry: Registry, sensors: SensorCatalog) -> dict[str, dict[str, Any]]:
+    """Return the notes for the results of running queries, as :func:`lifetime_notes` does, where there are any.
 
     Parameters
     ----------
     registry
         The queries that run.
     sensors
-        The entries of sensors.
-    queries
-        Names of queries.
+        The entries of sensors. Queries are looked at only if one of these samples less often, or ends too early.
     """
-    streams = {name: streams_of(node) for name, node in registry.nodes(queries).items()}
-    return lifetime_notes(sensors.snapshot()[0], streams)
+    noted = [each for each in sensors.snapshot()[0] if each.stretched > 1 or not each.lifetime_kept]
+    if not noted:
+        return {}
+    notes = lifetime_notes(noted, {query.name: streams_of(query.node) for query in registry.plan.queries})
+    return {query: note for query, note in notes.items() if note is not None}
 
 
 def lifetime_notes(

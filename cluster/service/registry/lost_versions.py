@@ -1,8 +1,8 @@
-"""Lost versions: plans, Spark's log or the publisher's position refer to them, but no table has them.
+"""Lost versions: plans or Spark's log refer to them, but no table has them.
 
 Versions are on disk before anything names them. They are lost if a data folder is restored from a copy, or if a disk
 does not keep what it has synced. Without repair, a stream's next versions would get the same numbers and count as
-read, and the publisher would wait for a version of the results that has passed.
+read. For the publisher's position, cluster/service/publishing/publication.py has the same.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from pathlib import Path
 
 from cluster.ingest.writer import StreamWriter
 from cluster.plan.epoch import Plan
-from cluster.service.registry.registry import Registry
 from cluster.spark.checkpoint import newest_versions
-from cluster.storage.results_table import ResultsTable
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)
@@ -45,12 +43,3 @@ def replace_lost_versions(writers: Mapping[str, StreamWriter], newest: Mapping[s
         if lost:
             writer.admission.counters.lost_versions += lost
             log.error("versions of a stream's table are lost", stream=stream, versions=lost, newest=newest[stream])
-
-
-def rewind_publication(registry: Registry, results: ResultsTable) -> None:
-    """Move the publisher back to the newest results if it was beyond them; log and count what is lost."""
-    version, _ = registry.publication.position()
-    lost = max(0, version - results.version)
-    if lost:
-        log.error("published results are lost", versions=lost, newest=version)
-        registry.publication.note_lost(results.version, commits=lost, rows=0)

@@ -18,7 +18,6 @@ from cluster.physical.lowering import lower, with_query, without_query
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
 from cluster.plan.epoch import Plan, encode_plan
-from cluster.service.registry.publication import Publication
 from cluster.service.registry.quarantine import Quarantine
 from cluster.service.registry.registry_file import open_registry_file
 from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
@@ -82,8 +81,6 @@ class Registry:
     ----------
     relations, streams
         The statements that created them.
-    publication
-        How far results have been published.
     quarantine
         What was rejected.
 
@@ -116,7 +113,6 @@ class Registry:
         self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
         self.streams = StreamRegistry(self._database)
-        self.publication = Publication(self._database)
         self.quarantine = Quarantine(self._database, self.troubles)
         if self.epoch == 0:
             # A first plan without queries lets the engine run once, so that it is warm when the first query comes.
@@ -130,6 +126,20 @@ class Registry:
         self._database.execute("INSERT OR IGNORE INTO meta VALUES ('fjord', ?)", (uuid.uuid4().hex[:12],))
         (found,) = self._database.execute("SELECT value FROM meta WHERE key = 'fjord'").fetchone()
         return str(found)
+
+    def published(self) -> tuple[int, int, bytes]:
+        """Return what earlier programs kept here, and cluster/service/publishing/publication.py keeps now.
+
+        Returns
+        -------
+        version, row
+            Up to where results had been published: a version of the results table, and rows of the next one.
+        lost
+            Which were lost, as JSON; ``{}`` if none were.
+        """
+        position = self._database.execute("SELECT version, row FROM published").fetchone() or (0, 0)
+        lost = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone() or ("{}",)
+        return int(position[0]), int(position[1]), str(lost[0]).encode()
 
     def fix(self, key: str, value: int) -> int:
         """Return the number under `key`, after storing `value` if there is none: for what must never change."""

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cluster.fjord.acceptance import RowLimits
 from cluster.ingest.offers import Offers
 from cluster.ingest.proxy_clocks import ProxyClocks
@@ -21,19 +23,22 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.lag import Lags
-from cluster.service.publishing.publisher import Publisher
-from cluster.service.queries.lifetime_notes import notes_of_queries
+from cluster.service.publishing.publication import LostResults, Publication, Published
+from cluster.service.publishing.publisher_channel import Note, Orders
+from cluster.service.publishing.supervised_publisher import Progress, SupervisedPublisher
+from cluster.service.queries.lifetime_notes import slower_queries
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
-from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions, rewind_publication
+from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
 from cluster.service.running.engine import Engine, checkpoint_of
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
-from protocols.event_log import get_logger
+from protocols.event_log import get_logger, logging_configured
 
 if TYPE_CHECKING:
+    from cluster.service.catalog.relation_service import RelationService
     from cluster.service.registry.registry import Registry
     from cluster.service.running.settings import ClusterSettings
     from protocols.mqtt.link import MqttLink
@@ -51,8 +56,8 @@ class ClusterParts:
         How it is run.
     registry
         Keeps queries, streams, relations and plans.
-    link, result_link
-        Connections to the broker: for all but results, and for results.
+    link
+        The connection to the broker, for all but results.
     ingest
         Stores what proxies send.
     sensors
@@ -68,7 +73,7 @@ class ClusterParts:
     billing
         Divides what motes spend among queries.
     publisher
-        Publishes results.
+        The process that publishes results.
     engine
         Answers queries.
     """
@@ -76,7 +81,6 @@ class ClusterParts:
     settings: ClusterSettings
     registry: Registry
     link: MqttLink
-    result_link: MqttLink
     ingest: Ingest
     sensors: SensorCatalog
     budgets: StreamBudgets
@@ -84,18 +88,16 @@ class ClusterParts:
     results: ResultsTable
     queries: QueryService
     billing: BillingPeriods
-    publisher: Publisher
+    publisher: SupervisedPublisher
     engine: Engine
 
 
-def make_parts(
-    settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink, result_link: MqttLink
-) -> ClusterParts:
+def make_parts(settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink) -> ClusterParts:
     """Return the parts of a cluster over a data folder.
 
     Parameters
     ----------
-    settings, registry, link, result_link
+    settings, registry, link
         As in :class:`ClusterParts`.
     folder
         The data folder.
@@ -136,12 +138,15 @@ def make_parts(
         forgotten=budgets.forget,
         passed=ReadProgress(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
     )
-    results = _results(settings, folder, registry)
+    publication = _publication(folder, registry)
+    progress = Progress(publication)
+    results = _results(settings, folder, registry, progress)
+    publication.rewind(results.version)
+    progress.begin(publication)
     replace_lost_versions(ingest.writers, newest_known_versions(registry.plan, checkpoint))
     versions = {stream: table.version for stream, table in ingest.tables().items()}
     skip_lost_epochs(registry, newest_known_epoch(plans, checkpoint), versions)
     positions.check_plans(registry.plan.epoch)
-    rewind_publication(registry, results)
     billing = BillingPeriods(registry, ingest, sensors, ledger)
     queries = QueryService(
         settings.name,
@@ -158,12 +163,10 @@ def make_parts(
         demand_reports=demand_reports,
         before_change=billing.close,
     )
-    notes, stale = partial(notes_of_queries, registry, sensors), queries.relations.stale_for
     return ClusterParts(
         settings=settings,
         registry=registry,
         link=link,
-        result_link=result_link,
         ingest=ingest,
         sensors=sensors,
         budgets=budgets,
@@ -171,13 +174,45 @@ def make_parts(
         results=results,
         queries=queries,
         billing=billing,
-        publisher=Publisher(results, registry, result_link, notes=notes, stale=stale),
+        publisher=SupervisedPublisher(
+            _orders(settings, folder),
+            progress,
+            newest=lambda: results.version,
+            notes=partial(_notes, registry, sensors, queries.relations),
+            troubles=registry.troubles,
+        ),
         engine=Engine(settings, folder, registry, results, buckets),
     )
 
 
-def _results(settings: ClusterSettings, folder: Path, registry: Registry) -> ResultsTable:
-    budget, published = Budget(bytes=settings.results_bytes), registry.publication.version
+def _publication(folder: Path, registry: Registry) -> Publication:
+    """Return how far results have been published; earlier programs kept that in the registry."""
+    publication = Publication(folder)
+    version, row, lost = registry.published()
+    publication.begin(Published(version, msgspec.json.decode(lost, type=LostResults), row))
+    return publication
+
+
+def _orders(settings: ClusterSettings, folder: Path) -> Orders:
+    level, as_json = logging_configured()
+    return Orders(
+        folder=str(folder),
+        broker=settings.broker,
+        client_id=f"fjord-results-{settings.name}",
+        silence_seconds=settings.broker_silence_seconds,
+        log_level=level,
+        log_json=as_json,
+    )
+
+
+def _notes(registry: Registry, sensors: SensorCatalog, relations: RelationService) -> dict[str, Note]:
+    """Return what subscribers of running queries have to know, of those with anything to know."""
+    slower, stale = slower_queries(registry, sensors), relations.stale()
+    return {query: Note(slower.get(query), stale.get(query)) for query in slower.keys() | stale.keys()}
+
+
+def _results(settings: ClusterSettings, folder: Path, registry: Registry, progress: Progress) -> ResultsTable:
+    budget, published = Budget(bytes=settings.results_bytes), progress.version
     unpublished = Compaction(needed=published, backlog_bytes=settings.results_backlog_bytes, budget=lambda: budget)
     results = ResultsTable(
         str(folder / "results"), registry.engine_id, compaction=unpublished, budget=budget, published=published

@@ -23,6 +23,7 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import StreamBudgets
 from cluster.service.http.api import make_api
 from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.publishing.publication import LostResults
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
 from cluster.service.running.engine import Engine
@@ -103,6 +104,9 @@ class Service:
         )
         ledger = Ledger()
         self.sensors = SensorCatalog(accepted=ledger.note, mismatches=lambda: self.ingest.offers.mismatches)
+        self.publisher: Any = SimpleNamespace(
+            published_rows=0, unpublished_commits=0, lost=LostResults(), connected=True, trouble=None, status=dict
+        )
         self.billing = BillingPeriods(self.registry, self.ingest, self.sensors, ledger)
         self.queries = self.started()
 
@@ -128,7 +132,6 @@ class Service:
             "settings": settings,
             "registry": self.registry,
             "link": self.link,
-            "result_link": self.link,
             "ingest": self.ingest,
             "sensors": self.sensors,
             "budgets": StreamBudgets(self.registry, Budget()),
@@ -136,7 +139,7 @@ class Service:
             "results": results,
             "queries": self.queries,
             "billing": self.billing,
-            "publisher": SimpleNamespace(published_rows=0, unpublished_commits=0, status=dict),
+            "publisher": self.publisher,
             "engine": Engine(settings, self.registry.folder, self.registry, results, 4),
         }
         return ClusterParts(**{**made, **others})

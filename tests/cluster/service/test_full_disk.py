@@ -12,14 +12,13 @@ from deltalake import DeltaTable
 
 from cluster.errors import UnwritableError
 from cluster.physical.plan_files import PlanFiles
-from cluster.service.publishing.publisher import Publisher
-from cluster.storage.results_table import ResultsTable
+from cluster.service.publishing.publication import Publication
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.test_api import GOOD, client
-from tests.cluster.service.test_publisher import FlakyLink, answers, sequences
+from tests.cluster.service.test_publisher import FlakyLink, Publishing, answers, sequences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,19 +101,22 @@ async def test_a_plan_file_that_cannot_be_renamed_is_renamed_later(
     assert PlanFiles(service.plans.folder).read(2) == service.registry.physical
 
 
-async def test_the_publisher_goes_on_and_notes_its_position_later(service: Service, tmp_path: Path) -> None:
+async def test_the_publisher_goes_on_and_notes_its_position_later(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(path: Path, content: bytes) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no space left on device", str(path), content)
+
     link = FlakyLink()
-    table = ResultsTable(str(tmp_path / "results"), "f")
-    publisher = Publisher(table, service.registry, link)  # type: ignore[arg-type]
+    it = Publishing(tmp_path, link)
     for number in range(3):
-        table.append(answers(2), number)
-    with full(service.registry):
-        assert await publisher.publish_next()
-        assert await publisher.publish_next()
-    assert service.registry.publication.position() == (0, 0)
-    assert service.registry.troubles.counts == {"published position": 2}
-    assert await publisher.publish_next()
-    assert service.registry.publication.position() == (3, 0)
+        with monkeypatch.context() as disk:
+            if number < 2:
+                disk.setattr("cluster.service.publishing.publication.write_whole", full)
+            it.table.append(answers(2), number)
+            assert await it.publish()
+        assert Publication(tmp_path).now.version == (0 if number < 2 else 3)
+    assert it.troubles == ["published position"] * 2
     assert sequences(link) == [1, 2, 3, 4, 5, 6]
 
 

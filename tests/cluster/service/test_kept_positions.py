@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from cluster.physical.nodes import Host
+from cluster.service.publishing.publisher_channel import Report
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from cluster.spark.offsets import Offset
@@ -37,11 +38,10 @@ def test_results_are_kept_for_the_publisher_and_streams_for_spark(
 ) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        server.parts.registry.publication.set_position(0, 0)
         row = {"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]}
         for number in range(3):
             server.parts.results.append(pl.DataFrame(row), number)
-            server.parts.registry.publication.set_position(1, 0)
+            server.parts.publisher.progress.last = Report(1)
         assert kept["results"][-1] == 1
         server.parts.ingest.declare(TRAFFIC)
         checkpoint = tmp_path / f"checkpoint-{server.parts.registry.engine_id}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.service.publishing.result_messages import result_message
+from cluster.service.publishing.publisher_channel import Note
 from cluster.service.queries.lifetime_notes import lifetime_notes
 from protocols.wire.catalog import MoteEntry, MoteState
 
@@ -18,14 +18,14 @@ def entry(mote: str, stream: str = "traffic", **rest: object) -> MoteEntry:
 
 def test_there_is_no_note_on_sensors_that_sample_as_demanded() -> None:
     assert lifetime_notes([entry("m1"), entry("m2", "weather", stretched=4)], {"q": {"traffic"}}) == {"q": None}
-    assert "sensors" not in msgspec.json.decode(result_message("q", 1, 0, 1, "{}"))
+    assert Note(None).extras(0.0) == {}
 
 
 def test_notes_have_the_slowest_factor_and_the_number_of_short_lived_sensors() -> None:
     entries = [entry("m1", stretched=4), entry("m2", stretched=2, lifetime_kept=False), entry("m3")]
     note = lifetime_notes(entries, {"q": {"traffic"}})["q"]
     assert note == {"slower": 4, "too_short_lived": 1}
-    assert msgspec.json.decode(result_message("q", 1, 0, 1, "{}", sensors=note))["sensors"] == note
+    assert Note(note).extras(0.0) == {"sensors": note}
 
 
 def test_each_entry_is_read_once_for_all_queries() -> None:

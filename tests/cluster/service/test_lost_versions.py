@@ -10,17 +10,15 @@ import pytest
 from cluster.ingest.writer import StreamWriter
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
-from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.service.publishing.publisher import Publisher
-from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions, rewind_publication
-from cluster.service.registry.registry import Registry
+from cluster.service.publishing.publication import Publication
+from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
 from cluster.storage.archived_log import LOG
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
 from protocols.wire.batches import Ack
 from protocols.wire.streams import FieldType
-from tests.cluster.service.test_publisher import FlakyLink, sequences
+from tests.cluster.service.test_publisher import FlakyLink, Publishing, sequences
 from tests.cluster.storage.test_tables import TRAFFIC, answers, at, rows
 
 
@@ -63,22 +61,19 @@ def test_a_stream_goes_on_after_its_lost_versions(tmp_path: Path) -> None:
 
 
 async def test_the_publisher_goes_on_with_the_results_that_remain(tmp_path: Path) -> None:
-    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
     results, link = ResultsTable(str(tmp_path / "results"), "f"), FlakyLink()
     for micro_batch in range(3):
         results.append(answers(("q", micro_batch)), micro_batch)
-    registry.publication.set_position(3, 0)
+    Publication(tmp_path).note(3)
     lose(results.root, 2)
-    results = ResultsTable(results.root, "f")
-    rewind_publication(registry, results)
-    rewind_publication(registry, results)
-    assert registry.publication.lost().commits == 2
-    results.append(answers(("q", 1)), 1)
-    publisher = Publisher(results, registry, link)  # type: ignore[arg-type] # a partial fake
-    assert await publisher.publish_next()
-    assert not await publisher.publish_next()
+    for _ in range(2):
+        Publication(tmp_path).rewind(ResultsTable(results.root, "f").version)
+    assert Publication(tmp_path).now.lost.commits == 2
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(("q", 1)), 1)
+    assert await it.publish()
+    assert not await it.publish()
     assert sequences(link) == [2]
-    registry.close()
 
 
 @pytest.mark.parametrize("named", [{}, {"traffic": 0}, {"traffic": 1}, {"other": 9}])

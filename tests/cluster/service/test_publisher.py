@@ -4,45 +4,87 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import polars as pl
 import pytest
+from pyarrow import parquet
 
 from cluster.fjord.batch import instant_text
-from cluster.physical.plan_files import PlanFiles
-from cluster.service.publishing.publisher import IN_FLIGHT, Publisher
-from cluster.service.publishing.result_messages import result_message
-from cluster.service.registry.registry import Registry
+from cluster.service.publishing import result_chunks
+from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.publisher import Publisher
+from cluster.service.publishing.result_messages import Extras
 from cluster.storage import archived_log, delta_tables, retention
 from cluster.storage.appending import OutcomeUnknownError
+from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
-from protocols.mqtt.link import LinkError, Message
+from protocols.mqtt.frames import take_messages
+from protocols.mqtt.link import BrokenOffError, Message
+from protocols.mqtt.publish_frames import PublishFrames
 from protocols.wire import topics
+
+CHUNK = 200
+TIME_LIMIT_SECONDS = 20
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(result_chunks, "CHUNK_ROWS", CHUNK)
+
+
+def messages_of(frames: PublishFrames) -> list[Message]:
+    """Return what a broker reads in frames."""
+    messages: list[Message] = []
+    take_messages(bytes(frames.numbered(0, len(frames), 0)) if len(frames) else b"", 0, messages, [])
+    assert len(messages) == len(frames)
+    return messages
 
 
 class FlakyLink:
-    """Fails once, after so many messages."""
+    """Breaks once, after so many messages; from the first that it does not take on it takes none of that chunk."""
 
     def __init__(self, fails_after: int | None = None) -> None:
         self.published: list[Message] = []
+        self.connected = asyncio.Event()
+        self.connected.set()
         self._fails_after = fails_after
 
-    async def publish(self, message: Message) -> None:
-        if self._fails_after is not None and len(self.published) >= self._fails_after:
+    async def publish_frames(self, frames: PublishFrames) -> None:
+        messages = messages_of(frames)
+        if self._fails_after is not None and len(self.published) + len(messages) > self._fails_after:
+            taken = self._fails_after - len(self.published)
             self._fails_after = None
-            raise LinkError("the broker went away")
-        self.published.append(message)
+            self.published += messages[:taken]
+            raise BrokenOffError("the broker went away", taken)
+        self.published += messages
 
 
-def make(tmp_path: Path, link: FlakyLink) -> tuple[Publisher, ResultsTable]:
-    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    table = ResultsTable(str(tmp_path / "results"), "f")
-    return Publisher(table, registry, link), table  # type: ignore[arg-type]
+class Publishing:
+    """A publisher and its table in a folder; the link is asked for what was published."""
+
+    def __init__(
+        self, folder: Path, link: FlakyLink, *, compaction: Compaction | None = None, extras: Extras = lambda _: {}
+    ) -> None:
+        self.table = ResultsTable(str(folder / "results"), "f", compaction=compaction)
+        self.publication = Publication(folder)
+        self.troubles: list[str] = []
+        self.publisher = Publisher(
+            CommittedResults(self.table.root),
+            self.publication,
+            link,
+            extras=extras,
+            trouble=lambda what, _: self.troubles.append(what),
+        )
+
+    async def publish(self) -> bool:
+        """Publish what the table knows to be on disk."""
+        self.publisher.announce(self.table.version)
+        return await self.publisher.publish()
 
 
 def answers(count: int, *, kind: str = "row", row: str = '{"x":1}') -> pl.DataFrame:
@@ -53,81 +95,128 @@ def answers(count: int, *, kind: str = "row", row: str = '{"x":1}') -> pl.DataFr
     )  # fmt: skip
 
 
+def decoded(link: FlakyLink) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(message.payload) for message in link.published]
+
+
 def sequences(link: FlakyLink) -> list[int]:
-    return [msgspec.json.decode(message.payload)["sequence"] for message in link.published]
+    return [message["sequence"] for message in decoded(link)]
 
 
 async def test_rows_are_published_once_in_order(tmp_path: Path) -> None:
     link = FlakyLink()
-    publisher, table = make(tmp_path, link)
-    assert not await publisher.publish_next()
-    table.append(answers(3), 0)
-    table.append(answers(2), 1)
-    assert await publisher.publish_next()
-    assert await publisher.publish_next()
-    assert not await publisher.publish_next()
+    it = Publishing(tmp_path, link)
+    assert not await it.publish()
+    it.table.append(answers(3), 0)
+    it.table.append(answers(2), 1)
+    assert await it.publish()
+    assert not await it.publish()
     assert sequences(link) == [1, 2, 3, 4, 5]
     assert {message.topic for message in link.published} == {topics.results("q")}
+    assert Publication(tmp_path).now.version == 2
 
 
 async def test_after_a_failure_it_goes_on_where_the_broker_had_acknowledged(tmp_path: Path) -> None:
-    link = FlakyLink(fails_after=IN_FLIGHT + 7)
-    publisher, table = make(tmp_path, link)
-    table.append(answers(2 * IN_FLIGHT), 0)
-    with pytest.raises(LinkError):
-        await publisher.publish_next()
-    while await publisher.publish_next():
+    link = FlakyLink(fails_after=CHUNK + 7)
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(3 * CHUNK), 0)
+    it.table.append(answers(5), 1)
+    with pytest.raises(BrokenOffError):
+        await it.publish()
+    assert it.publication.now.version == 0, "not before its last row is acknowledged"
+    while await it.publish():
         pass
-    assert set(sequences(link)) == set(range(1, 2 * IN_FLIGHT + 1))
-    assert sequences(link).count(1) == 1, "what was acknowledged is not published again"
+    found = sequences(link)
+    assert sorted(set(found)) == list(range(1, 3 * CHUNK + 6))
+    assert [found.count(number) for number in (1, CHUNK, CHUNK + 7)] == [1, 1, 1], (
+        "what was acknowledged is not sent again"
+    )
+
+
+async def test_the_position_is_never_ahead_of_the_acknowledgements(tmp_path: Path) -> None:
+    #  commits   [ 1 ][ 2 ][ 3 ]     one chunk each
+    #  link       sent sent sent     acknowledges one after the other, when the test lets it
+    class SlowLink(FlakyLink):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waiting: list[asyncio.Future[None]] = []
+
+        async def publish_frames(self, frames: PublishFrames) -> None:
+            await super().publish_frames(frames)
+            self.waiting.append(asyncio.get_running_loop().create_future())
+            await self.waiting[-1]
+
+    async def until(reached: Any) -> None:
+        async with asyncio.timeout(TIME_LIMIT_SECONDS):
+            while not reached():  # noqa: ASYNC110 - rows are read in a thread
+                await asyncio.sleep(0)
+
+    link = SlowLink()
+    it = Publishing(tmp_path, link)
+    for number in range(3):
+        it.table.append(answers(CHUNK), number)
+    publishing = asyncio.create_task(it.publish())
+    await until(lambda: len(link.waiting) == 3)
+    assert len(link.published) == 3 * CHUNK, "rows are sent before the first are acknowledged"
+    for number in range(3):
+        assert Publication(tmp_path).now.version == number
+        assert it.publisher.position.version == number
+        link.waiting[number].set_result(None)
+        await until(lambda number=number: it.publication.now.version == number + 1)
+    assert await publishing
+
+
+async def test_what_is_in_flight_when_it_is_stopped_is_waited_for(tmp_path: Path) -> None:
+    link = FlakyLink()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(2), 0)
+    it.publisher.announce(it.table.version)
+    running = asyncio.create_task(it.publisher.run())
+    async with asyncio.timeout(TIME_LIMIT_SECONDS):
+        while not link.published:  # noqa: ASYNC110 - rows are read in a thread
+            await asyncio.sleep(0)
+        it.publisher.stop()
+        await running
+    assert it.publication.now.version == 1
 
 
 async def test_errors_go_to_the_errors_topic(tmp_path: Path) -> None:
     link = FlakyLink()
-    publisher, table = make(tmp_path, link)
-    table.append(answers(1, kind="error", row='"division went wrong"'), 0)
-    await publisher.publish_next()
+    it = Publishing(tmp_path, link, extras=lambda _: {"sensors": {"slower": 2}})
+    it.table.append(answers(1, kind="error", row='"division went wrong"'), 0)
+    await it.publish()
     (message,) = link.published
     assert message.topic == topics.query_errors("q")
-    assert msgspec.json.decode(message.payload)["error"] == "division went wrong"
-
-
-@pytest.mark.parametrize(
-    ("instant_us", "text"),
-    [
-        (0, "1970-01-01T00:00:00.000000Z"),
-        (1_330_561_799_999_999, "2012-03-01T00:29:59.999999Z"),
-        (-1, "1969-12-31T23:59:59.999999Z"),
-        (2**62, None),
-        (2**61, f"{2**61}us"),
-    ],
-)
-def test_instants_as_text(instant_us: int, text: str | None) -> None:
-    assert instant_text(instant_us) == text
-
-
-def test_a_row_is_json_as_documented() -> None:
-    payload = result_message("q1", 17, 0, 2**62, '{"sensor":"7","speed":66.5}')
-    assert msgspec.json.decode(payload) == {
-        "query": "q1",
-        "sequence": 17,
-        "start": "1970-01-01T00:00:00.000000Z",
-        "end": None,
-        "row": {"sensor": "7", "speed": 66.5},
-    }
+    assert msgspec.json.decode(message.payload) == {
+        "query": "q", "sequence": 1, "at": instant_text(0), "error": "division went wrong"
+    }  # fmt: skip
 
 
 async def test_rows_say_which_relations_were_stale(tmp_path: Path) -> None:
     link = FlakyLink()
-    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    table = ResultsTable(str(tmp_path / "results"), "f")
-    ages = [{"roads": 72.5}, None]
-    publisher = Publisher(table, registry, link, stale=lambda queries: dict.fromkeys(queries, ages.pop(0)))  # type: ignore[arg-type]
-    table.append(answers(1), 0)
-    table.append(answers(1), 1)
-    while await publisher.publish_next():
-        pass
-    assert [msgspec.json.decode(message.payload).get("stale") for message in link.published] == [{"roads": 72.5}, None]
+    ages: list[Mapping[str, Any]] = [{"stale": {"roads": 72.5}}, {}]
+    it = Publishing(tmp_path, link, extras=lambda _: ages.pop(0))
+    for number in range(2):
+        it.table.append(answers(1), number)
+        await it.publish()
+    assert [message.get("stale") for message in decoded(link)] == [{"roads": 72.5}, None]
+
+
+async def test_extras_are_asked_for_once_a_query(tmp_path: Path) -> None:
+    link, calls = FlakyLink(), []
+
+    def extras(query: str) -> Mapping[str, Any]:
+        calls.append(query)
+        return {"sensors": {"slower": 2, "too_short_lived": 0}} if query == "q7" else {}
+
+    it = Publishing(tmp_path, link, extras=extras)
+    names = [f"q{number}" for number in range(500)]
+    it.table.append(answers(500).with_columns(pl.Series("query", names)), 0)
+    it.table.append(answers(500).with_columns(pl.Series("query", names)), 1)
+    await it.publish()
+    assert sorted(calls) == sorted(names)
+    found = {each["query"]: each.get("sensors") for each in decoded(link)}
+    assert (found["q7"], found["q8"], len(found)) == ({"slower": 2, "too_short_lived": 0}, None, 500)
 
 
 @pytest.fixture
@@ -144,110 +233,101 @@ async def test_no_row_is_lost_while_the_broker_is_away_for_days(tmp_path: Path) 
     #  results    1 2 3 | 4 ... 40, compacted again and again
     #  broker     takes | away for days                       | takes
     link = FlakyLink()
-    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    compaction = Compaction(8, needed=registry.publication.version)
-    table = ResultsTable(str(tmp_path / "results"), "f", compaction=compaction)
-    publisher = Publisher(table, registry, link)  # type: ignore[arg-type]
+    compaction = Compaction(8, needed=lambda: Publication(tmp_path).now.version)
+    it = Publishing(tmp_path, link, compaction=compaction)
     for number in range(3):
-        table.append(answers(1), number)
-    while await publisher.publish_next():
-        pass
+        it.table.append(answers(1), number)
+    await it.publish()
     for number in range(3, 40):
-        table.append(answers(1), number)
-    assert publisher.unpublished_commits >= 37
-    while await publisher.publish_next():
-        pass
+        it.table.append(answers(1), number)
+    assert it.table.version - it.publication.now.version >= 37
+    await it.publish()
     assert sequences(link) == list(range(1, 41))
-    assert publisher.status() == {
-        "published_version": table.version,
-        "unpublished_commits": 0,
-        "lost": {"commits": 0, "rows": 0, "last": None},
-    }
+    assert it.publication.now.version == it.table.version
+    assert it.publication.now.lost.commits == 0
 
 
 async def test_publication_goes_on_after_commits_that_are_lost(tmp_path: Path) -> None:
     link = FlakyLink()
-    publisher, table = make(tmp_path, link)
-    for number in range(6):
-        table.append(answers(2), number)
-    await publisher.publish_next()
-    for version in (2, 3, 4):
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(2), 0)
+    await it.publish()
+    for number in range(1, 6):
+        it.table.append(answers(2), number)
+    for version in (3, 4):
         (tmp_path / "results" / archived_log.LOG / f"{version:020d}.json").unlink()
-    while await publisher.publish_next():
+    while await it.publish():
         pass
-    assert sequences(link) == [1, 2, 9, 10, 11, 12]
-    assert publisher.status()["lost"]["commits"] == 3
-    again = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    assert (again.publication.lost().commits, again.publication.position()) == (3, (6, 0)), "it is stored"
+    assert sequences(link) == [1, 2, 3, 4, 9, 10, 11, 12]
+    again = Publication(tmp_path).now
+    assert (again.lost.commits, again.version) == (2, 6), "it is stored"
 
 
 async def test_rows_of_lost_files_are_counted(tmp_path: Path) -> None:
-    link = FlakyLink(fails_after=IN_FLIGHT + 3)
-    publisher, table = make(tmp_path, link)
-    table.append(answers(2 * IN_FLIGHT), 0)
-    table.append(answers(1), 1)
-    with pytest.raises(LinkError):
-        await publisher.publish_next()
-    (file,) = table.log.read(1).files
+    link = FlakyLink(fails_after=CHUNK + 3)
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(2 * CHUNK), 0)
+    it.table.append(answers(1), 1)
+    with pytest.raises(BrokenOffError):
+        await it.publish()
+    (file,) = CommittedResults(it.table.root).log.read(1).files
     (tmp_path / "results" / file.path).unlink()
     link.published.clear()
-    while await publisher.publish_next():
+    while await it.publish():
         pass
-    assert sequences(link) == [2 * IN_FLIGHT + 1]
-    lost = publisher.status()["lost"]
-    assert (lost["commits"], lost["rows"]) == (1, IN_FLIGHT), "those that the broker had acknowledged are not lost"
+    assert sequences(link) == [2 * CHUNK + 1]
+    lost = it.publication.now.lost
+    assert (lost.commits, lost.rows) == (1, CHUNK - 3), "those that the broker had acknowledged are not lost"
 
 
 async def test_the_publisher_waits_for_results_that_cannot_be_read_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     link = FlakyLink()
-    publisher, table = make(tmp_path, link)
-    table.append(answers(1), 0)
-    link.connected = asyncio.Event()  # type: ignore[attr-defined]
-    link.connected.set()  # type: ignore[attr-defined]
-    readable, tried = pl.read_parquet, 0
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(1), 0)
+    readable, tried = parquet.ParquetFile, 0
 
-    def fails_once(files: list[str]) -> pl.DataFrame:
+    def fails_once(*arguments: Any, **options: Any) -> parquet.ParquetFile:
         nonlocal tried
         tried += 1
         if tried == 1:
             raise OSError(5, "input/output error")
-        return readable(files)
+        return readable(*arguments, **options)
 
-    monkeypatch.setattr(pl, "read_parquet", fails_once)
+    monkeypatch.setattr(parquet, "ParquetFile", fails_once)
     monkeypatch.setattr("cluster.service.publishing.publisher.PAUSE_SECONDS", 0.0)
-    running = asyncio.create_task(publisher.run())
-    async with asyncio.timeout(20):
+    it.publisher.announce(it.table.version)
+    running = asyncio.create_task(it.publisher.run())
+    async with asyncio.timeout(TIME_LIMIT_SECONDS):
         while not link.published:  # noqa: ASYNC110 - what is waited for comes from a thread
             await asyncio.sleep(0)
     running.cancel()
     assert sequences(link) == [1]
-    assert publisher.status()["lost"]["commits"] == 0
+    assert it.troubles == ["results"]
+    assert it.publication.now.lost.commits == 0
 
 
 @pytest.mark.usefixtures("days_pass")
 @pytest.mark.parametrize(("backlog", "all_there"), [(0, False), (10**9, True)])
 async def test_rows_given_up_for_lack_of_room_are_counted(tmp_path: Path, backlog: int, all_there: bool) -> None:
     link = FlakyLink()
-    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    compaction = Compaction(8, needed=registry.publication.version, backlog_bytes=backlog)
-    table = ResultsTable(str(tmp_path / "results"), "f", compaction=compaction)
-    publisher = Publisher(table, registry, link)  # type: ignore[arg-type]
-    table.append(answers(2), 0)
-    await publisher.publish_next()
+    compaction = Compaction(8, needed=lambda: Publication(tmp_path).now.version, backlog_bytes=backlog)
+    it = Publishing(tmp_path, link, compaction=compaction)
+    it.table.append(answers(2), 0)
+    await it.publish()
     for number in range(1, 40):
-        table.append(answers(2), number)
-    while await publisher.publish_next():
+        it.table.append(answers(2), number)
+    while await it.publish():
         pass
     published = sequences(link)
     assert (len(published) == 80) is all_there
     assert published == sorted(set(published))
     assert published[-1] == 80, "publication goes on"
-    assert publisher.status()["lost"]["rows"] == 80 - len(published)
-    assert table.rows_after("q", 0, 100)["sequence"].to_list() == list(range(1, 81)), "the API still has them"
-    assert table.use is not None
-    assert (table.use.replaced_bytes > 0) is all_there
+    assert it.publication.now.lost.rows == 80 - len(published)
+    assert it.table.rows_after("q", 0, 100)["sequence"].to_list() == list(range(1, 81)), "the API still has them"
+    assert it.table.use is not None
+    assert (it.table.use.replaced_bytes > 0) is all_there
 
 
 async def test_nothing_is_published_that_is_not_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,32 +336,13 @@ async def test_nothing_is_published_that_is_not_on_disk(tmp_path: Path, monkeypa
             raise OSError("the disk is broken")
 
     link = FlakyLink()
-    publisher, table = make(tmp_path, link)
+    it = Publishing(tmp_path, link)
     with monkeypatch.context() as broken:
         broken.setattr(os, "fsync", failing)
         with pytest.raises(OutcomeUnknownError):
-            table.append(answers(1), 0)
-        assert table.log.exists(1)
-        assert not await publisher.publish_next()
-    assert table.committed(0)
-    assert await publisher.publish_next()
+            it.table.append(answers(1), 0)
+        assert CommittedResults(it.table.root).log.exists(1)
+        assert not await it.publish()
+    assert it.table.committed(0)
+    assert await it.publish()
     assert sequences(link) == [1]
-
-
-async def test_notes_are_made_once_for_all_queries_of_a_commit(tmp_path: Path) -> None:
-    """Making them one by one would read the whole registry and catalog for each of five hundred queries."""
-    link, calls = FlakyLink(), []
-    registry = Registry(tmp_path / "registry.sqlite", PlanFiles(tmp_path / "plans"))
-    table = ResultsTable(str(tmp_path / "results"), "f")
-
-    def notes(queries: Collection[str]) -> Mapping[str, dict[str, Any] | None]:
-        calls.append(sorted(queries))
-        return {"q7": {"slower": 2, "too_short_lived": 0}}
-
-    publisher = Publisher(table, registry, link, notes=notes)  # type: ignore[arg-type]
-    names = [f"q{number}" for number in range(500)]
-    table.append(answers(500).with_columns(pl.Series("query", names)), 0)
-    await publisher.publish_next()
-    assert calls == [sorted(names)]
-    found = {each["query"]: each.get("sensors") for each in (msgspec.json.decode(m.payload) for m in link.published)}
-    assert (found["q7"], found["q8"], len(found)) == ({"slower": 2, "too_short_lived": 0}, None, 500)

@@ -29,17 +29,15 @@ def open_registry(folder: Path) -> Registry:
     return Registry(folder / "registry.sqlite", PlanFiles(folder / "plans"))
 
 
-def test_queries_plans_and_positions_survive(tmp_path: Path) -> None:
+def test_queries_and_plans_survive(tmp_path: Path) -> None:
     first = open_registry(tmp_path)
     engine, buckets = first.engine_id, first.fix("buckets", 4)
     query = first.add("a", "SELECT 1", NODE, {"traffic": 7})
-    first.publication.set_position(3, 10)
     first.close()
     again = open_registry(tmp_path)
     assert (again.engine_id, again.fix("buckets", 9)) == (engine, buckets)
     assert again.queries() == [query]
     assert again.plan.positions == {"traffic": 7}
-    assert again.publication.position() == (3, 10)
 
 
 def test_a_new_registry_has_a_first_plan_that_lets_the_engine_run_once(tmp_path: Path) -> None:

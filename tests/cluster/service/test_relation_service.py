@@ -271,16 +271,16 @@ async def test_a_query_of_a_relation_with_a_version_does_not_wait(relations):
 # Stale
 
 
-async def test_results_name_stale_relations_with_their_age(relations):
+async def test_results_name_stale_relations_and_since_when(relations):
     await relations.create()
     query, _ = await relations.queries.add(JOINED)
-    other, _ = await relations.queries.add("SELECT sensor FROM traffic")
-    assert relations.queries.relations.stale_for([query.name]) == {}
+    await relations.queries.add("SELECT sensor FROM traffic")
+    current_at = relations.clock()
+    assert relations.queries.relations.stale() == {}
     relations.source.away()
     await relations.passes(30)
     await relations.passes(12)
-    assert relations.queries.relations.stale_for([query.name, other.name]) == {query.name: {"roads": 42}}
-    assert relations.queries.relations.stale_for(["none"]) == {}
+    assert relations.queries.relations.stale() == {query.name: {"roads": current_at}}
 
 
 async def test_explain_shows_lookups_with_the_figures_of_the_newest_version(relations):

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from cluster.errors import StorageError
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget
+from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_retention import NUMBERS, ResultsRetention
 from cluster.storage.results_table import ResultsTable
@@ -109,7 +110,10 @@ def test_what_is_not_published_stays_and_is_reported(tmp_path: Path) -> None:
 def test_wherever_the_publisher_is_it_reads_on(tmp_path: Path, version: int) -> None:
     table = opened(tmp_path, Budget(bytes=1), Published(version))
     fill(table, 0, 40)
-    rows = [number for each in range(version + 1, table.version + 1) for number in table.read_commit(each)["sequence"]]
+    commits = [
+        CommittedResults(table.root).commit(each, table.version) for each in range(version + 1, table.version + 1)
+    ]
+    rows = [number for commit in commits for number in commit["sequence"].to_pylist()]
     assert rows == list(range(rows[0], 201)), "commit by commit"
     assert set(rows) <= set(sequences(table)), "and in the table"
 

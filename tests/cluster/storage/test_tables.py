@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from cluster.errors import StorageError
 from cluster.storage.commit_log import CommitLog
+from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
 from cluster.storage.results_table import ResultsTable
@@ -120,12 +121,16 @@ def test_many_small_commits_are_merged_and_nothing_changes_for_readers(tmp_path:
     assert sorted(pl.read_delta(table.root)["fjord_start_us"].to_list()) == list(range(25))
 
 
+def committed(table: ResultsTable, version: int) -> pl.DataFrame:
+    return pl.DataFrame(CommittedResults(table.root).commit(version, table.version))
+
+
 def test_results_are_merged_too_and_read_alike(tmp_path: Path) -> None:
     table = ResultsTable(str(tmp_path / "results"), "f", compaction=Compaction(commits_between=5))
     versions = [table.append(answers(("a", batch), ("b", batch)), batch) for batch in range(12)]
     assert len(DeltaTable(table.root).file_uris()) < 8
     assert table.rows_after("a", 0, 100)["start_us"].to_list() == list(range(12))
-    assert [table.read_commit(version)["start_us"].to_list() for version in versions] == [[n, n] for n in range(12)]
+    assert [committed(table, version)["start_us"].to_list() for version in versions] == [[n, n] for n in range(12)]
     assert ResultsTable(table.root, "f").committed(11)
     assert ResultsTable(table.root, "f").last_sequence("b") == 12
 
@@ -158,7 +163,7 @@ def test_rows_are_numbered_per_query_and_a_replayed_micro_batch_is_stored_once(t
     assert not again.committed(1)
     second = again.append(answers(("a", 3)), 1)
     assert second == first + 1
-    assert again.read_commit(first).select("query", "sequence").rows() == [("a", 1), ("a", 2), ("b", 1)]
+    assert committed(again, first).select("query", "sequence").rows() == [("a", 1), ("a", 2), ("b", 1)]
     assert again.rows_after("a", 1, 10)["sequence"].to_list() == [2, 3]
     assert again.rows_after("a", 0, 2)["sequence"].to_list() == [1, 2]
     assert (again.last_sequence("a"), again.last_sequence("b"), again.last_sequence("c")) == (3, 1, 0)

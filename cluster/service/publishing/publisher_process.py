@@ -1,0 +1,183 @@
+"""The process that publishes results. A cluster starts it as a module of Python, and writes to its standard input.
+
+It imports neither Spark nor Polars nor the plan. It reads commits from disk, and from its cluster which of them are
+there; it ends when the cluster does, and a second one for the same data folder is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.service.publishing.publication import Publication, lock_publication
+from cluster.service.publishing.publisher import Publisher
+from cluster.service.publishing.publisher_channel import (
+    LONGEST_LINE,
+    LONGEST_REPORT,
+    LONGEST_TEXT,
+    News,
+    Note,
+    Orders,
+    Report,
+    from_line,
+    to_line,
+)
+from cluster.storage.committed_results import CommittedResults
+from protocols.event_log import configure_logging, get_logger
+from protocols.mqtt.link import Message, MqttLink
+
+log = get_logger(__name__)
+
+REPORT_SECONDS = 0.1
+"""Between two looks at whether there is something to report."""
+FAREWELL_SECONDS = 2.0
+"""What is in flight when the cluster ends is waited for so long."""
+REFUSED = 1
+RESULTS = "results"
+"""Folder of the results table in a data folder."""
+
+
+class PublisherProcess:
+    """A publisher, and the pipes to its cluster.
+
+    Parameters
+    ----------
+    orders
+        How it is to run.
+    reports
+        The pipe to the cluster; it must not block.
+    """
+
+    def __init__(self, orders: Orders, reports: int) -> None:
+        self._reports = reports
+        self._reported: Report | None = None
+        self._notes: dict[str, Note] = {}
+        self._failures: Counter[str] = Counter()
+        self._failure = ""
+        self._publication = Publication(Path(orders.folder))
+        self._link = MqttLink(orders.broker, client_id=orders.client_id, silence_seconds=orders.silence_seconds)
+        self._publisher = Publisher(
+            CommittedResults(f"{orders.folder}/{RESULTS}"),
+            self._publication,
+            self._link,
+            extras=self._extras,
+            trouble=self._note_failure,
+        )
+
+    async def run(self, news: asyncio.StreamReader) -> None:
+        """Publish until the pipe from the cluster ends."""
+        async with asyncio.TaskGroup() as tasks:
+            publishing = tasks.create_task(self._publisher.run(), name="publisher")
+            others = [
+                tasks.create_task(self._link.run(_ignore), name="link"),
+                tasks.create_task(self._keep_reporting(), name="reports"),
+            ]
+            while line := await news.readline():
+                self._hear(from_line(line, News))
+            self._publisher.stop()
+            await asyncio.wait({publishing}, timeout=FAREWELL_SECONDS)
+            for task in (publishing, *others):
+                task.cancel()
+
+    def _hear(self, news: News) -> None:
+        if news.notes is not None:
+            self._notes = news.notes
+        self._publisher.announce(news.newest)
+
+    def _extras(self, query: str) -> dict[str, Any]:
+        note = self._notes.get(query)
+        return {} if note is None else note.extras(time.time())
+
+    def _note_failure(self, what: str, reason: str) -> None:
+        self._failures[what] += 1
+        self._failure = reason[:LONGEST_TEXT]
+        times = self._failures[what]
+        if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
+            log.warning("publishing failed", what=what, reason=reason, times=times)
+
+    async def _keep_reporting(self) -> None:
+        while True:
+            self._report()
+            await asyncio.sleep(REPORT_SECONDS)
+
+    def _report(self) -> None:
+        published, trouble = self._publication.now, self._link.trouble
+        report = Report(
+            version=published.version,
+            rows=self._publisher.published_rows,
+            lost=published.lost,
+            connected=self._link.connected.is_set(),
+            trouble=None if trouble is None else trouble[:LONGEST_TEXT],
+            connects=self._link.connects_total,
+            hangs=self._link.hangs_total,
+            failures=dict(self._failures),
+            failure=self._failure,
+        )
+        if report != self._reported and write_report(self._reports, report):
+            self._reported = report
+
+
+def write_report(pipe: int, report: Report) -> bool:
+    """Write a report to a pipe; return False if the cluster does not read."""
+    line = to_line(report)
+    if len(line) > LONGEST_REPORT:
+        line = to_line(Report(report.version, report.rows, report.lost, report.connected))
+    try:
+        os.write(pipe, line)
+    except BlockingIOError:
+        return False
+    except BrokenPipeError:
+        pass  # the cluster is gone, and the other pipe ends
+    return True
+
+
+async def serve(reports: int) -> int:
+    """Run as the orders on standard input say; return the exit code."""
+    news = asyncio.StreamReader(limit=LONGEST_LINE)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(news), sys.stdin)
+    if not (line := await news.readline()):
+        return 0
+    try:
+        orders = from_line(line, Orders)
+        configure_logging(orders.log_level, json=orders.log_json)
+        lock = lock_publication(Path(orders.folder))
+    except ClusterError as error:
+        return _refused(reports, error)
+    code = 0
+    try:
+        await PublisherProcess(orders, reports).run(news)
+    except* ClusterError as errors:
+        code = _refused(reports, errors.exceptions[0])
+    finally:
+        os.close(lock)
+    return code
+
+
+def _refused(reports: int, error: BaseException) -> int:
+    log.error("the publisher cannot run", reason=str(error))
+    write_report(reports, Report(-1, failure=str(error)[:LONGEST_TEXT]))
+    return REFUSED
+
+
+async def _ignore(_: Message) -> None:
+    """The link receives nothing."""
+
+
+def main() -> None:
+    """Run until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the cluster, which ends us
+    reports = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is not a report
+    os.set_blocking(reports, False)
+    sys.exit(asyncio.run(serve(reports)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Messages made by columns: byte for byte what is made row by row, for any rows, instants and chunks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cluster.errors import StorageError
+from cluster.fjord import batch
+from cluster.fjord.batch import instant_text
+from cluster.service.publishing import result_chunks
+from cluster.service.publishing.instant_columns import FIRST_US, LAST_US, NEVER, instant_column
+from cluster.service.publishing.result_chunks import Position, chunks
+from cluster.service.publishing.result_messages import result_frames
+from cluster.storage.committed_results import RESULT_SCHEMA
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from tests.cluster.service.test_publisher import messages_of
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+INSTANTS = st.one_of(INT64, st.integers(FIRST_US, LAST_US), st.integers(0, 2 * 10**15))
+EXTRAS: dict[str, dict[str, Any]] = {"a": {}, "b.2-c": {"sensors": {"slower": 4}, "stale": {"straße": 1.5}}}
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "query": st.sampled_from([*EXTRAS, "q" * 64]),
+            "sequence": st.integers(1, 2**63 - 1),
+            "start_us": INSTANTS,
+            "end_us": INSTANTS,
+            "kind": st.sampled_from(["row", "row", "error"]),
+            "row": st.dictionaries(st.text(max_size=5), st.text(max_size=200), max_size=3).map(
+                lambda row: msgspec.json.encode(row).decode()
+            ),
+        }
+    ),
+    min_size=1,
+    max_size=20,
+)
+
+
+def message(row: dict[str, Any]) -> Message:
+    """Return the message of a row, made the simplest way."""
+    query, raw = row["query"], msgspec.Raw(row["row"].encode())
+    if row["kind"] == "error":
+        found = {"query": query, "sequence": row["sequence"], "at": instant_text(row["start_us"]), "error": raw}
+        return Message(topics.query_errors(query), msgspec.json.encode(found))
+    found = {
+        "query": query, "sequence": row["sequence"], "start": instant_text(row["start_us"]),
+        "end": instant_text(row["end_us"]), "row": raw, **EXTRAS.get(query, {}),
+    }  # fmt: skip
+    return Message(topics.results(query), msgspec.json.encode(found))
+
+
+def extras(query: str) -> dict[str, Any]:
+    return EXTRAS.get(query, {})
+
+
+@given(st.lists(INSTANTS, min_size=1, max_size=50))
+@example([NEVER - 1, NEVER, NEVER + 1, -(2**63), 2**63 - 1, FIRST_US - 1, FIRST_US, LAST_US, LAST_US + 1, -1, 0])
+@example([951_782_400_000_000 + day * 86_400_000_000 for day in range(-1, 3)])
+def test_instants_are_formatted_as_one_by_one(instants: list[int]) -> None:
+    assert batch.NEVER == NEVER
+    found = instant_column(np.array(instants, np.int64)).to_pylist()
+    assert found == [msgspec.json.encode(instant_text(each)) for each in instants]
+
+
+@given(ROWS)
+def test_messages_are_made_as_one_by_one(rows: list[dict[str, Any]]) -> None:
+    stored = pa.RecordBatch.from_pylist(rows, RESULT_SCHEMA)
+    assert messages_of(result_frames(stored, extras)) == [message(row) for row in rows]
+    middle = stored.slice(len(rows) // 2)
+    assert messages_of(result_frames(middle, extras)) == [message(row) for row in rows[len(rows) // 2 :]]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=3), max_size=6),
+    st.integers(1, 12),
+    st.integers(0, 3),
+    st.integers(0, 9),
+    st.one_of(st.none(), st.integers(1, 6)),
+)
+def test_chunks_have_every_row_once_and_any_place_in_them_is_a_position(
+    commits: list[list[int]], at_once: int, version: int, row: int, missing: int | None
+) -> None:
+    """Commits are lists of batches; publication begins anywhere, and goes on after any acknowledged row."""
+    sizes = [sum(commit) for commit in commits]
+    version = min(version, len(commits))
+    row = min(row, max(0, sizes[version] - 1)) if version < len(commits) else 0
+    missing = None if missing is None or missing <= version else missing
+
+    def read(number: int, newest: int) -> Any:
+        assert number <= newest == len(commits)
+        if number == missing:
+            raise StorageError("it cannot be read")
+        first = 0
+        for size in commits[number - 1]:
+            yield pa.RecordBatch.from_pylist(
+                [
+                    {"query": "q", "sequence": 100 * number + first + at, "start_us": 0, "end_us": 1, "kind": "row",
+                     "row": "{}"}
+                    for at in range(size)
+                ],
+                RESULT_SCHEMA,
+            )  # fmt: skip
+            first += size
+
+    wanted = [
+        (number, at)
+        for number in range(version + 1, min(len(commits), (missing or 99) - 1) + 1)
+        for at in range(sizes[number - 1])
+        if (number, at) >= (version + 1, row)
+    ]
+    found, position = [], Position(version, row)
+    before, result_chunks.CHUNK_ROWS = result_chunks.CHUNK_ROWS, at_once
+    try:
+        for chunk in chunks(read, position, len(commits), lambda _: {}):
+            assert chunk.begins == position
+            numbers = [msgspec.json.decode(each.payload)["sequence"] for each in messages_of(chunk.frames)]
+            here = [divmod(number, 100) for number in numbers]
+            for acknowledged, place in enumerate(here):
+                version_then, row_then = chunk.after(acknowledged)
+                after = [each for each in wanted if each >= (version_then + 1, row_then)]
+                assert after[0] == place, "the next row is the first that is not acknowledged"
+            found += here
+            position = chunk.after(len(numbers))
+    except StorageError:
+        assert missing is not None
+        assert position == Position(missing - 1, 0 if missing > version + 1 else row)
+    else:
+        assert position.version == len(commits)
+    finally:
+        result_chunks.CHUNK_ROWS = before
+    assert found == wanted
