@@ -67,12 +67,13 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, energy, folding, one query, relations, durability, endurance, knee
+bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, publisher, energy, folding, one query, relations, durability, endurance, knee
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick
 	@$(BIN)/python benchmarks/mixture_proxy.py --quick
+	@$(BIN)/python benchmarks/publisher.py --quick
 	@$(BIN)/python benchmarks/energy.py --quick
 	@$(BIN)/python benchmarks/folding.py --quick
 	@$(BIN)/python benchmarks/one_query.py --quick
