@@ -86,15 +86,18 @@ def test_what_was_not_sent_cannot_be_acknowledged():
 async def test_many_messages_come_in_order_and_once_beside_single_ones(engine):
     sent = [Message(f"to/{number % 7}", bytes([number % 256]) * (number % 300)) for number in range(3 * MOST_IN_FLIGHT)]
     third = len(sent) // 3
-    async with running_broker(engine=engine) as broker, running(Peer(at(broker), "a", "to/+")) as receiver:
-        async with running(Peer(at(broker), "b", "other")) as sender:
-            parts = [frames_of(sent[start : start + third]) for start in range(0, len(sent), third)]
-            await asyncio.gather(
-                *(sender.link.publish_frames(each) for each in parts),
-                *(sender.link.publish(Message("other", b"%d" % number)) for number in range(100)),
-            )
-            await receiver.until(len(sent))
-            await sender.until(100)
+    parts = [frames_of(sent[start : start + third]) for start in range(0, len(sent), third)]
+    async with (
+        running_broker(engine=engine) as broker,
+        running(Peer(at(broker), "a", "to/+")) as receiver,
+        running(Peer(at(broker), "b", "other")) as sender,
+    ):
+        await asyncio.gather(
+            *(sender.link.publish_frames(each) for each in parts),
+            *(sender.link.publish(Message("other", b"%d" % number)) for number in range(100)),
+        )
+        await receiver.until(len(sent))
+        await sender.until(100)
     assert receiver.received == sent
 
 

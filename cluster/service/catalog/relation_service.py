@@ -211,7 +211,7 @@ class RelationService:
             return {}
         since = {
             query.name: dict(stale[each.identity] for each in relations_of(query.node) if each.identity in stale)
-            for query in self._registry.plan.queries
+            for query in self._registry.queries()
         }
         return {query: found for query, found in since.items() if found}
 

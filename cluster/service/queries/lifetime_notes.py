@@ -26,7 +26,7 @@ def slower_queries(registry: Registry, sensors: SensorCatalog) -> dict[str, dict
     noted = [each for each in sensors.snapshot()[0] if each.stretched > 1 or not each.lifetime_kept]
     if not noted:
         return {}
-    notes = lifetime_notes(noted, {query.name: streams_of(query.node) for query in registry.plan.queries})
+    notes = lifetime_notes(noted, {query.name: streams_of(query.node) for query in registry.queries()})
     return {query: note for query, note in notes.items() if note is not None}
 
 
