@@ -23,6 +23,9 @@ REPEAT_SECONDS = 60.0
 
 _BEGAN = "fjord_began"
 
+SAME_DIGITS = 12
+"""Sums of reals that have been added up in another order are equal in so many digits."""
+
 
 class Answers:
     """The answers of a fragment's subscribers.
@@ -31,17 +34,19 @@ class Answers:
     ----------
     fragment
         The fragment.
+    keyed
+        True to add a column `key`: a text that is equal for rows that are equal but for the last digits of reals.
     clock
         Seconds that only go forward, for how often an error is repeated.
     """
 
-    def __init__(self, fragment: Fragment, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, fragment: Fragment, *, keyed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._fragment = fragment
         finished: dict[Finish, list[Subscriber]] = {}
         for subscriber in fragment.subscribers:
             finished.setdefault(subscriber.finish, []).append(subscriber)
-        self._tops = [_Top(finish, each, only=len(finished) == 1) for finish, each in finished.items()]
+        self._tops = [_Top(finish, each, only=len(finished) == 1, keyed=keyed) for finish, each in finished.items()]
         self._broken: dict[str, str] = {}
         self._reported: dict[str, tuple[str, float]] = {}
 
@@ -92,8 +97,9 @@ class Answers:
 class _Top:
     """Subscribers with the same work left to do."""
 
-    def __init__(self, finish: Finish, subscribers: Sequence[Subscriber], *, only: bool) -> None:
+    def __init__(self, finish: Finish, subscribers: Sequence[Subscriber], *, only: bool, keyed: bool) -> None:
         self.subscribers = subscribers
+        self._keyed = keyed
         self._operators = [operator_of(each) for each in finish]
         self._on = [QUERY_GROUP.name, *([SIZE.name, SLIDE.name] if subscribers[0].window is not None else [])]
         windows = [() if each.window is None else astuple(each.window) for each in subscribers]
@@ -115,7 +121,13 @@ class _Top:
         text = pl.struct(payload).struct.json_encode() if payload else pl.lit("{}")
         marks = [name for name in _MARKS if name in rows.columns]
         texts = rows.select(*marks, START, END, pl.lit("row").alias("kind"), text.alias("row"))
-        return self._named(texts).select("query", START, END, "kind", "row")
+        if self._keyed:
+            reals = [name for name in payload if rows.schema[name].is_float()]
+            rounded = rows.with_columns(pl.col(reals).round_sig_figs(SAME_DIGITS)) if reals else rows
+            texts = texts.with_columns(
+                rounded.select(text.alias("key"))["key"] if reals else pl.col("row").alias("key")
+            )
+        return self._named(texts).select("query", START, END, "kind", "row", *(["key"] if self._keyed else []))
 
     def _named(self, texts: pl.DataFrame) -> pl.DataFrame:
         """Add the names of the queries; one answer may be that of several."""

@@ -30,7 +30,8 @@ class QueueContract:
     """
 
     def __init__(self) -> None:
-        self._watermark_us = ALWAYS
+        self.watermark_us = ALWAYS
+        """The last watermark announced."""
 
     def check(self, batch: Batch, whose: str) -> None:
         """Check one more batch.
@@ -53,10 +54,10 @@ class QueueContract:
                 f"{whose} {fault}",
                 hint="this is a fault of Fjord itself: the query is stopped because its answers could be wrong",
             )
-        self._watermark_us = batch.watermark_us
+        self.watermark_us = batch.watermark_us
 
     def _fault(self, batch: Batch) -> str | None:
-        promised_us = self._watermark_us
+        promised_us = self.watermark_us
         if batch.watermark_us < promised_us:
             return f"the watermark {batch.watermark_us} after {promised_us}"
         if batch.empty:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import polars as pl
+
 from cluster.errors import PlanError
 from cluster.fjord.batch import Batch
 from cluster.fjord.contract import BrokenContractError, QueueContract
@@ -43,6 +45,8 @@ class RunningOperator:
     next_port: int = 0
     received: dict[int, QueueContract] = field(default_factory=dict)
     emitted: QueueContract = field(default_factory=QueueContract)
+    empty: pl.DataFrame | None = None
+    """No rows, with the columns of its answers; None before its first transition."""
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Make one transition, and check its input and output.
@@ -60,6 +64,8 @@ class RunningOperator:
         except BrokenContractError:
             self.counters.broken += 1
             raise
+        if self.empty is None:
+            self.empty = emitted.rows.clear()
         return emitted
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
+from msgspec.structs import replace
 
 from cluster.fjord.answers import Answers
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.bucket_state import Store, without_dropped_groups
 from cluster.fjord.control import MicroBatchControl
 from cluster.fjord.counters import Counters, counters_of, since
+from cluster.fjord.early_queries import EarlyQueries, early_part
 from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.instantiation import add_behind, empty_crossing
 from cluster.fjord.operator import State
@@ -45,7 +47,11 @@ class HostedFragment:
         self.version: bytes | None = None
         self.unwritten = True
         self._tables = tables
-        self._answers = Answers(fragment, clock=clock)
+        early = early_part(fragment)
+        self._own_early = None if early is None else (early, Answers(early, keyed=True, clock=clock))
+        others = tuple(each for each in fragment.subscribers if early is None or not each.early)
+        # The answers of the subscribers that are given rows as they flow.
+        self._answers = Answers(replace(fragment, subscribers=others), clock=clock) if others else None
         self._empty = {exchange.id: empty_crossing(fragment, exchange) for exchange in fragment.exchanges}
         self._begin()
 
@@ -58,6 +64,10 @@ class HostedFragment:
         self._outlet: PushQueue = self._dataflow.outlet(last)
         self._counted: Counters = {}
         self._saved = {placed.name: _moved(placed) for placed in self._dataflow.operators}
+        self._early = None
+        if self._own_early is not None:
+            running = {placed.name: placed for placed in self._dataflow.operators}
+            self._early = EarlyQueries(*self._own_early, running, self._empty, self._tables)
 
     @property
     def failed(self) -> bool:
@@ -66,8 +76,8 @@ class HostedFragment:
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of its operators' values."""
-        return frozenset(self._saved)
+        """The names of its values."""
+        return frozenset(self._saved) if self._early is None else frozenset({*self._saved, self._early.name})
 
     def load(self, store: Store | None, version: bytes | None) -> None:
         """Make its operators again, in the state that a store holds as a version; None for that they begin with."""
@@ -79,6 +89,9 @@ class HostedFragment:
                 saved = store.get(placed.name)
                 if saved is not None:
                     self._restore(placed, unpack_state(saved))
+            given = None if self._early is None else store.get(self._early.name)
+            if self._early is not None and given is not None:
+                self._early.restore(unpack_state(given))
         self.version = version
 
     def continue_from(self, before: HostedFragment) -> None:
@@ -88,6 +101,8 @@ class HostedFragment:
         for placed in self._dataflow.operators:
             if states.get(placed.name):
                 self._restore(placed, states[placed.name])
+        if self._early is not None and before._early is not None:
+            self._early.restore(before._early.save())
         self.version = before.version
 
     def _restore(self, placed: RunningOperator, state: State) -> None:
@@ -104,19 +119,30 @@ class HostedFragment:
             rows = pl.concat(pieces).sort(START, maintain_order=True) if pieces else self._empty[name]
             queue.put(Batch(rows, watermark_us if watermark_us is not None else _lowest(rows)))
         self._dataflow.run()
-        return list(self._answered())
+        return list(self._answered(control))
 
-    def _answered(self) -> Iterator[pl.DataFrame]:
+    def _answered(self, control: MicroBatchControl) -> Iterator[pl.DataFrame]:
+        flowed = []
         while (batch := self._outlet.get()) is not None:
             if batch.rows.height:
-                yield from self._answers.of(batch.rows)
+                flowed.append(batch.rows)
+        if self._answers is not None:
+            for rows in flowed:
+                yield from self._answers.of(rows)
+        if self._early is not None:
+            failed = self.failed or self.fragment.identity in control.failures
+            given = self._early.answer(flowed, control.watermarks_us, failed=failed)
+            if given.height:
+                yield given
 
     def errors(self, control: MicroBatchControl, bucket: int, buckets: int) -> Iterator[pl.DataFrame]:
         """Yield the errors of its queries."""
         errors = [*self._dataflow.warnings.values(), *self._dataflow.failures.values()]
         here = {error.owner: str(error) for error in errors}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
-        return self._answers.errors(here, control.failures, bucket, buckets, now_us)
+        for answers in (self._answers, None if self._early is None else self._early.answers):
+            if answers is not None:
+                yield from answers.errors(here, control.failures, bucket, buckets, now_us)
 
     def save(self, store: Store, version: bytes, *, new_plan: bool) -> None:
         """Write to a store, as a version, what has changed: with the rows that came, or with a new plan."""
@@ -129,6 +155,9 @@ class HostedFragment:
                 if state:
                     store.put(placed.name, pack_state(state))
                     self.version = version
+        if self._early is not None and (everything or self._early.moved):
+            store.put(self._early.name, pack_state(self._early.save()))
+            self.version = version
 
     def take_counters(self) -> Counters:
         """Return what its operators did since this was last asked for."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from cluster.errors import StateError
-from cluster.fjord.batch import Batch
+from cluster.fjord.batch import START, Batch
 
 State = Mapping[str, pl.DataFrame | int | str]
 """An operator's state as a few named tables and scalars that can be saved."""
@@ -47,6 +47,29 @@ class Operator(ABC):
             Rows and the operator's own watermark, under the same contract. Without answers the rows are empty but
             have the output's columns.
         """
+
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Return the rows that are certain to begin before an instant, although they are not final.
+
+        It changes the state: only a copy of an operator looks ahead (:mod:`cluster.fjord.look_ahead`).
+
+        Parameters
+        ----------
+        frontier_us
+            Up to here all inputs are known.
+        inputs
+            By port: the rows that begin before `frontier_us` and have not arrived yet, cut there: one that ends at
+            `frontier_us` lasts at least until then.
+
+        Returns
+        -------
+        Batch
+            The rows to come, of which the caller cuts off what lies behind the batch's watermark: up to there all are
+            known. A row that ends at the watermark lasts at least until then.
+        """
+        found = [self.transition(port, Batch(rows, frontier_us)).rows for port, rows in enumerate(inputs)]
+        rows = found[0] if len(found) == 1 else pl.concat(found).sort(START, maintain_order=True)
+        return Batch(rows, frontier_us)
 
     def save(self) -> State:
         """Return the state; empty for a stateless operator."""

@@ -137,6 +137,8 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
         The operations still to be applied to its rows.
     demands
         What it demands of sensors.
+    early
+        True if its rows are answered as soon as their beginning is certain, before their end is known.
     """
 
     query: str
@@ -150,6 +152,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: Reported | None = None
     finish: tuple[Filter | Project, ...] = ()
     demands: SensorDemands = msgspec.field(default=NO_DEMANDS, name="asked")
+    early: bool = False
 
     @property
     def identity(self) -> str:

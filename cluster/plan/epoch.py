@@ -37,11 +37,14 @@ class PlannedQuery(msgspec.Struct, frozen=True):
         The epoch with which it began; distinguishes it from an earlier query of the same name.
     node
         The rewritten algebra.
+    early
+        True if its rows are published as soon as their beginning is certain (EMIT EARLY).
     """
 
     name: str
     since_epoch: int
     node: Node
+    early: bool = False
 
     @property
     def identity(self) -> str:
@@ -110,10 +113,11 @@ EMPTY = Plan(0)
 _N = TypeVar("_N")
 
 
-class _StoredQuery(msgspec.Struct, Generic[_N], frozen=True):
+class _StoredQuery(msgspec.Struct, Generic[_N], frozen=True, omit_defaults=True):
     name: str
     since_epoch: int
     node: _N
+    early: bool = False
 
 
 class _StoredPlan(msgspec.Struct, Generic[_N], frozen=True, tag="Plan"):
@@ -137,7 +141,9 @@ _decoder = msgspec.json.Decoder(_StoredPlan[Stored] | _StoredChange[Stored], dec
 def encode_plan(plan: Plan | PlanChange) -> bytes:
     """Return a plan as JSON, no larger than its distinct nodes."""
     queries = plan.queries if isinstance(plan, Plan) else plan.added
-    listed = tuple(_StoredQuery(query.name, query.since_epoch, msgspec.Raw(written(query.node))) for query in queries)
+    listed = tuple(
+        _StoredQuery(query.name, query.since_epoch, msgspec.Raw(written(query.node)), query.early) for query in queries
+    )
     if isinstance(plan, Plan):
         return msgspec.json.encode(_StoredPlan(plan.epoch, listed, plan.positions, plan.format))
     return msgspec.json.encode(_StoredChange(plan.epoch, listed, plan.dropped, plan.positions, plan.format))
@@ -157,7 +163,9 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
         raise msgspec.DecodeError(str(error)) from error
     listed = found.queries if isinstance(found, _StoredPlan) else found.added
     try:
-        queries = tuple(PlannedQuery(query.name, query.since_epoch, restored(query.node)) for query in listed)
+        queries = tuple(
+            PlannedQuery(query.name, query.since_epoch, restored(query.node), query.early) for query in listed
+        )
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
     format_ = FORMAT if found.format in FORMATS_READ else found.format

@@ -10,6 +10,8 @@ Rows are final when emitted: a span is emitted once the watermark has passed its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from cluster.errors import PlanError
@@ -69,6 +71,18 @@ class MergeAggregate(Operator):
         answer = self._final(spans)
         return Batch(answer.sort([START, *self._keys], maintain_order=True), self._reached())
 
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Look ahead: the frontier is one more cut of each key."""
+        if self._slide_us > 1:
+            return super().ahead(frontier_us, inputs)
+        (rows,) = inputs
+        due = pl.concat([self._pending, rows.select(self._pending.columns)]).filter(pl.col(START) < frontier_us)
+        # Rows stay as long as they are: those that are equally long are not added up in another order.
+        keyed = due.with_columns(self._key_number())
+        cut = keyed.with_columns(pl.min_horizontal(END, pl.lit(frontier_us)).alias(END))
+        answer = self._final(self._between(keyed, self._cuts(cut)))
+        return Batch(answer.sort([START, *self._keys], maintain_order=True), frontier_us)
+
     def save(self) -> State:
         """Return the partial rows that are still needed."""
         return {"pending": self._pending, "watermark_us": self._watermark_us}
@@ -102,12 +116,20 @@ class MergeAggregate(Operator):
     def _changes(self, due: pl.DataFrame) -> pl.DataFrame:
         """Cut each key where one of its rows begins or ends; merge the rows that cover a span that has ended."""
         keyed = due.with_columns(self._key_number())
-        cuts = (
-            pl.concat([keyed.select(_KEY, pl.col(edge).alias(_CUT)) for edge in (START, END)])
-            .filter(pl.col(_CUT) <= self._watermark_us)
-            .unique()
-            .sort(_KEY, _CUT)
-        )
+        cuts = self._cuts(keyed).filter(pl.col(_CUT) <= self._watermark_us)
+        merged = self._between(keyed, cuts)
+        last = cuts.group_by(_KEY).agg(pl.col(_CUT).max())
+        left = keyed.filter(pl.col(END) > self._watermark_us).join(last, on=_KEY, how="left")
+        begun = left.with_columns(pl.max_horizontal(START, _CUT).alias(START)).select(self._pending.columns)
+        self._pending = pl.concat([begun, self._pending.filter(pl.col(START) > self._watermark_us)])
+        return merged
+
+    def _cuts(self, keyed: pl.DataFrame) -> pl.DataFrame:
+        edges = pl.concat([keyed.select(_KEY, pl.col(edge).alias(_CUT)) for edge in (START, END)])
+        return edges.unique().sort(_KEY, _CUT)
+
+    def _between(self, keyed: pl.DataFrame, cuts: pl.DataFrame) -> pl.DataFrame:
+        """Merge the rows of each key that cover a span between two of its cuts."""
         spans = cuts.with_columns(pl.col(_CUT).shift(-1).over(_KEY).alias("fjord_next")).drop_nulls()
         covered = keyed.join_where(
             spans.rename({_KEY: "fjord_span_key"}),
@@ -116,10 +138,6 @@ class MergeAggregate(Operator):
             pl.col(END) >= pl.col("fjord_next"),
         )
         merged = covered.group_by([_CUT, "fjord_next", *self._keys], maintain_order=True).agg(self._merge)
-        last = cuts.group_by(_KEY).agg(pl.col(_CUT).max())
-        left = keyed.filter(pl.col(END) > self._watermark_us).join(last, on=_KEY, how="left")
-        begun = left.with_columns(pl.max_horizontal(START, _CUT).alias(START)).select(self._pending.columns)
-        self._pending = pl.concat([begun, self._pending.filter(pl.col(START) > self._watermark_us)])
         return merged.rename({_CUT: START, "fjord_next": END})
 
     def _truncate(self, until: pl.Expr) -> None:

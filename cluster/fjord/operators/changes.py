@@ -5,6 +5,8 @@ Where a tuple ends and an equal one begins, there is no change. A tuple that end
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
@@ -52,11 +54,15 @@ class Changes(Operator):
             .with_columns((pl.col(START) + 1).alias(END))
             .select(self._columns)
         )
+        return Batch(changed.sort(START, maintain_order=True), self._reached(batch.watermark_us))
+
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Look ahead; whether a row ends at the frontier is not known."""
+        return Batch(super().ahead(frontier_us, inputs).rows, self._reached(frontier_us))
+
+    def _reached(self, watermark_us: int) -> int:
         # An end is known with the watermark after it, and reported one instant before it.
-        reached = batch.watermark_us
-        if not self._insertions and ALWAYS < reached < NEVER:
-            reached -= 1
-        return Batch(changed.sort(START, maintain_order=True), reached)
+        return watermark_us - 1 if not self._insertions and ALWAYS < watermark_us < NEVER else watermark_us
 
     def save(self) -> State:
         """Return the pending changes."""

@@ -10,6 +10,8 @@ tuple number ceil((i + N) / A) * A: its interval runs from the stamp of the one 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from cluster.errors import PlanError
@@ -85,6 +87,11 @@ class CountWindow(StartOrdered):
         earliest = self._earliest()
         answer = pl.concat(emitted).sort(START, maintain_order=True)
         return Batch(answer, watermark_us if earliest is None else min(watermark_us, earliest))
+
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Look ahead: all tuples that have entered are cut at the frontier."""
+        self._lag_us = 0
+        return super().ahead(frontier_us, inputs)
 
     def _number(self, rows: pl.DataFrame) -> None:
         """Number the new tuples of each partition, continuing from its last number."""

@@ -6,7 +6,7 @@ wherever one of them steps. A span is emitted once both inputs have passed its e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -48,11 +48,24 @@ class Multiplicities(Operator):
     def transition(self, port: int, batch: Batch) -> Batch:
         """Take rows of one input and emit the spans that have ended for both."""
         self._watermarks_us[port] = max(self._watermarks_us[port], batch.watermark_us)
-        if batch.rows.height:
-            self._add(port, batch.rows.rename(dict(zip(batch.rows.columns, self._names, strict=True))))
+        self._add(port, batch.rows)
         return self._emit(min(self._watermarks_us))
 
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Look ahead: all multiplicities step down to zero at the frontier."""
+        for port, rows in enumerate(inputs):
+            self._add(port, rows)
+        known = self._steps.filter(pl.col(_AT) < frontier_us)
+        down = known.with_columns(pl.lit(frontier_us, pl.Int64).alias(_AT), -pl.col(_LEFT, _RIGHT))
+        by = [*self._values, _AT]
+        self._steps = pl.concat([known, down.group_by(by, maintain_order=True).agg(pl.col(_LEFT, _RIGHT).sum())])
+        return self._emit(frontier_us)
+
     def _add(self, port: int, rows: pl.DataFrame) -> None:
+        if not rows.height:
+            return
+        rows = rows.rename(dict(zip(rows.columns, self._names, strict=True)))
+
         def step(at: str, change: int) -> pl.DataFrame:
             left, right = (change, 0) if port == 0 else (0, change)
             return rows.select(

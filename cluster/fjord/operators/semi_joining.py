@@ -10,6 +10,8 @@ papers/pipes_algebra.md section 3, with native existence: a left tuple keeps its
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
@@ -64,6 +66,15 @@ class SemiJoin(Operator):
             earliest = min(reached, int(self._left.select(pl.col(START).min()).item()))
         self._right = self._right.filter(pl.col(END) > min(earliest, self._watermarks_us[0]))
         return self._output.release(earliest)
+
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Look ahead: left rows are cut at the frontier, so that all have ended."""
+        left, right = inputs
+        begun = pl.concat([self._left, left]).filter(pl.col(START) < frontier_us)
+        self._right = pl.concat([self._right, right])
+        if begun.height:
+            self._output.add(self._answer(begun.with_columns(pl.min_horizontal(END, pl.lit(frontier_us)).alias(END))))
+        return self._output.release(frontier_us)
 
     def _answer(self, rows: pl.DataFrame) -> pl.DataFrame:
         numbered = rows.with_row_index(_ROW)

@@ -62,7 +62,9 @@ class FoldedQuery:
         shared = shares_tuples(self.template)
         group = group_of((*self.conditions, *self.choices)) if shared else query.since_epoch
         demands = sensor_demands(query)
-        return Subscriber(query.name, query.since_epoch, group, self.conditions, self.choices, demands=demands)
+        return Subscriber(
+            query.name, query.since_epoch, group, self.conditions, self.choices, demands=demands, early=query.early
+        )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
         """Return the fragment that answers some queries with this template."""

@@ -89,6 +89,7 @@ class WindowedQuery:
             missing=missing,
             finish=finish_of(windowed.top),
             demands=sensor_demands(query),
+            early=query.early,
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:

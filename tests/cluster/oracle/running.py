@@ -154,7 +154,7 @@ def run_plan(
     promised = ALWAYS
     for number, batch in enumerate(batches):
         for exchange in fragment.exchanges:
-            arrivals[exchange.id].put(_upstream(fragment, exchange, batch, tables))
+            arrivals[exchange.id].put(crossing_of(fragment, exchange, batch, tables))
         dataflow.run()
         for failure in dataflow.failures.values():
             raise failure
@@ -214,7 +214,7 @@ def _finished(fragment: Fragment, rows: pl.DataFrame) -> pl.DataFrame:
     return rows.drop([mark.name for mark in MARKS], strict=False)
 
 
-def _upstream(fragment: Fragment, exchange: OperatorNode, batch: MicroBatch, tables: Tables | None) -> Batch:
+def crossing_of(fragment: Fragment, exchange: OperatorNode, batch: MicroBatch, tables: Tables | None) -> Batch:
     """Run a pipeline over each part of what has arrived, and put the parts together as the bucket does."""
     scan, *nodes = fragment.pipeline(exchange)
     assert isinstance(scan.operation, Scan)

@@ -89,7 +89,7 @@ def run_text(plan: Node, world: World, streams: Streams, seed: int) -> list[Row]
     """Return the rows of the answer, with micro-batches and restarts that follow from a seed."""
     batches, restarts = delivered(streams, seed)
     return run_plan(
-        plan, batches, restart_after=restarts, tables=_tables(world.places), lag_us=LAGS_US[seed % len(LAGS_US)]
+        plan, batches, restart_after=restarts, tables=tables_of(world.places), lag_us=LAGS_US[seed % len(LAGS_US)]
     )
 
 
@@ -98,7 +98,7 @@ def streams_of(world: World, names: frozenset[str]) -> Streams:
     return {name: [(stamp, tuple(map(as_read, row))) for stamp, row in world.streams[name]] for name in sorted(names)}
 
 
-def _tables(rows: Sequence[Row]) -> MemoryTables:
+def tables_of(rows: Sequence[Row]) -> MemoryTables:
     """Return the relation, which never changes."""
     schema = {column.name: POLARS_TYPES[column.type] for column in PLACES.columns}
     return MemoryTables({PLACES.identity: [RelationRows(pl.DataFrame(rows, schema=schema, orient="row"))]})

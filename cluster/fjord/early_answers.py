@@ -1,0 +1,131 @@
+"""Early answers: what queries with EMIT EARLY are given of a fragment, and what of it is still open.
+
+After each micro-batch all snapshots before the frontier have been given out. What comes then is compared with that:
+
+    before               |           after          a row that began before, and has ended:  it closes the open row
+    ---------------------|--------            ->    one that goes on beyond the frontier:    nothing; it stays open
+             ------------|--------------------|-    one that begins:                         a row, or an open row
+                         |    ----------------|-    one that has ended before:               nothing; it was given out
+
+So what is kept is the frontier and the rows that are open. An open row whose end is its last known instant is closed by
+the absence of a row that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.operator import State
+from cluster.fjord.operators.ordered_output import number_of, table_of
+
+OPEN, CLOSES = "open", "closes"
+"""The kinds of a row without its end, and of the end of one: the row that has the same query, start and text."""
+
+_BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
+
+_OPEN_ROWS = pl.Schema({"query": pl.String, START: pl.Int64, "row": pl.String, "key": pl.String})
+_GIVEN = ["query", START, END, "kind", "row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What has been given out: all snapshots before the frontier, and these rows that do not end before it."""
+
+    frontier_us: int
+    open: pl.DataFrame
+
+
+NOTHING_GIVEN = Given(ALWAYS, pl.DataFrame(schema=_OPEN_ROWS))
+
+
+def given_out(given: Given, final: pl.DataFrame, ahead: Batch | None) -> tuple[pl.DataFrame, Given]:
+    """Return what is given out next, and what has been given out then.
+
+    Parameters
+    ----------
+    given
+        What has been given out.
+    final
+        The rows that have flowed: columns query, START, END, kind, row and `key`, a text that is equal for equal rows.
+    ahead
+        The rows that are known beyond those, cut at the watermark: up to there all are known. None if only `final`
+        is new.
+    """
+    before_us, frontier_us = given.frontier_us, given.frontier_us
+    rows = final.with_columns(pl.lit(value=False).alias(_GOES_ON))
+    if ahead is not None:
+        frontier_us = max(before_us, ahead.watermark_us)
+        rows = pl.concat([rows, ahead.rows.with_columns((pl.col(END) >= ahead.watermark_us).alias(_GOES_ON))])
+    # Equal rows may stand in for each other, so that the order in which they have come does not matter.
+    rows = rows.filter(pl.col(END) > before_us).sort("query", START, "row", END, maintain_order=True)
+    open_, went_on, began = _continued(given.open, rows, before_us)
+    closes = [open_.join(went_on.filter(~pl.col(_GOES_ON)), on=_PLACE, how="inner", maintain_order="left")]
+    stays = open_.join(went_on.filter(pl.col(_GOES_ON)), on=_PLACE, how="semi", maintain_order="left")
+    rest = open_.join(went_on, on=_PLACE, how="anti", maintain_order="left")
+    if ahead is None:
+        stays = pl.concat([stays, rest])
+    else:
+        ended = rest.with_columns(pl.lit(before_us, pl.Int64).alias(END), pl.lit(value=False).alias(_GOES_ON))
+        closes.append(ended.select(closes[0].columns))
+    kind = pl.when(_GOES_ON).then(pl.lit(OPEN)).otherwise("kind").alias("kind")
+    answers = pl.concat(
+        [*(each.with_columns(pl.lit(CLOSES).alias("kind")).select(_GIVEN) for each in closes),
+         began.with_columns(kind).select(_GIVEN)]
+    )  # fmt: skip
+    opened = began.filter(_GOES_ON)
+    still = pl.concat([stays.select(_OPEN_ROWS.names()), opened.select(_OPEN_ROWS.names())])
+    return answers.sort("query", START, maintain_order=True), Given(frontier_us, still)
+
+
+def _continued(
+    open_rows: pl.DataFrame, rows: pl.DataFrame, before_us: int
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Return open rows with places, the rows that continue them by place, and those that begin.
+
+    A row continues the open one that began with it, else any equal one: answers may be cut in another way than they
+    were known ahead.
+    """
+    open_rows = open_rows.sort("query", START, "row").with_row_index(_PLACE)
+    crossing = rows.filter(pl.col(START) < before_us)
+    pairs = []
+    left = open_rows
+    for on in (["query", "key", START], ["query", "key"]):
+        if not left.height or not crossing.height:
+            break
+        number = pl.int_range(pl.len()).over(on).alias(_NUMBER)
+        mine, theirs = left.with_columns(number), crossing.with_columns(number)
+        paired = theirs.join(
+            mine.select(*on, _NUMBER, _PLACE), on=[*on, _NUMBER], how="left", maintain_order="left"
+        ).drop(_NUMBER)  # fmt: skip
+        pairs.append(paired.filter(pl.col(_PLACE).is_not_null()).select(_PLACE, END, _GOES_ON))
+        crossing = paired.filter(pl.col(_PLACE).is_null()).drop(_PLACE)
+        left = left.join(pairs[-1], on=_PLACE, how="anti", maintain_order="left")
+    nothing = open_rows.clear().select(_PLACE, pl.lit(0, pl.Int64).alias(END), pl.lit(value=False).alias(_GOES_ON))
+    # What is known up to here has been given out with another value: sums of reals may differ in their last digit.
+    rest = crossing.with_columns(pl.lit(before_us, pl.Int64).alias(START))
+    return open_rows, pl.concat([nothing, *pairs]), pl.concat([rest, rows.filter(pl.col(START) >= before_us)])
+
+
+def state_of(given: Given, began: Mapping[str, int]) -> State:
+    """Return what has been given out, to be saved.
+
+    Parameters
+    ----------
+    given
+        What has been given out.
+    began
+        By query: the epoch with which it began.
+    """
+    epochs = pl.col("query").replace_strict(began, return_dtype=pl.Int64).alias(_BEGAN)
+    return {"frontier_us": given.frontier_us, "open": given.open.with_columns(epochs)}
+
+
+def given_of(state: State, began: Mapping[str, int]) -> Given:
+    """Return what has been given out to the queries there are, as it was saved."""
+    alive = pl.DataFrame(list(began.items()), schema={"query": pl.String, _BEGAN: pl.Int64}, orient="row")
+    rows = table_of(state, "open").join(alive, on=["query", _BEGAN], how="semi", maintain_order="left")
+    return Given(number_of(state, "frontier_us"), rows.drop(_BEGAN))

@@ -1,0 +1,130 @@
+"""What a fragment knows already although it may not flow yet: rows that have begun, and whose end is not known.
+
+    ROWS 3     a |--------------)        d has come: the end of a is known, and a flows.
+               b      |------------...   b, c and d have begun, and stay valid at least up to the frontier, before
+               c         |---------...   which all tuples are known. Rows flow when they are final; but what begins
+               d              |----...   before the frontier, and up to there, is certain now.
+                             frontier
+
+The rows that flow, and the state of the operators, stay as they are. After each micro-batch a copy of every operator
+that holds such rows back, and of those above, is given the operator's state, and what is ahead of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.graph import RunningOperator
+from cluster.fjord.instantiation import subscribed_operator
+from cluster.fjord.operator import Operator
+from cluster.fjord.operators.lookup import Tables
+from cluster.physical import operations as kinds
+from cluster.physical.nodes import Fragment, OperatorNode
+from cluster.physical.operations import Operation
+
+
+def holds_rows_back(operation: Operation) -> bool:
+    """Return whether an operation holds a row back until its end is known."""
+    match operation:
+        case kinds.CountWindow() | kinds.SemiJoin() | kinds.Difference() | kinds.Intersection():
+            return True
+        case kinds.MergeAggregate():
+            return operation.slide_us == 1
+        case _:
+            return False
+
+
+def late_nodes(fragment: Fragment) -> tuple[OperatorNode, ...]:
+    """Return the nodes of a fragment that answer rows after their beginning is certain; inputs come first."""
+    late: dict[str, OperatorNode] = {}
+    for node in fragment.behind:
+        if holds_rows_back(node.operation) or any(each in late for each in node.inputs):
+            late[node.id] = node
+    return tuple(late.values())
+
+
+class LookAhead:
+    """The operators of a fragment that are late, and their copies.
+
+    Parameters
+    ----------
+    fragment
+        The fragment.
+    running
+        Its operators behind the exchanges, by id of their node.
+    crossing
+        By exchange: no rows, with the columns that cross it.
+    tables
+        The tables of lookups.
+    """
+
+    def __init__(
+        self,
+        fragment: Fragment,
+        running: Mapping[str, RunningOperator],
+        crossing: Mapping[str, pl.DataFrame],
+        tables: Tables | None,
+    ) -> None:
+        self._running = running
+        self._crossing = crossing
+        self._late = late_nodes(fragment)
+        self._top = fragment.sink.inputs[0]
+        self._copies = {each.id: subscribed_operator(each.operation, fragment, tables) for each in self._late}
+
+    def known(self, frontier_us: int) -> Batch | None:
+        """Return the rows of the fragment that begin before its watermark and have not flowed yet, cut there.
+
+        Rows that end at the watermark last at least until then. None if that cannot be said now: an operator fails, or
+        cannot read a relation. Once the rows flow, the query has the error, or its answer.
+
+        Parameters
+        ----------
+        frontier_us
+            All tuples stamped before this instant have come.
+        """
+        found: dict[str, Batch] = {}
+        try:
+            for node in self._late:
+                batch = self._ahead(node, found, frontier_us)
+                if batch is None:
+                    return None
+                found[node.id] = batch
+        except Exception:  # noqa: BLE001 - whatever it is, it is reported once the rows flow
+            return None
+        return found[self._top]
+
+    def _ahead(self, node: OperatorNode, found: Mapping[str, Batch], frontier_us: int) -> Batch | None:
+        inputs = [found.get(each) or self._nothing(each, frontier_us) for each in node.inputs]
+        known = [each for each in inputs if each is not None]
+        if len(known) < len(inputs):
+            return None
+        # One input may be known further than the other.
+        until_us = min(each.watermark_us for each in known)
+        operator = self._copy(node)
+        batch = operator.ahead(until_us, [_cut(each.rows, until_us) for each in known])
+        if operator.warning is not None:
+            return None
+        return Batch(_cut(batch.rows, batch.watermark_us), batch.watermark_us)
+
+    def _nothing(self, node: str, frontier_us: int) -> Batch | None:
+        """Return the batch of a node that is not late: all its rows that begin before its watermark have flowed."""
+        if node in self._crossing:
+            return Batch(self._crossing[node], frontier_us)
+        running = self._running[node]
+        return None if running.empty is None else Batch(running.empty, min(frontier_us, running.emitted.watermark_us))
+
+    def _copy(self, node: OperatorNode) -> Operator:
+        copy = self._copies[node.id]
+        copy.restore(self._running[node.id].operator.save())
+        return copy
+
+
+def _cut(rows: pl.DataFrame, until_us: int) -> pl.DataFrame:
+    """Return the rows that begin before an instant, with their ends no later."""
+    if not rows.height:
+        return rows
+    begun = rows.filter(pl.col(START) < until_us)
+    return begun.with_columns(pl.min_horizontal(END, pl.lit(until_us, pl.Int64)).alias(END))
