@@ -20,7 +20,7 @@ HEADING = ""
 """The name of the heading; operators' values have names with letters."""
 
 _BEGINS = b"fjord"
-"""Earlier versions had 16 random bytes in place of the heading, which said nothing but whether they were the same."""
+"""Earlier versions had 16 random bytes in place of the heading, which showed nothing but whether they had changed."""
 
 
 class Store(Protocol):
