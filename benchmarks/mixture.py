@@ -3,6 +3,7 @@
 Starts broker, cluster, proxy and motes that sample once a second, as separate processes, and adds queries of three
 kinds one by one through the API: filters, aggregates over sliding windows of several sizes, and distinct counts. Every
 duration is that of Spark's own progress report on a micro-batch. Memory and processor time are those of each part.
+Unless it is to be quick, the proxy alone is measured afterwards, as ``mixture_proxy.py`` does.
 
     python benchmarks/mixture.py [--quick] [--json] [--motes 300] [--queries 100] [--seconds 90]
 """
@@ -10,6 +11,7 @@ duration is that of Spark's own progress report on a micro-batch. Memory and pro
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import statistics
 import sys
@@ -21,7 +23,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import mixture_proxy
 import psutil
+from mixture_queries import texts
 from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
 
 from cluster.demo.parts import Parts, is_ready
@@ -32,33 +36,9 @@ from protocols.event_log import configure_logging
 RESULTS = Path(__file__).parent / "results"
 SETTLE_SECONDS = 15.0
 """Not measured: after the last query motes get their programs, and Spark runs the last new plans."""
+PROXY_SECONDS = 40.0
+"""For one query, and for the mixture."""
 HOSTS = ("stateful", "stateless")
-
-
-def texts(count: int) -> list[str]:
-    """Return the queries: the kinds take turns."""
-    kinds = (filtered, averaged, distinct)
-    return [kinds[number % len(kinds)](number // len(kinds)) for number in range(count)]
-
-
-def filtered(number: int) -> str:
-    """Return a filter: no state."""
-    return f"SELECT sensor, speed FROM traffic WHERE speed < {10 + number % 20} AND lane = {1 + number % 4}"
-
-
-def averaged(number: int) -> str:
-    """Return a sliding aggregate, of five sizes and four lanes."""
-    window = f"WINDOW(RANGE {10 + number % 5 * 10} SECONDS SLIDE 10 SECONDS)"
-    return (
-        f"SELECT segment, AVG(speed) AS mph, COUNT(*) AS samples FROM traffic {window}"
-        f" WHERE lane = {1 + number % 4} GROUP BY segment"
-    )
-
-
-def distinct(number: int) -> str:
-    """Return a distinct count, of a hundred thresholds."""
-    window = "WINDOW(RANGE 30 SECONDS SLIDE 30 SECONDS)"
-    return f"SELECT COUNT(DISTINCT sensor) AS slow FROM traffic {window} WHERE speed < {20 + number * 3 % 100}"
 
 
 def main() -> None:
@@ -75,6 +55,8 @@ def main() -> None:
     configure_logging("warning")
     with tempfile.TemporaryDirectory(prefix="fjord-mixture-") as folder:
         batches, report = measure(Path(folder), options.motes, options.queries, options.seconds, quick=options.quick)
+    if not options.quick:
+        report |= proxy_alone(options.motes, options.queries)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "mixture.json").write_text(json.dumps(report, indent=2) + "\n")
     plot(batches, RESULTS / "mixture.png")
@@ -115,7 +97,8 @@ def measure(
             memory = memory_bytes(started)
             time.sleep(2.0)  # reports of micro-batches that began before the end
     found = [each for each in micro_batches(log) if began <= each.began < ended]
-    adding = [each for each in found if each.began < added]
+    caught_up = max(until_newest(found, host) for host in HOSTS)
+    adding = [each for each in found if each.began < max(added, caught_up)]
     settled = [each for each in found if each.began >= steady]
     if not all(any(each.host == host for each in part) for part in (adding, settled) for host in HOSTS):
         raise SystemExit(f"no micro-batches to measure: {len(adding)} while adding, {len(settled)} afterwards")
@@ -124,6 +107,7 @@ def measure(
         "mixture_adding_max_s": longest(adding, "stateful"),
         "mixture_adding_max_stateless_s": longest(adding, "stateless"),
         "mixture_adding_median_s": median(of(adding, "stateful")),
+        "mixture_adding_behind_s": round(max(0.0, caught_up - added), 3),
         "mixture_add_median_s": median(added_s),
         "mixture_add_max_s": round(max(added_s), 3),
         **{f"mixture_{name}_processor_share": round(value / (ended - steady), 3) for name, value in used.items()},
@@ -133,6 +117,23 @@ def measure(
         "seconds": seconds,
         "quick": quick,
     }
+
+
+def until_newest(batches: Sequence[MicroBatch], host: str) -> float:
+    """Return when one Spark query had run its first micro-batch under the last plan that changed for it."""
+    own = [each for each in batches if each.host == host]
+    newest = max((each.epoch for each in own), default=0)
+    return min((each.began + each.seconds for each in own if each.epoch == newest), default=0.0)
+
+
+def proxy_alone(motes: int, queries: int) -> dict[str, Any]:
+    """Return what a proxy does for each packet under the mixture, over what it does for one query."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fjord-mixture-proxy-") as folder,
+        Children(Path(folder) / "logs") as children,
+    ):
+        _, found = asyncio.run(mixture_proxy.measure(children, Path(folder), motes, queries, PROXY_SECONDS))
+    return {name: value for name, value in found.items() if name.startswith("mixture_proxy_")}
 
 
 def add(api: ApiClient, queries: Sequence[str]) -> list[float]:

@@ -54,6 +54,8 @@ class MicroBatch:
         Seconds by part of the work, in Spark's words.
     state_rows
         How many values it wrote to the state store.
+    epoch
+        The plan that it ran.
     """
 
     host: str
@@ -62,6 +64,7 @@ class MicroBatch:
     seconds: float
     parts: dict[str, float]
     state_rows: int
+    epoch: int
 
 
 def settings_that_log_progress(folder: Path) -> dict[str, str]:
@@ -96,4 +99,5 @@ def _reports(text: str) -> Iterator[MicroBatch]:
             seconds=parts["triggerExecution"],
             parts=parts,
             state_rows=sum(each["numRowsUpdated"] for each in report["stateOperators"]),
+            epoch=report["sources"][0]["endOffset"]["epoch"],
         )
