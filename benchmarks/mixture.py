@@ -35,7 +35,9 @@ from protocols.event_log import configure_logging
 
 RESULTS = Path(__file__).parent / "results"
 SETTLE_SECONDS = 15.0
-"""Not measured: after the last query motes get their programs, and Spark runs the last new plans."""
+"""Not measured: after Spark has run the last new plan motes get their programs, and windows fill."""
+PLANS_SECONDS = 120.0
+"""For how long Spark may be behind with new plans."""
 PROXY_SECONDS = 40.0
 """For one query, and for the mixture."""
 HOSTS = ("stateful", "stateless")
@@ -84,7 +86,7 @@ def measure(
             began, added_s = time.time(), add(api, texts(queries))
             added = time.time()
             children.check()
-            time.sleep(SETTLE_SECONDS / 3 if quick else SETTLE_SECONDS)
+            settle(log, SETTLE_SECONDS / 3 if quick else SETTLE_SECONDS)
             before = processor_seconds(started)
             steady = time.time()
             while time.time() < steady + seconds:
@@ -117,6 +119,17 @@ def measure(
         "seconds": seconds,
         "quick": quick,
     }
+
+
+def settle(log: Path, seconds: float) -> None:
+    """Wait until no new plan has been run for so long."""
+    began = changed = time.time()
+    newest = 0
+    while time.time() < changed + seconds and time.time() < began + PLANS_SECONDS:
+        time.sleep(0.5)
+        epoch = max((each.epoch for each in micro_batches(log)), default=0)
+        if epoch > newest:
+            newest, changed = epoch, time.time()
 
 
 def until_newest(batches: Sequence[MicroBatch], host: str) -> float:
