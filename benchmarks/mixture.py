@@ -38,7 +38,7 @@ SETTLE_SECONDS = 15.0
 """Not measured: after Spark has run the last new plan motes get their programs, and windows fill."""
 PLANS_SECONDS = 120.0
 """For how long Spark may be behind with new plans."""
-PROXY_SECONDS = 40.0
+PROXY_SECONDS = 20.0
 """For one query, and for the mixture."""
 HOSTS = ("stateful", "stateless")
 
