@@ -20,6 +20,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.spark.bucket_keys import first_key
 from cluster.spark.hosting import start_engine
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
@@ -48,7 +49,13 @@ class FjordInSpark:
         self._fjord = start_engine(
             spark,
             options=SourceOptions(
-                str(folder / "streams"), str(folder / "plans"), 4, 2, max_rows, str(folder / "relations")
+                str(folder / "streams"),
+                str(folder / "plans"),
+                4,
+                2,
+                max_rows,
+                str(folder / "relations"),
+                first_key=first_key(4, 2),
             ),
             checkpoint=folder / "checkpoint",
             results=self.results,

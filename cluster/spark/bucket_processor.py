@@ -22,6 +22,7 @@ class DownstreamProcessor(StatefulProcessor):
     """Spark's side of a :class:`BucketHost`."""
 
     def __init__(self, options: SourceOptions, run: str) -> None:
+        self._first_key = options.first_key
         self._settings = (
             options.plans_folder, options.buckets, run, options.relations_folder, options.relation_memory_bytes,
         )  # fmt: skip
@@ -33,9 +34,10 @@ class DownstreamProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
         """Run one micro-batch of one bucket."""
-        output = self._host.process(key[0], envelopes_of(rows), _MapStore(self._map))
+        bucket = key[0] - self._first_key
+        output = self._host.process(bucket, envelopes_of(rows), _MapStore(self._map))
         if output is not None:
-            yield Row(bucket=key[0], answers=output.answers, counters=output.counters)
+            yield Row(bucket=bucket, answers=output.answers, counters=output.counters)
 
     def close(self) -> None:
         """Keep what was built for the next micro-batch."""

@@ -48,6 +48,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     relation_memory_bytes: int = MEMORY_BYTES
     host: Host = Host.STATEFUL
     """Which of the two Spark queries reads."""
+    first_key: int = 0
+    """The key of bucket 0 in Spark; see :mod:`cluster.spark.bucket_keys`."""
     history_rows: int = 500_000
     """About how many rows of history a micro-batch reads, for all queries together that backfill."""
 
@@ -159,6 +161,7 @@ class FjordReader(DataSourceStreamReader):
                     relations=dict(last.relations),
                     relation_memory_bytes=self._options.relation_memory_bytes,
                     host=self._options.host,
+                    first_key=self._options.first_key,
                 )
             )
             for origin, part in enumerate(divided(reads, self._options.max_partitions))

@@ -51,7 +51,7 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
     yield pa.RecordBatch.from_arrays(
         [
-            pa.array([bucket for bucket, _, _ in envelopes], pa.int32()),
+            pa.array([task.first_key + bucket for bucket, _, _ in envelopes], pa.int32()),
             pa.array([edge for _, edge, _ in envelopes], pa.string()),
             pa.array([task.origin] * len(envelopes), pa.int32()),
             pa.array([payload for _, _, payload in envelopes], pa.binary()),

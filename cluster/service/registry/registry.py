@@ -141,6 +141,10 @@ class Registry:
         lost = self._database.execute("SELECT value FROM meta WHERE key = 'lost_results'").fetchone() or ("{}",)
         return int(position[0]), int(position[1]), str(lost[0]).encode()
 
+    def is_fixed(self, key: str) -> bool:
+        """Return whether there is a number under `key`."""
+        return self._database.execute("SELECT 1 FROM meta WHERE key = ?", (key,)).fetchone() is not None
+
     def fix(self, key: str, value: int) -> int:
         """Return the number under `key`, after storing `value` if there is none: for what must never change."""
         self._database.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (key, str(value)))

@@ -53,18 +53,26 @@ class Engine:
         Keeps the plans that it runs.
     results
         Where it commits answers.
-    buckets
-        Parts into which the state of operators is divided.
+    buckets, first_key
+        Parts into which the state of operators is divided, and the key of the first of them in Spark.
     """
 
     def __init__(
-        self, settings: ClusterSettings, folder: Path, registry: Registry, results: ResultsTable, buckets: int
+        self,
+        settings: ClusterSettings,
+        folder: Path,
+        registry: Registry,
+        results: ResultsTable,
+        buckets: int,
+        *,
+        first_key: int = 0,
     ) -> None:
         self._settings = settings
         self._folder = folder
         self._registry = registry
         self._results = results
         self._buckets = buckets
+        self._first_key = first_key
         self._log = SparkLog(folder / SPARK_LOG)
         self._spark: SparkSession | None = None
         self._running: RunningEngine | None = None
@@ -164,6 +172,7 @@ class Engine:
                 relations_folder=str(self._folder / "relations"),
                 relation_memory_bytes=self._settings.relation_memory_bytes,
                 buckets=self._buckets,
+                first_key=self._first_key,
                 max_partitions=spark.sparkContext.defaultParallelism,
                 max_rows=self._settings.max_rows,
                 history_rows=self._settings.history_rows,

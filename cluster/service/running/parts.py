@@ -31,6 +31,7 @@ from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
 from cluster.service.running.engine import Engine, checkpoint_of
+from cluster.spark.bucket_keys import first_key
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
@@ -108,7 +109,7 @@ def make_parts(settings: ClusterSettings, folder: Path, registry: Registry, link
         If something in the data folder cannot be read, or cannot be repaired.
     """
     plans, checkpoint = PlanFiles(folder / "plans"), checkpoint_of(folder, registry)
-    buckets = registry.fix("buckets", settings.buckets)
+    buckets, key = fixed_buckets(registry, settings)
     positions = SparkPositions(checkpoint, PlanFiles(folder / "plans"))
     offers, proxy_clocks = Offers(), ProxyClocks(round(settings.clock_tolerance_seconds * 1e6))
     demand_reports = DemandReports()
@@ -181,7 +182,7 @@ def make_parts(settings: ClusterSettings, folder: Path, registry: Registry, link
             notes=partial(_notes, registry, sensors, queries.relations),
             troubles=registry.troubles,
         ),
-        engine=Engine(settings, folder, registry, results, buckets),
+        engine=Engine(settings, folder, registry, results, buckets, first_key=key),
     )
 
 
@@ -220,3 +221,10 @@ def _results(settings: ClusterSettings, folder: Path, registry: Registry, progre
     if results.damage is not None:
         log.error("results were damaged", what=str(results.damage))
     return results
+
+
+def fixed_buckets(registry: Registry, settings: ClusterSettings) -> tuple[int, int]:
+    """Return how many buckets a data folder has, and the key of the first; state is stored under these keys."""
+    is_new = not registry.is_fixed("buckets")
+    buckets = registry.fix("buckets", settings.buckets)
+    return buckets, registry.fix("first_key", first_key(buckets, settings.partitions) if is_new else 0)

@@ -60,6 +60,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         memory.
     host
         Which of the two Spark queries it belongs to.
+    first_key
+        The key of bucket 0 in Spark.
     """
 
     plans_folder: str
@@ -73,6 +75,7 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     relations: dict[str, int] = {}
     relation_memory_bytes: int = MEMORY_BYTES
     host: Host = Host.STATEFUL
+    first_key: int = 0
 
     @property
     def reached_us(self) -> int:

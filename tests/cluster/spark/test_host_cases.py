@@ -50,7 +50,13 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -
     fjord = start_engine(
         spark,
         options=SourceOptions(
-            str(tmp_path / "streams"), str(tmp_path / "plans"), 3, 2, 1_000, str(tmp_path / "relations")
+            str(tmp_path / "streams"),
+            str(tmp_path / "plans"),
+            3,
+            2,
+            1_000,
+            str(tmp_path / "relations"),
+            first_key=100,
         ),
         checkpoint=tmp_path / "checkpoint",
         results=results,
