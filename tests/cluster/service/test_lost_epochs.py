@@ -72,7 +72,7 @@ def test_queries_are_added_and_dropped_after_lost_epochs(folder: Path) -> None:
     assert registry.plan.positions == {"traffic": 9}
     registry.add("q3", "SELECT speed FROM traffic", NODE, {"traffic": 9})
     plans = PlanFiles(folder / "plans")
-    assert [[each.query for each in plans.read(epoch).subscribers.values()] for epoch in range(3, 8)] == [
+    assert [[each.query for each in plans.read(epoch).oldest_first] for epoch in range(3, 8)] == [
         ["q1", "q2"], ["q2"], ["q2", "q3"], ["q1", "q2"], ["q1", "q2", "q3"],
     ]  # fmt: skip
     assert skip_lost_epochs(registry, 6, {"traffic": 9}) == 0
