@@ -14,7 +14,9 @@ SILENCE_SECONDS = 10.0
 PROXIES = st.sampled_from("pqr")
 ADVANCES = st.tuples(st.just("advance"), PROXIES, st.integers(0, 30), st.sampled_from([True, True, True, False]))
 STEPS = st.lists(
-    ADVANCES | ADVANCES | st.sampled_from([("commit",), ("roll back",), ("wait", 3), ("wait", 11)]), max_size=40
+    ADVANCES | ADVANCES | st.sampled_from([("commit",), ("roll back",), ("wait", 3), ("wait", 11)]),
+    min_size=15,
+    max_size=40,
 )
 
 
