@@ -69,6 +69,7 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 
 bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, publisher, energy, folding, one query, relations, durability, endurance, knee
 	@$(BIN)/python benchmarks/latency.py --quick
+	@$(BIN)/python benchmarks/start.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick

@@ -23,9 +23,10 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
 """Java only forwards envelopes, in a small heap. The quicker of its two compilers saves seconds at the start and costs
-nothing later; garbage collection with one thread leaves the processors to the operators."""
+nothing later; garbage collection with one thread leaves the processors to the operators. The heap begins small, as a
+part of the machine's memory would be used before the first collection."""
 
 SMALL_MICRO_BATCHES = {
     "spark.sql.codegen.wholeStage": "false",
