@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,16 @@ import polars as pl
 import pytest
 
 from cluster.physical.nodes import Host
+from cluster.physical.plan_files import PlanFiles
+from cluster.service.data_folder.format import REGISTRY
+from cluster.service.publishing.publication import LostResults, Publication, Published
 from cluster.service.publishing.publisher_channel import Report
+from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from cluster.spark.offsets import Offset
 from cluster.storage import compaction
+from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamPosition
 from tests.cluster.service.conftest import TRAFFIC
 from tests.cluster.spark.test_positions import lay
@@ -52,3 +59,25 @@ def test_results_are_kept_for_the_publisher_and_streams_for_spark(
         assert kept["traffic"][-1] == 0
     finally:
         server.close()
+
+
+def test_the_position_of_an_earlier_program_is_taken_over_once(tmp_path: Path) -> None:
+    #  registry   2, one row of the next, 4 rows lost     publication.json   the same; later its own
+    registry = Registry(tmp_path / REGISTRY, PlanFiles(tmp_path / "plans"))
+    table = ResultsTable(str(tmp_path / "results"), registry.engine_id)
+    row = {"query": ["q", "q"], "start_us": [0, 1], "end_us": [1, 2], "kind": ["row"] * 2, "row": ["{}"] * 2}
+    for number in range(3):
+        table.append(pl.DataFrame(row), number)
+    registry.close()
+    with closing(sqlite3.connect(tmp_path / REGISTRY)) as database, database:
+        database.execute("INSERT OR REPLACE INTO published VALUES (0, 2, 1)")
+        lost = '{"times":1,"commits":1,"rows":4,"seen_us":7}'
+        database.execute("INSERT INTO meta VALUES ('lost_results', ?)", (lost,))
+    before = Published(2, LostResults(1, 1, 4, 7), 1)
+    for wanted in (before, Published(3, before.lost)):
+        server = ClusterServer(ClusterSettings(folder=tmp_path))
+        assert Publication(tmp_path).now == wanted
+        assert server.parts.publisher.status()["published_version"] == wanted.version
+        assert server.parts.publisher.lost.rows == 4
+        server.close()
+        Publication(tmp_path).note(3)
