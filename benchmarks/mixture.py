@@ -99,8 +99,8 @@ def measure(
             memory = memory_bytes(started)
             time.sleep(2.0)  # reports of micro-batches that began before the end
     found = [each for each in micro_batches(log) if began <= each.began < ended]
-    caught_up = max(until_newest(found, host) for host in HOSTS)
-    adding = [each for each in found if each.began < max(added, caught_up)]
+    last_plan_ran = max(until_newest(found, host) for host in HOSTS)
+    adding = [each for each in found if each.began < max(added, last_plan_ran)]
     settled = [each for each in found if each.began >= steady]
     if not all(any(each.host == host for each in part) for part in (adding, settled) for host in HOSTS):
         raise SystemExit(f"no micro-batches to measure: {len(adding)} while adding, {len(settled)} afterwards")
@@ -109,7 +109,7 @@ def measure(
         "mixture_adding_max_s": longest(adding, "stateful"),
         "mixture_adding_max_stateless_s": longest(adding, "stateless"),
         "mixture_adding_median_s": median(of(adding, "stateful")),
-        "mixture_adding_behind_s": round(max(0.0, caught_up - added), 3),
+        "mixture_adding_behind_s": round(max(0.0, last_plan_ran - added), 3),
         "mixture_add_median_s": median(added_s),
         "mixture_add_max_s": round(max(added_s), 3),
         **{f"mixture_{name}_processor_share": round(value / (ended - steady), 3) for name, value in used.items()},
