@@ -54,7 +54,7 @@ context = multiprocessing.get_context("spawn")
 def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--quick", action="store_true", help="three rounds of a second: within a minute")
+    arguments.add_argument("--quick", action="store_true", help="three rounds of 0.8 seconds: within a minute")
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("--seconds", type=float, default=6.0, help="of each measurement in each round")
@@ -62,7 +62,7 @@ def main() -> None:
     arguments.add_argument("--folder", type=Path, default=None, help="on the disk to measure; else a temporary one")
     options = arguments.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 3, 1.0
+        options.rounds, options.seconds = 3, 0.8
     configure_logging("error")
     with tempfile.TemporaryDirectory(prefix="fjord-ingest-", dir=options.folder) as folder:
         contenders = asyncio.run(measure(Path(folder), options.rounds, options.seconds, options.proxies))
@@ -140,15 +140,23 @@ def measure_round(contender: Contender, port: int, load: Load, seconds: float) -
     with sending(port, load, contender.shared):
         wait_for(lambda: contender.done() > first, "no batch arrives")
         time.sleep(SETTLE_SECONDS * min(1.0, seconds / 2))
-        began, before = time.monotonic(), (contender.done(), used_us(contender.process), used_us(broker))
+        # From the end of a commit to the end of another.
+        before = (*next_progress(contender), used_us(contender.process), used_us(broker))
         time.sleep(seconds)
-        passed, after = time.monotonic() - began, (contender.done(), used_us(contender.process), used_us(broker))
+        after = (*next_progress(contender), used_us(contender.process), used_us(broker))
     if not contender.prefix:
         contender.acknowledged += contender.done() - first
-    batches, receiver_us, broker_us = (late - early for late, early in zip(after, before, strict=True))
+    passed, batches, receiver_us, broker_us = (late - early for late, early in zip(after, before, strict=True))
     contender.batches_per_second.append(batches / passed)
     contender.processor_us.append(receiver_us / max(1, batches))
     contender.broker_us.append(broker_us / max(1, batches))
+
+
+def next_progress(contender: Contender) -> tuple[float, int]:
+    """Wait for the next progress of a receiver; return when it was, and how far it is."""
+    done = contender.done()
+    wait_for(lambda: contender.done() > done, "no batch arrives any more")
+    return time.monotonic(), contender.done()
 
 
 @contextmanager
