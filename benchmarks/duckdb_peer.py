@@ -1,6 +1,6 @@
 """DuckDB as the peer of windowed aggregates and filters: the same Parquet files in, Parquet files out.
 
-Its queries are written as a user would write them who cares about time: a scan of a window's stream is made once for
+Its queries are written as careful users would write them: a scan of a window's stream is made once for
 all queries that share it, tuples are first added up in panes, and windows are merged from panes. DuckDB reads a stored
 table from end to end and may forget it; it keeps no state, numbers no answers and syncs nothing to the disk.
 """
