@@ -21,9 +21,7 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
-
-OPEN, CLOSES = "open", "closes"
-"""The kinds of a row without its end, and of the end of one: the row that has the same query, start and text."""
+from cluster.storage.committed_results import CLOSES, OPEN
 
 _BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
 

@@ -21,11 +21,14 @@ RESULT_SCHEMA = pa.schema(
         pa.field("end_us", pa.int64(), nullable=False),
         pa.field("kind", pa.string(), nullable=False),
         pa.field("row", pa.string(), nullable=False),
+        pa.field("closes", pa.int64()),
     ]
 )
-"""`kind` is ``row`` or ``error``; `row` is the row as a JSON object, or the error's message as a JSON string."""
+"""`kind` is ``row``, ``error``, ``open`` or ``closes``; `row` is the row as a JSON object, or the error's message as a
+JSON string. An open row lasts at least until `end_us`; a row that closes it repeats start and row, has its end, and in
+`closes` its number. Files of earlier versions have no such column."""
 
-ROW, ERROR = "row", "error"
+ROW, ERROR, OPEN, CLOSES = "row", "error", "open", "closes"
 ROWS_AT_ONCE = 8_192
 """So many rows of a file are in memory at a time."""
 
@@ -91,7 +94,8 @@ class CommittedResults:
         try:
             for each in commit.files:
                 with pq.ParquetFile(f"{self._folder}/{each.path}", filesystem=self._files) as file:
-                    yield from file.iter_batches(ROWS_AT_ONCE, columns=RESULT_SCHEMA.names)
+                    columns = [name for name in RESULT_SCHEMA.names if name in file.schema_arrow.names]
+                    yield from map(_filled, file.iter_batches(ROWS_AT_ONCE, columns=columns))
         except FileNotFoundError as error:
             raise ResultsGoneError(version, version + 1, commit.rows) from error
         except (OSError, pa.ArrowException) as error:
@@ -100,3 +104,10 @@ class CommittedResults:
     def commit(self, version: int, newest: int) -> pa.Table:
         """Return the rows that one version added as a whole; errors are those of :meth:`read`."""
         return pa.Table.from_batches(self.read(version, newest), RESULT_SCHEMA)
+
+
+def _filled(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with the column that files of earlier versions lack."""
+    if rows.num_columns == len(RESULT_SCHEMA):
+        return rows
+    return rows.append_column(RESULT_SCHEMA.field("closes"), pa.nulls(rows.num_rows, pa.int64()))

@@ -1,7 +1,8 @@
 """Keeping the results table within its budget: the oldest results are removed once they have been published.
 
 A query's rows are numbered from the highest number in the table on. So before files are removed, the highest numbers
-are written to disk beside the table: a query without rows in the table does not begin at 1 again.
+are written to disk beside the table: a query without rows in the table does not begin at 1 again. So are the numbers of
+open rows, which their ends will name.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Blocked, Budget, TableFile, dropping, wanted_from
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.delta_tables import live_files
+from cluster.storage.open_rows import OpenRow
 from cluster.storage.synced_files import write_whole
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
@@ -30,10 +32,11 @@ NUMBERS = "_fjord_numbers.json"
 
 
 class Numbers(msgspec.Struct, frozen=True):
-    """The removed results: how many rows, and each query's highest number at the time of a removal."""
+    """The removed results: how many rows; each query's highest number, and the open rows, at the time of a removal."""
 
     dropped_rows: int = 0
     last: dict[str, int] = {}
+    open: list[tuple[OpenRow, int]] = []
 
 
 class ResultsRetention:
@@ -63,7 +66,12 @@ class ResultsRetention:
         self._path = Path(root, NUMBERS) if is_local(root) else None
         self.numbers = _read(self._path)
 
-    def run(self, table: AppendedTable, last: Mapping[str, int]) -> None:
+    def run(
+        self,
+        table: AppendedTable,
+        last: Mapping[str, int],
+        open_rows: Callable[[], list[tuple[OpenRow, int]]] = list,
+    ) -> None:
         """Remove results from a table. A failure is logged, and the removal is tried again the next time.
 
         Parameters
@@ -72,14 +80,18 @@ class ResultsRetention:
             The table.
         last
             The highest number of each query.
+        open_rows
+            Returns the open rows of the table, and those kept of it.
         """
         self.blocked = Blocked()
         try:
-            self._run(table, last)
+            self._run(table, last, open_rows)
         except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
             log.warning("old results could not be removed", table=table.root, error=str(error))
 
-    def _run(self, table: AppendedTable, last: Mapping[str, int]) -> None:
+    def _run(
+        self, table: AppendedTable, last: Mapping[str, int], open_rows: Callable[[], list[tuple[OpenRow, int]]]
+    ) -> None:
         files = _files(table)
         wanted = wanted_from(files, self.budget, None)
         if wanted is None or self._path is None:
@@ -94,7 +106,7 @@ class ResultsRetention:
             log.warning("more is kept than there should be", table=table.root, bytes=left.bytes, reason=left.by)
         if found.files:
             rows = sum(file.rows for file in found.files)
-            numbers = Numbers(self.numbers.dropped_rows + rows, dict(last))
+            numbers = Numbers(self.numbers.dropped_rows + rows, dict(last), open_rows())
             write_whole(self._path, msgspec.json.encode(numbers))
             self.numbers = numbers
             table.drop([file.path for file in found.files], {})

@@ -18,12 +18,15 @@ from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
-from cluster.storage.committed_results import RESULT_SCHEMA
+from cluster.storage.committed_results import CLOSES, OPEN, RESULT_SCHEMA, ROW
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.delta_tables import created
 from cluster.storage.mending import repair_log
+from cluster.storage.open_rows import OpenRow, OpenRows
 from cluster.storage.results_retention import ResultsRetention
+
+_NO_ROWS = pl.DataFrame(pl.from_arrow(RESULT_SCHEMA.empty_table()))
 
 
 class ResultsTable(CompactedTable):
@@ -65,6 +68,7 @@ class ResultsTable(CompactedTable):
             repair_log(root)
         self._appended = AppendedTable(root, self._opened())
         self._known_sequences: dict[str, int] | None = None
+        self._known_open: OpenRows | None = None
         self.retention = ResultsRetention(root, budget, published)
 
     def _opened(self) -> DeltaTable:
@@ -100,7 +104,8 @@ class ResultsTable(CompactedTable):
         Parameters
         ----------
         rows
-            Columns query, start_us, end_us, kind, row; per query in the order in which they are to be numbered.
+            Columns query, start_us, end_us, kind, row; per query in the order in which they are to be numbered. The end
+            of an open row has its query, start and text.
         micro_batch
             Number of the micro-batch they come from.
         writer
@@ -130,19 +135,32 @@ class ResultsTable(CompactedTable):
                 + pl.col("query").replace_strict(self._sequences, default=0, return_dtype=pl.Int64)
                 + 1
             ).alias("sequence")
-        ).select(RESULT_SCHEMA.names)
+        )
+        opens_or_closes = numbered["kind"].is_in([OPEN, CLOSES]).any()
+        closes = self._closes(numbered) if opens_or_closes else pl.lit(None, pl.Int64)
+        # The end of a row that is lost with a part of the table is given as a whole row.
+        kind = pl.when((pl.col("kind") == CLOSES) & pl.col("closes").is_null()).then(pl.lit(ROW)).otherwise("kind")
+        numbered = numbered.with_columns(closes.alias("closes")).with_columns(kind.alias("kind"))
+        numbered = numbered.select(RESULT_SCHEMA.names)
         data = numbered.to_arrow().cast(RESULT_SCHEMA)
         try:
             version = self._appended.append(data, {self._application(writer): micro_batch})
         except OutcomeUnknownError:
-            self._known_sequences = None
+            self._known_sequences = self._known_open = None
             raise
         last = numbered.group_by("query").agg(pl.col("sequence").max())
         self._sequences.update(dict(last.iter_rows()))
+        if opens_or_closes:
+            self._open.note(numbered)
         if self._compaction.due(version):
             self._compaction.run(self._appended)
-            self.retention.run(self._appended, self._sequences)
+            self.retention.run(self._appended, self._sequences, self._listed)
         return version
+
+    def _closes(self, rows: pl.DataFrame) -> pl.Series:
+        """Return the number of the open row that each row closes."""
+        found = iter(self._open.closed_by(rows.filter(kind=CLOSES).select("query", "start_us", "row").rows()))
+        return pl.Series([next(found) if kind == CLOSES else None for kind in rows["kind"]], dtype=pl.Int64)
 
     def _application(self, writer: str) -> str:
         return f"{self._fjord}/{writer}" if writer else self._fjord
@@ -157,7 +175,7 @@ class ResultsTable(CompactedTable):
         """
         try:
             self._table.update_incremental()
-            return (
+            return _with_closes(
                 self._scan()
                 .filter((pl.col("query") == query) & (pl.col("sequence") > sequence))
                 .sort("sequence")
@@ -178,6 +196,21 @@ class ResultsTable(CompactedTable):
             self._known_sequences = self._last_sequences()
         return self._known_sequences
 
+    @property
+    def _open(self) -> OpenRows:
+        """The open rows; read from the table as :attr:`_sequences` are."""
+        if self._known_open is None:
+            kinds = pl.col("kind").is_in([OPEN, CLOSES])
+            try:
+                rows = self._scan().filter(kinds).collect() if self.version else _NO_ROWS
+            except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+                raise StorageError(f"results table {self.root} cannot be read: {error}") from error
+            self._known_open = OpenRows.of(self.retention.numbers.open, _with_closes(rows))
+        return self._known_open
+
+    def _listed(self) -> list[tuple[OpenRow, int]]:
+        return self._open.listed()
+
     def _scan(self) -> pl.LazyFrame:
         return pl.scan_delta(self._table, use_pyarrow=True)  # Polars itself finds no files below "my data"
 
@@ -191,3 +224,8 @@ class ResultsTable(CompactedTable):
             raise StorageError(f"results table {self.root} cannot be read: {error}") from error
         there: dict[str, int] = dict(found.iter_rows())
         return {query: max(there.get(query, 0), gone.get(query, 0)) for query in there.keys() | gone.keys()}
+
+
+def _with_closes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with the column `closes`, which files of earlier versions lack."""
+    return rows if "closes" in rows.columns else rows.with_columns(pl.lit(None, pl.Int64).alias("closes"))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cluster.service.publishing.instant_columns import instant_column
-from cluster.storage.committed_results import ERROR, ROW
+from cluster.storage.committed_results import CLOSES, ERROR, OPEN, ROW
 from protocols.mqtt.publish_frames import NUMBER, PublishFrames, beginnings
 from protocols.wire import topics
 
@@ -41,11 +41,14 @@ class Rows:
         The instants, as JSON.
     row
         The row, or what is stored in its place, as JSON.
+    closes
+        The number of the open row whose end it is.
     """
 
     start: Piece
     end: Piece
     row: Piece
+    closes: Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,10 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             lambda rows: (b',"start":', rows.start, b',"end":', rows.end, b',"row":', rows.row),
             extras=True,
         ),
+        OPEN: Kind(
+            topics.results, lambda rows: (b',"start":', rows.start, b',"open":true,"row":', rows.row), extras=True
+        ),
+        CLOSES: Kind(topics.results, lambda rows: (b',"closes":', rows.closes, b',"end":', rows.end), extras=False),
         ERROR: Kind(topics.query_errors, lambda rows: (b',"at":', rows.start, b',"error":', rows.row), extras=False),
     }
 )
@@ -138,11 +145,15 @@ def _bodies_of_kind(rows: pa.RecordBatch, kind: Kind, extras: Extras) -> tuple[p
     bodies = pc.binary_join_element_wise(
         pa.array(begin, pa.binary()).take(queries.indices),
         rows.column("sequence").cast(pa.string()).cast(pa.binary()),
-        *kind.pieces(Rows(start, end, rows.column("row").cast(pa.binary()))),
+        *kind.pieces(Rows(start, end, *(_as_bytes(rows.column(name)) for name in ("row", "closes")))),
         tail,
         b"",
     )
     return bodies, np.array([2 + len(topic) for topic in addresses], np.int64)[np.asarray(queries.indices)]
+
+
+def _as_bytes(column: pa.Array[Any]) -> pa.Array[Any]:
+    return column.cast(pa.string()).cast(pa.binary())
 
 
 def _kind(name: str) -> Kind:
@@ -172,15 +183,20 @@ def stored_results(table: ResultsTable, query: str, after: int, limit: int) -> b
     rows = table.rows_after(query, after, limit)
     starts, ends = (instant_column(rows[name].to_numpy()).to_pylist() for name in ("start_us", "end_us"))
     messages = [
-        {
-            "query": query,
-            "sequence": sequence,
-            "start": msgspec.Raw(start),
-            "end": msgspec.Raw(end),
-            ("error" if kind == ERROR else "row"): msgspec.Raw(row.encode()),
-        }
-        for sequence, start, end, kind, row in zip(
-            rows["sequence"], starts, ends, rows["kind"], rows["row"], strict=True
+        {"query": query, "sequence": sequence, **_stored(kind, start, end, row, closes)}
+        for sequence, start, end, kind, row, closes in zip(
+            rows["sequence"], starts, ends, rows["kind"], rows["row"], rows["closes"], strict=True
         )
     ]
     return msgspec.json.encode(messages)
+
+
+def _stored(kind: str, start: bytes, end: bytes, row: str, closes: int | None) -> dict[str, Any]:
+    begins, ends, content = {"start": msgspec.Raw(start)}, {"end": msgspec.Raw(end)}, msgspec.Raw(row.encode())
+    match kind:
+        case "closes":
+            return {"closes": closes, **ends}
+        case "open":
+            return {**begins, "open": True, "row": content}
+        case _:
+            return {**begins, **ends, ("error" if kind == ERROR else "row"): content}

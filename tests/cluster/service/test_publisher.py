@@ -17,7 +17,7 @@ from cluster.fjord.batch import instant_text
 from cluster.service.publishing import result_chunks
 from cluster.service.publishing.publication import Publication
 from cluster.service.publishing.publisher import Publisher
-from cluster.service.publishing.result_messages import Extras
+from cluster.service.publishing.result_messages import Extras, stored_results
 from cluster.storage import archived_log, delta_tables, retention
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.committed_results import CommittedResults
@@ -190,6 +190,22 @@ async def test_errors_go_to_the_errors_topic(tmp_path: Path) -> None:
     assert msgspec.json.decode(message.payload) == {
         "query": "q", "sequence": 1, "at": instant_text(0), "error": "division went wrong"
     }  # fmt: skip
+
+
+async def test_an_open_row_has_no_end_and_is_closed_by_its_number(tmp_path: Path) -> None:
+    link = FlakyLink()
+    it = Publishing(tmp_path, link)
+    it.table.append(answers(2, kind="open"), 0)
+    it.table.append(answers(1, kind="closes"), 1)
+    await it.publish()
+    start, row = "1970-01-01T00:00:00.000000Z", {"x": 1}
+    expected = [
+        {"query": "q", "sequence": 1, "start": start, "open": True, "row": row},
+        {"query": "q", "sequence": 2, "start": "1970-01-01T00:00:00.000001Z", "open": True, "row": row},
+        {"query": "q", "sequence": 3, "closes": 1, "end": "1970-01-01T00:00:00.000001Z"},
+    ]
+    assert decoded(link) == expected
+    assert msgspec.json.decode(stored_results(it.table, "q", 0, 10)) == expected
 
 
 async def test_rows_say_which_relations_were_stale(tmp_path: Path) -> None:

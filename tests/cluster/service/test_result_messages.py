@@ -32,7 +32,8 @@ ROWS = st.lists(
             "sequence": st.integers(1, 2**63 - 1),
             "start_us": INSTANTS,
             "end_us": INSTANTS,
-            "kind": st.sampled_from(["row", "row", "error"]),
+            "kind": st.sampled_from(["row", "row", "error", "open", "closes"]),
+            "closes": st.integers(1, 2**63 - 1),
             "row": st.dictionaries(st.text(max_size=5), st.text(max_size=200), max_size=3).map(
                 lambda row: msgspec.json.encode(row).decode()
             ),
@@ -49,9 +50,18 @@ def message(row: dict[str, Any]) -> Message:
     if row["kind"] == "error":
         found = {"query": query, "sequence": row["sequence"], "at": instant_text(row["start_us"]), "error": raw}
         return Message(topics.query_errors(query), msgspec.json.encode(found))
+    if row["kind"] == "closes":
+        found = {
+            "query": query,
+            "sequence": row["sequence"],
+            "closes": row["closes"],
+            "end": instant_text(row["end_us"]),
+        }
+        return Message(topics.results(query), msgspec.json.encode(found))
+    end = {"open": True} if row["kind"] == "open" else {"end": instant_text(row["end_us"])}
     found = {
-        "query": query, "sequence": row["sequence"], "start": instant_text(row["start_us"]),
-        "end": instant_text(row["end_us"]), "row": raw, **EXTRAS.get(query, {}),
+        "query": query, "sequence": row["sequence"], "start": instant_text(row["start_us"]), **end, "row": raw,
+        **EXTRAS.get(query, {}),
     }  # fmt: skip
     return Message(topics.results(query), msgspec.json.encode(found))
 
@@ -102,7 +112,7 @@ def test_chunks_have_every_row_once_and_any_place_in_them_is_a_position(
             yield pa.RecordBatch.from_pylist(
                 [
                     {"query": "q", "sequence": 100 * number + first + at, "start_us": 0, "end_us": 1, "kind": "row",
-                     "row": "{}"}
+                     "row": "{}", "closes": None}
                     for at in range(size)
                 ],
                 RESULT_SCHEMA,
