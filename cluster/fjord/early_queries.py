@@ -11,9 +11,10 @@ from cluster.fjord.answers import Answers
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.early_answers import NOTHING_GIVEN, Given, given_of, given_out, state_of
 from cluster.fjord.graph import RunningOperator
-from cluster.fjord.look_ahead import LookAhead, late_nodes
+from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
+from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment
 
 _NO_ANSWERS = pl.DataFrame(

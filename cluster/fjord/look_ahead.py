@@ -21,29 +21,8 @@ from cluster.fjord.graph import RunningOperator
 from cluster.fjord.instantiation import subscribed_operator
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.lookup import Tables
-from cluster.physical import operations as kinds
+from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.physical.operations import Operation
-
-
-def holds_rows_back(operation: Operation) -> bool:
-    """Return whether an operation holds a row back until its end is known."""
-    match operation:
-        case kinds.CountWindow() | kinds.SemiJoin() | kinds.Difference() | kinds.Intersection():
-            return True
-        case kinds.MergeAggregate():
-            return operation.slide_us == 1
-        case _:
-            return False
-
-
-def late_nodes(fragment: Fragment) -> tuple[OperatorNode, ...]:
-    """Return the nodes of a fragment that answer rows after their beginning is certain; inputs come first."""
-    late: dict[str, OperatorNode] = {}
-    for node in fragment.behind:
-        if holds_rows_back(node.operation) or any(each in late for each in node.inputs):
-            late[node.id] = node
-    return tuple(late.values())
 
 
 class LookAhead:
@@ -77,7 +56,7 @@ class LookAhead:
     def known(self, frontier_us: int) -> Batch | None:
         """Return the rows of the fragment that begin before its watermark and have not flowed yet, cut there.
 
-        Rows that end at the watermark last at least until then. None if that cannot be said now: an operator fails, or
+        Rows that end at the watermark last at least until then. None if that is not known now: an operator fails, or
         cannot read a relation. Once the rows flow, the query has the error, or its answer.
 
         Parameters

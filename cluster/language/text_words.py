@@ -9,6 +9,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.dialect import tokens_of
+from cluster.language.emitting import emitted
 from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
 
 TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN)
@@ -58,7 +59,7 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
     aliases
         Ends of names that may have AS before them.
     """
-    tokens = tokens_of(text)
+    tokens, _ = emitted(tokens_of(text), text)
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     words = [_canonical(token, leaves) for token in tokens]

@@ -16,6 +16,7 @@ from cluster.language.comments import unclosed, without_comments
 from cluster.language.comparisons import value_of
 from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL, tokens_of
+from cluster.language.emitting import emitted
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
@@ -65,6 +66,8 @@ class Query:
     reads: frozenset[str] = frozenset()
     readings: int = 1
     """How many streams it reads, with every name expanded."""
+    early: bool | None = None
+    """True for EMIT EARLY, False for EMIT FINAL, None for neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,8 @@ class DropStream:
 
 
 _NO_STREAMS = Catalog()
+_EARLY = "early"
+"""By this name the tree of a statement has what it says of EMIT."""
 _FIRST_WORDS = re.compile(r"\w+\s+\w+")
 
 LONGEST_TEXT = 100_000
@@ -201,7 +206,8 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
     refuse_lifetimes_without_streams(tree, context)
     _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
-    return Query(node, context.text, tuple(context.warnings), reads, context.readings.count)
+    early = statement.meta.get(_EARLY)
+    return Query(node, context.text, tuple(context.warnings), reads, context.readings.count, early)
 
 
 def _check_ignored(statement: exp.Expr, context: Context) -> None:
@@ -274,7 +280,10 @@ def _tree(text: str) -> exp.Expr:
         raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
     check_numbers(tokens, text)
     check_nesting(tokens, text)
-    return FjordSqlParser(dialect=FjordSQL()).parse_one(tokens, text)
+    tokens, early = emitted(tokens, text)
+    tree = FjordSqlParser(dialect=FjordSQL()).parse_one(tokens, text)
+    tree.meta[_EARLY] = early
+    return tree
 
 
 def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:

@@ -78,7 +78,7 @@ OF_WINDOWS = ("RANGE", "ROWS", "SLIDE", "SLIDES")
 
 FOREIGN_CLAUSES: dict[str, str | None] = {
     "EPOCH": "write SAMPLE EVERY 10 SECONDS, or SAMPLE RATE 10 HZ",
-    "EMIT": "leave it out: what changes is sent as soon as it is certain",
+    "EMIT": "EMIT EARLY or EMIT FINAL stands at the end of a query",
     "TOP": LAST_TUPLES,
     "TUMBLING": TUMBLING.format("FROM stream "),
     "HOPPING": HOPPING.format("FROM stream "),

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Work
 from cluster.physical.operations import Columns, Exchange, GroupedFilter, Sample, Scan
 from cluster.physical.words import describe, named, pane_window_words, queries_counted, scan_words
@@ -58,6 +59,9 @@ def fragment_lines(fragment: Fragment, work: Work | None = None) -> Iterator[str
         yield f"  {work.words}"
     for window, readers in by_window(fragment).items():
         yield f"  {pane_window_words(*window)}: {named(readers)}"
+    early = [each.query for each in fragment.subscribers if each.early]
+    if early and late_nodes(fragment):
+        yield f"  published early: {named(early)}"
     yield from _tree(fragment)
 
 

@@ -67,6 +67,7 @@ class QueryDescriptions:
             "errors": topics.query_errors(query.name),
             "epoch": None if isinstance(query, WaitingQuery) else query.since_epoch,
             "created": instant_text(query.created_us),
+            "emit": self._emit(query),
             "state": "running" if waiting is None else self.queries.waiting.state(waiting),
             "reads": sorted(query.reads),
             "mismatches": mismatches_of(self.ingest, _streams_of(query)),
@@ -79,6 +80,11 @@ class QueryDescriptions:
         lag = None if runs is None else lag_of_fragment(runs, lags)
         rows = self.results.last_sequence(query.name)
         return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json()}
+
+    def _emit(self, query: RegisteredQuery | WaitingQuery) -> str | None:
+        """Return whether a query's rows are published early; None if it has not begun."""
+        running = None if isinstance(query, WaitingQuery) else self.registry.physical.subscribers.get(query.identity)
+        return None if running is None else "early" if running.early else "final"
 
     def _refused_demands(self, query: RegisteredQuery | WaitingQuery) -> list[dict[str, Any]]:
         """Return why demands of a query do not reach sensors: by the cluster, if no proxy is named, or by a proxy."""

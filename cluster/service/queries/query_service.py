@@ -16,6 +16,7 @@ from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import Query
 from cluster.physical.difference import operators_changed
+from cluster.physical.emission import emission_words
 from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import begins_with_others, lower, with_query
 from cluster.physical.nodes import SensorDemands
@@ -49,6 +50,8 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
+EARLY_BY_DEFAULT = False
+"""Whether a query without EMIT is published early."""
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
 STEADY = 0.1
@@ -173,7 +176,7 @@ class QueryService:
                 # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
                 context = self._context()
                 query, node = await self._planning.run(lambda: context.planned(sql))
-            await self._check_limits(name, node)
+            await self._check_limits(name, node, early=is_early(query))
             for relation in self._relations_of(node):
                 if relation.built_in and not self._readers.exist(relation):
                     await self.refresher.refresh(relation, wanted=True)
@@ -219,7 +222,7 @@ class QueryService:
                 try:
                     planned = partial(self._context().planned, waiting.sql, registered=True)
                     query, node = await self._planning.run(planned, internal=True)
-                    await self._check_limits(waiting.name, node)
+                    await self._check_limits(waiting.name, node, early=is_early(query))
                     await self._start(waiting.name, waiting.sql, query, node, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
                 except ClusterError as error:
@@ -265,11 +268,13 @@ class QueryService:
 
         def described() -> str:
             memory_bytes, buckets = self._relation_memory_bytes, self._buckets
+            emission = emission_words(node, early=is_early(query))
             lookups = lookup_choices(node, context.sizes, memory_bytes=memory_bytes, buckets=buckets)
             sections = [
                 explained(query, rewritten).rstrip(),
                 *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
                 f"It would run\n{placement_of(node)}",
+                *([f"It would publish\n  {emission}"] if emission else []),
                 *([f"It would look up\n{lookups}"] if lookups else []),
                 f"It would share\n{sharing_of(node, running)}",
             ]
@@ -325,10 +330,10 @@ class QueryService:
         sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
         return PlanningContext(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
-    async def _check_limits(self, name: str | None, node: Node) -> None:
+    async def _check_limits(self, name: str | None, node: Node, *, early: bool) -> None:
         """Raise unless rows, state and demands stay within their limits with a query."""
         running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
-        added, rates = PlannedQuery(name or "", running.epoch + 1, node), self._rates(streams_of(node))
+        added, rates = PlannedQuery(name or "", running.epoch + 1, node, early), self._rates(streams_of(node))
         self.demands.follow(running.oldest_first)
 
         def check() -> None:
@@ -347,7 +352,8 @@ class QueryService:
         node = begun_at(node, self._registry.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
         self._before_change()
-        add = partial(self._registry.add, name, sql, node, positions, query.reads, waited=waited)
+        early = is_early(query)
+        add = partial(self._registry.add, name, sql, node, positions, query.reads, early=early, waited=waited)
         registered = await finished(asyncio.to_thread(add))
         await self._publish_demands(streams_of(node))
         changes = operators_changed(before, self._registry.physical)
@@ -361,7 +367,7 @@ class QueryService:
         read = frozenset[str]().union(*(streams_of(node) for *_, node in queries))
         rates, positions = self._rates(read), self._positions(running.streams | read)
         epoch = running.epoch + 1
-        planned = [PlannedQuery(name, epoch, node) for name, _, _, node in queries]
+        planned = [PlannedQuery(name, epoch, node, is_early(query)) for name, _, query, node in queries]
 
         def check() -> None:
             after = lower(Plan(epoch, (*self._registry.plan.queries, *planned)), running)
@@ -373,7 +379,7 @@ class QueryService:
         self.demands.follow(running.oldest_first)
         await self._planning.run(check, internal=True)
         self._before_change()
-        added = [(name, sql, node, query.reads) for name, sql, query, node in queries]
+        added = [(name, sql, node, query.reads, is_early(query)) for name, sql, query, node in queries]
         registered = await finished(asyncio.to_thread(self._registry.add_many, added, positions))
         await self._publish_demands(read)
         log.info("queries added", queries=len(registered), epoch=epoch)
@@ -419,3 +425,8 @@ async def finished(work: Coroutine[None, None, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+def is_early(query: Query) -> bool:
+    """Return whether a query that begins now is published early."""
+    return EARLY_BY_DEFAULT if query.early is None else query.early

@@ -244,11 +244,12 @@ class Registry:
         positions: Mapping[str, int],
         reads: frozenset[str] = frozenset(),
         *,
+        early: bool = False,
         waited: bool = False,
     ) -> RegisteredQuery:
         """Register a query; it begins after `positions`, the present versions of all streams that any query reads.
 
-        A query that `waited` has its name already.
+        A query that `waited` has its name already. The rows of an `early` one are published before their end is known.
 
         Raises
         ------
@@ -258,21 +259,21 @@ class Registry:
         before = self._queries
         used, name = (None, name) if waited and name is not None else self._name_for(name)
         epoch = before.epoch + 1
-        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads)
+        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads, early)
         after = before.with_queries((query,), positions)
         physical = self._prepared(epoch, lambda running: with_query(running, query.planned, after.positions))
         self._change(after, physical, partial(insert_queries, self._plan_database, (query,)), used)
         return query
 
     def add_many(
-        self, queries: Collection[tuple[str, str, Node, frozenset[str]]], positions: Mapping[str, int]
+        self, queries: Collection[tuple[str, str, Node, frozenset[str], bool]], positions: Mapping[str, int]
     ) -> list[RegisteredQuery]:
         """Register queries that begin together, with one epoch.
 
         Parameters
         ----------
         queries
-            Of each its name, text, plan, and the streams named in its text. Their plans share the tuples of others
+            Of each its name, text, plan, the streams named in its text, and whether it is early. Their plans share the tuples of others
             (:func:`cluster.physical.lowering.begins_with_others`).
         positions
             As in :meth:`add`.
@@ -288,7 +289,7 @@ class Registry:
             if name in names:
                 raise QueryExistsError(name)
             names.add(name)
-        found = [RegisteredQuery(*each[:3], before.epoch + 1, now_us, each[3]) for each in queries]
+        found = [RegisteredQuery(*each[:3], before.epoch + 1, now_us, *each[3:]) for each in queries]
         after = before.with_queries(found, positions)
         physical = self._prepared(after.epoch, lambda running: lower(after.plan, running))
         self._change(after, physical, partial(insert_queries, self._plan_database, found))

@@ -81,6 +81,9 @@ MIGRATIONS = (
     """
     -- No table changes; but the plan has no queries any more: those of the table of queries are all there are.
     """,
+    """
+    ALTER TABLE queries ADD COLUMN early INTEGER NOT NULL DEFAULT 0;
+    """,
 )
 """Scripts are never changed once released. Numbers of relations never come back, so that identities do not."""
 

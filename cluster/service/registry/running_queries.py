@@ -29,6 +29,8 @@ class RegisteredQuery:
     created_us: int
     reads: frozenset[str] = frozenset()
     """Streams named in its text, derived ones included."""
+    early: bool = False
+    """Whether its rows are published before their end is known."""
 
     @property
     def identity(self) -> str:
@@ -38,7 +40,7 @@ class RegisteredQuery:
     @property
     def planned(self) -> PlannedQuery:
         """The query as operators run it."""
-        return PlannedQuery(self.name, self.since_epoch, self.node)
+        return PlannedQuery(self.name, self.since_epoch, self.node, self.early)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +97,14 @@ def read_queries(database: RegistryFile) -> RunningQueries:
     plan = EMPTY if found is None else decode_plan(found[0])
     assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
     rows = database.execute(
-        "SELECT name, sql, node, since_epoch, created_us, reads FROM queries ORDER BY since_epoch, rowid"
+        "SELECT name, sql, node, since_epoch, created_us, reads, early FROM queries ORDER BY since_epoch, rowid"
     )
     by_name = {
         name: RegisteredQuery(
             name, sql, stored_plans.read(node), since_epoch, created_us,
-            frozenset(msgspec.json.decode(reads, type=list[str])),
+            frozenset(msgspec.json.decode(reads, type=list[str])), bool(early),
         )
-        for name, sql, node, since_epoch, created_us, reads in rows
+        for name, sql, node, since_epoch, created_us, reads, early in rows
     }  # fmt: skip
     return RunningQueries(plan.epoch, plan.positions, LayeredMap(by_name))
 
@@ -129,7 +131,7 @@ def insert_queries(database: RegistryFile, queries: Collection[RegisteredQuery])
     """Put queries into a registry's file, inside a transaction of the caller; none of them waits any more."""
     for each in queries:
         database.execute(
-            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO queries VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 each.name,
                 each.sql,
@@ -137,6 +139,7 @@ def insert_queries(database: RegistryFile, queries: Collection[RegisteredQuery])
                 each.since_epoch,
                 each.created_us,
                 msgspec.json.encode(sorted(each.reads)),
+                each.early,
             ),
         )
         database.execute("DELETE FROM waiting WHERE name = ?", (each.name,))

@@ -112,3 +112,17 @@ def test_source_of_a_query_is_the_stream_as_declared():
     node = translate("SELECT * FROM TRAFFIC", CATALOG).node
     assert isinstance(node, Source)
     assert node.stream == "traffic"
+
+
+def test_a_query_says_when_its_rows_are_published() -> None:
+    def early(text: str) -> bool | None:
+        return translate(text, CATALOG).early
+
+    assert early("SELECT lane FROM traffic EMIT EARLY") is True
+    assert early("select lane from traffic emit final;") is False
+    assert early("(SELECT lane FROM traffic) EMIT EARLY") is True
+    assert early("SELECT lane FROM traffic") is None
+    assert early("SELECT lane FROM traffic UNION SELECT lane FROM traffic LIFETIME 90 DAYS EMIT FINAL") is False
+    assert early("SELECT emit early FROM (SELECT lane AS emit FROM traffic)") is None
+    plain = translate("SELECT lane FROM traffic", CATALOG)
+    assert translate("SELECT lane FROM traffic EMIT EARLY", CATALOG).node == plain.node

@@ -13,6 +13,7 @@ from cluster.fjord.early_answers import NOTHING_GIVEN
 from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.changes import Changes
+from cluster.physical import emission
 from cluster.physical.operations import CountWindow
 from protocols.errors import FjordError
 from tests.cluster.oracle.early_running import Compared, compare_early, random_buckets
@@ -143,5 +144,5 @@ def test_the_last_end_of_a_row_is_not_known_to_what_reports_ends(monkeypatch: py
 
 
 def test_a_row_that_is_given_too_late_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_ahead, "holds_rows_back", lambda operation: isinstance(operation, CountWindow))
+    monkeypatch.setattr(emission, "holds_rows_back", lambda operation: isinstance(operation, CountWindow))
     assert compared_often(HOLDING[7]) is not None
