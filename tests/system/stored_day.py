@@ -37,8 +37,12 @@ QUERIES = (
     ("SELECT k, x FROM readings SINCE 3 SECONDS AGO WHERE x < 50", 45, VERSIONS),
     (("SELECT k, SUM(x) AS total FROM readings SINCE BEGINNING WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) GROUP BY k"), 60,
      VERSIONS),
+    ("SELECT k, x FROM readings WINDOW(PARTITION BY k ROWS 3) WHERE x < 100 EMIT EARLY", 10, VERSIONS),
+    ("SELECT k, x FROM readings WINDOW(PARTITION BY k ROWS 3) WHERE x < 100 EMIT FINAL", 10, VERSIONS),
 )  # fmt: skip
 """Queries, with the version of the stream after which each begins, and after which it ends."""
+EARLY, FINAL = "q10", "q11"
+"""Two that differ in EMIT alone."""
 
 
 def prepare(folder: Path) -> None:
@@ -65,8 +69,9 @@ def prepare(folder: Path) -> None:
     for epoch, (turn, number) in enumerate(turns, 1):
         if alive.pop(number, None) is None:
             stands = turn * ROWS * STEP_US if turn else None
-            node = rewrite(translate(QUERIES[number - 1][0], catalog).node).node
-            alive[number] = PlannedQuery(f"q{number}", epoch, with_history_starts(node, epoch, {READINGS.name: stands}))
+            query = translate(QUERIES[number - 1][0], catalog)
+            node = with_history_starts(rewrite(query.node).node, epoch, {READINGS.name: stands})
+            alive[number] = PlannedQuery(f"q{number}", epoch, node, early=bool(query.early))
         plans.write(lower(Plan(epoch, tuple(alive.values()), {READINGS.name: turn})))
 
 
@@ -109,5 +114,26 @@ def wait_for(driver: subprocess.Popen[str], word: str) -> None:
 
 
 def results(folder: Path) -> pl.DataFrame:
-    """Return all answers, in order."""
-    return pl.read_delta(str(folder / "results")).sort("query", "sequence")
+    """Return all answers, in order; not those that come early, which depend on how streams are cut."""
+    return pl.read_delta(str(folder / "results")).filter(pl.col("query") != EARLY).sort("query", "sequence")
+
+
+def early_rows(folder: Path) -> pl.DataFrame:
+    """Return the rows of the early query that have their end, after a check of their numbers."""
+    rows = pl.read_delta(str(folder / "results")).filter(query=EARLY).sort("sequence")
+    assert rows["sequence"].to_list() == list(range(1, rows.height + 1)), "no number twice, none left out"
+    ends = rows.filter(kind="closes").select("sequence", "start_us", "end_us", "row", "closes")
+    assert ends["closes"].is_unique().all(), "no row is closed twice"
+    joined = ends.join(rows.filter(kind="open"), left_on="closes", right_on="sequence", how="left")
+    assert (joined["start_us"] == joined["start_us_right"]).all(ignore_nulls=False)
+    assert (joined["row"] == joined["row_right"]).all(ignore_nulls=False)
+    assert (joined["end_us"] >= joined["end_us_right"]).all(), "no row ends before it was known to last"
+    whole = rows.filter(kind="row")
+    assert set(rows["kind"].unique()) <= {"row", "open", "closes"}
+    columns = ["start_us", "end_us", "row"]
+    return pl.concat([ends.select(columns), whole.select(columns)]).sort(columns)
+
+
+def final_rows(folder: Path) -> pl.DataFrame:
+    """Return the rows of the query that differs from the early one in EMIT alone."""
+    return results(folder).filter(query=FINAL).select("start_us", "end_us", "row").sort(pl.all())

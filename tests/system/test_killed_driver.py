@@ -15,7 +15,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.system.stored_day import QUERIES, ROWS, STEP_US, Undisturbed, results, start, wait_for
+from tests.system.stored_day import (
+    EARLY,
+    QUERIES,
+    ROWS,
+    STEP_US,
+    Undisturbed,
+    early_rows,
+    final_rows,
+    results,
+    start,
+    wait_for,
+)  # fmt: skip
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
@@ -49,6 +60,8 @@ def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path, und
         wait_for(driver, "done")
     assert killed > 0, "every run had ended before it was killed"
     expected, found = results(undisturbed.left), results(disturbed)
-    assert set(expected["query"].unique()) == {f"q{number}" for number in range(1, len(QUERIES) + 1)}
+    assert {EARLY, *expected["query"].unique()} == {f"q{number}" for number in range(1, len(QUERIES) + 1)}
+    for folder in (undisturbed.left, disturbed):
+        assert early_rows(folder).equals(final_rows(folder))
     assert_history(undisturbed.stored, expected)
     assert found.equals(expected), (found.join(expected, on=found.columns, how="anti"), found.height, expected.height)
