@@ -210,7 +210,7 @@ class QueryService:
                 (together if begins_with_others(node) else apart).append((name, sql, query, node))
             found = await self._start_together(together)
             for name, sql, query, node in apart:
-                await self._check_limits(name, node)
+                await self._check_limits(name, node, early=is_early(query))
                 found.append(await self._start(name, sql, query, node))
             return found
 

@@ -273,8 +273,8 @@ class Registry:
         Parameters
         ----------
         queries
-            Of each its name, text, plan, the streams named in its text, and whether it is early. Their plans share the tuples of others
-            (:func:`cluster.physical.lowering.begins_with_others`).
+            Of each its name, text, plan, the streams named in its text, and whether it is early. Their plans share the
+            tuples of others (:func:`cluster.physical.lowering.begins_with_others`).
         positions
             As in :meth:`add`.
 
