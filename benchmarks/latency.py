@@ -2,7 +2,8 @@
 
 Starts broker, cluster, proxy and motes as separate processes, adds one query that passes every sample on, and
 measures, for each row, the time from the sample's instant (motes sample in real time) to its arrival at a subscriber.
-All parts and the subscriber share one clock. A second query, over windows, runs beside it.
+All parts and the subscriber share one clock. Beside it run a query over windows, and two alarms with EMIT EARLY, about
+one mote each that samples once a second: the last 60 samples, and the highest of the last 60 seconds.
 
     python benchmarks/latency.py [--quick] [--json] [--motes 64] [--seconds 60]
 """
@@ -32,6 +33,13 @@ from protocols.wire import topics
 RESULTS = Path(__file__).parent / "results"
 QUERY = "SELECT sensor, speed FROM traffic"
 WINDOWED = "SELECT segment, AVG(speed) AS speed FROM traffic WINDOW(RANGE 5 SECONDS SLIDE 1 SECOND) GROUP BY segment"
+LAST = "SELECT sensor, speed FROM traffic WINDOW(ROWS 60) WHERE sensor = '{}' EMIT EARLY"
+HIGHEST = """
+SELECT t.sensor, t.speed FROM traffic AS t WINDOW(RANGE 60 SECONDS) WHERE t.sensor = '{0}'
+AND t.speed = (SELECT MAX(m.speed) FROM traffic AS m WINDOW(RANGE 60 SECONDS) WHERE m.sensor = '{0}')
+EMIT EARLY
+"""
+ALARMS = ("last", "highest")
 SETTLE_SECONDS = 8.0
 """Not measured: motes get their programs one by one, and Spark compiles its code."""
 
@@ -71,15 +79,20 @@ async def measure(
     broker: BrokerAddress, api: ApiClient, children: Children, seconds: float
 ) -> dict[str, list[tuple[float, float]]]:
     """Return, by query, each row's (arrival, latency) in seconds; measuring begins after a warm-up."""
-    delays: dict[str, list[tuple[float, float]]] = {"samples": [], "windows": []}
+    delays: dict[str, list[tuple[float, float]]] = {"samples": [], "windows": [], **{name: [] for name in ALARMS}}
     began = time.monotonic() + SETTLE_SECONDS
+    first: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def receive(message: Message) -> None:
         arrived = time.time()
         now = time.monotonic()
+        row: dict[str, Any] = json.loads(message.payload)
+        if row["query"] == "samples" and not first.done():
+            first.set_result(row["row"]["sensor"])
         if now < began:
             return
-        row: dict[str, Any] = json.loads(message.payload)
+        if "closes" in row:
+            return
         delays[row["query"]].append((now - began, arrived - datetime.fromisoformat(row["start"]).timestamp()))
 
     link = MqttLink(
@@ -89,6 +102,9 @@ async def measure(
     await link.connected.wait()
     await asyncio.to_thread(api.add, QUERY, "samples")
     await asyncio.to_thread(api.add, WINDOWED, "windows")
+    mote = await asyncio.wait_for(first, SETTLE_SECONDS * 5)
+    for name, text in zip(ALARMS, (LAST, HIGHEST), strict=True):
+        await asyncio.to_thread(api.add, text.format(mote), name)
     began = time.monotonic() + SETTLE_SECONDS
     while time.monotonic() < began + seconds:
         await asyncio.sleep(0.5)
@@ -101,7 +117,8 @@ def describe(delays: dict[str, list[tuple[float, float]]], motes: int, seconds: 
     """Return the figures. ``median_s`` and ``p99_s`` are those of single samples."""
     samples = sorted(delay for _, delay in delays["samples"])
     windows = sorted(delay for _, delay in delays["windows"])
-    if not samples or not windows:
+    alarms = sorted(delay for name in ALARMS for _, delay in delays[name])
+    if not samples or not windows or not alarms:
         raise SystemExit("no rows arrived: run it with the parts' logs at hand (see cluster.demo.processes)")
     return {
         "motes": motes,
@@ -115,6 +132,9 @@ def describe(delays: dict[str, list[tuple[float, float]]], motes: int, seconds: 
         "window_rows": len(windows),
         "window_median_s": round(statistics.median(windows), 3),
         "window_p99_s": round(share(windows, 0.99), 3),
+        "alarm_rows": len(alarms),
+        "alarm_median_s": round(statistics.median(alarms), 3),
+        "alarm_p99_s": round(share(alarms, 0.99), 3),
     }
 
 
