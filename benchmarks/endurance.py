@@ -225,7 +225,7 @@ class Run:
         api.declare_relation(f"CREATE RELATION places {declared} FROM '{places}' REFRESH EVERY 1 MINUTE")
         api.declare(STREAM)
         for query in self.asked:
-            api.add(query.sql, query.name)
+            api.add(f"{query.sql} EMIT FINAL", query.name)
 
     async def _look(self, watch: Watch, seconds: float) -> None:
         every = max(2.0, seconds / LOOKS)

@@ -5,4 +5,5 @@ FROM (SELECT segment, AVG(speed) AS speed
       GROUP BY segment HAVING AVG(speed) < 65) AS slow,
      known AS k, recent AS i
 WHERE slow.segment = k.segment AND k.person = 'ada' AND slow.segment = i.segment
-GROUP BY i.description;
+GROUP BY i.description
+EMIT FINAL;

@@ -5,4 +5,5 @@ FROM (SELECT sensor AS segment, AVG(speed) AS speed
       GROUP BY sensor HAVING AVG(speed) < 20) AS slow,
      known AS k, incidents AS i
 WHERE slow.segment = k.segment AND k.person = 'ada' AND slow.segment = i.segment
-GROUP BY i.description;
+GROUP BY i.description
+EMIT FINAL;

@@ -50,7 +50,7 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
-EARLY_BY_DEFAULT = False
+EARLY_BY_DEFAULT = True
 """Whether a query without EMIT is published early."""
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""

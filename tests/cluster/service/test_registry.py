@@ -40,6 +40,17 @@ def test_queries_and_plans_survive(tmp_path: Path) -> None:
     assert again.plan.positions == {"traffic": 7}
 
 
+def test_a_query_stays_early_or_final_with_its_plan(tmp_path: Path) -> None:
+    first = open_registry(tmp_path)
+    first.add("a", "SELECT 1", NODE, {}, early=True)
+    first.add("b", "SELECT 1", NODE, {})
+    first.close()
+    again = open_registry(tmp_path)
+    assert {each.name: each.early for each in again.queries()} == {"a": True, "b": False}
+    for plan in (again.physical, PlanFiles(tmp_path / "plans").read(3)):
+        assert {each.query: each.early for each in plan.subscribers.values()} == {"a": True, "b": False}
+
+
 def test_a_new_registry_has_a_first_plan_that_lets_the_engine_run_once(tmp_path: Path) -> None:
     registry = open_registry(tmp_path)
     assert registry.plan == Plan(1)
