@@ -84,6 +84,8 @@ def show_query(
         return
     for label, key in (("name", "name"), ("state", "state"), ("created", "created"), ("topic", "topic")):
         typer.echo(f"{label:10}{found[key]}")
+    if found.get("emit"):
+        typer.echo(f"{'emit':10}{found['emit']}")
     typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
     typer.echo(f"{'rows':10}{found['rows']:,}")
     typer.echo(f"{'lag':10}{lag_text(found.get('lag'))}")

@@ -254,7 +254,7 @@ async def test_a_query_that_cannot_begin_shows_the_reason(relations):
     assert relations.service.registry.queries() == []
 
 
-def refused(*_):
+def refused(*_, **__):
     from cluster.errors import ClusterError
 
     raise ClusterError("too much state")
