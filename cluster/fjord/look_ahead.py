@@ -19,7 +19,7 @@ import polars as pl
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.graph import RunningOperator
 from cluster.fjord.instantiation import subscribed_operator
-from cluster.fjord.operator import Operator
+from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment, OperatorNode
@@ -66,8 +66,11 @@ class LookAhead:
         """
         found: dict[str, Batch] = {}
         try:
+            states = {node.id: self._running[node.id].operator.save() for node in self._late}
+            if not any(map(_holds, states.values())):
+                return self._nothing(self._top, frontier_us)
             for node in self._late:
-                batch = self._ahead(node, found, frontier_us)
+                batch = self._ahead(node, states[node.id], found, frontier_us)
                 if batch is None:
                     return None
                 found[node.id] = batch
@@ -75,30 +78,30 @@ class LookAhead:
             return None
         return found[self._top]
 
-    def _ahead(self, node: OperatorNode, found: Mapping[str, Batch], frontier_us: int) -> Batch | None:
+    def _ahead(self, node: OperatorNode, state: State, found: Mapping[str, Batch], frontier_us: int) -> Batch | None:
         inputs = [found.get(each) or self._nothing(each, frontier_us) for each in node.inputs]
         known = [each for each in inputs if each is not None]
         if len(known) < len(inputs):
             return None
         # One input may be known further than the other.
         until_us = min(each.watermark_us for each in known)
-        operator = self._copy(node)
+        operator = self._copies[node.id]
+        operator.restore(state)
         batch = operator.ahead(until_us, [_cut(each.rows, until_us) for each in known])
         if operator.warning is not None:
             return None
         return Batch(_cut(batch.rows, batch.watermark_us), batch.watermark_us)
 
     def _nothing(self, node: str, frontier_us: int) -> Batch | None:
-        """Return the batch of a node that is not late: all its rows that begin before its watermark have flowed."""
+        """Return the batch of a node that holds nothing back: all rows that begin before its watermark have flowed."""
         if node in self._crossing:
             return Batch(self._crossing[node], frontier_us)
         running = self._running[node]
         return None if running.empty is None else Batch(running.empty, min(frontier_us, running.emitted.watermark_us))
 
-    def _copy(self, node: OperatorNode) -> Operator:
-        copy = self._copies[node.id]
-        copy.restore(self._running[node.id].operator.save())
-        return copy
+
+def _holds(state: State) -> bool:
+    return any(isinstance(value, pl.DataFrame) and value.height > 0 for value in state.values())
 
 
 def _cut(rows: pl.DataFrame, until_us: int) -> pl.DataFrame:

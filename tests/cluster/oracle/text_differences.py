@@ -14,12 +14,17 @@ from cluster.language.algebra import Node, schema_of
 from protocols.errors import FjordError
 from tests.cluster.oracle.comparison import difference_of_rows
 from tests.cluster.oracle.definition import Row, Snapshots
+from tests.cluster.oracle.early_running import compare_early, random_buckets
+from tests.cluster.oracle.proving import delivered
 from tests.cluster.oracle.text_coverage import Drawn
 from tests.cluster.oracle.text_definition import TextDefinition
 from tests.cluster.oracle.text_forms import Text, outputs_of, types_of
-from tests.cluster.oracle.text_running import Planned, planned, run_text, runnable, streams_of
+from tests.cluster.oracle.text_running import Planned, planned, run_text, runnable, streams_of, tables_of
 from tests.cluster.oracle.text_world import World
 from tests.cluster.oracle.text_writing import written
+
+EARLY_IN = 2
+"""One of so many runs is made with EMIT EARLY, too."""
 
 
 @dataclass
@@ -113,7 +118,25 @@ def answer_differs(
         rows = run_text(plan, world, streams, seed)
     except Exception as error:  # noqa: BLE001 - whatever an operator raises is a finding
         return f"{type(error).__name__}: {error}"
-    return odd_value(rows) or difference_of_rows(rows, expected, granule)
+    found = odd_value(rows) or difference_of_rows(rows, expected, granule)
+    return early_differs(plan, world, plans, seed) if found is None and seed % EARLY_IN == 0 else found
+
+
+def early_differs(plan: Node, world: World, plans: Planned, seed: int) -> str | None:
+    """Run a plan with EMIT EARLY and EMIT FINAL side by side; return in what way the early rows differ, or None."""
+    batches, restarts = delivered(streams_of(world, plans.streams), seed)
+    dice = random.Random(seed)
+    try:
+        found = compare_early(
+            plan,
+            batches,
+            restart_after=restarts,
+            tables=lambda: tables_of(world.places),
+            buckets=random_buckets(dice),
+        )
+    except Exception as error:  # noqa: BLE001 - whatever an operator raises is a finding
+        return f"{type(error).__name__}: {error}"
+    return None if found.wrong is None else f"early: {found.wrong}"
 
 
 def kind_of(difference: str) -> str:
