@@ -12,6 +12,8 @@ from cluster.fjord.counters import Counters, summed
 
 ERROR = "error"
 """The kind of a row with the reason why a query has no answer."""
+OPEN, CLOSES = "open", "closes"
+"""The kinds of a row whose end is not known yet, and of its end, which repeats query, start and text."""
 _NUMBER = "fjord_number"
 
 
@@ -38,7 +40,7 @@ class Answered:
     Parameters
     ----------
     rows
-        Columns query, start_us, end_us, kind (``row`` or ``error``), row (JSON); each query's in start order.
+        Columns query, start_us, end_us, kind (``row``, ``error``, ``open`` or ``closes``), row (JSON); each query's in start order.
     counters
         What operators did, as far as it is reported now.
     """

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.collecting import CLOSES, OPEN
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
-from cluster.storage.committed_results import CLOSES, OPEN
 
 _BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
 
