@@ -40,7 +40,8 @@ class Answered:
     Parameters
     ----------
     rows
-        Columns query, start_us, end_us, kind (``row``, ``error``, ``open`` or ``closes``), row (JSON); each query's in start order.
+        Columns query, start_us, end_us, kind (``row``, ``error``, ``open`` or ``closes``), row (JSON); each query's in
+        start order.
     counters
         What operators did, as far as it is reported now.
     """
