@@ -36,6 +36,7 @@ from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
 from cluster.spark.spark_log import SparkLog
+from cluster.storage.committed_results import CommittedResults
 
 RESULTS = Path(__file__).parent / "results"
 STEP_US = 1_000
@@ -192,7 +193,8 @@ class Comparison:
 def answered(fjord: FjordInSpark, after_version: int) -> tuple[int, float]:
     """Return how many rows were answered, and the sum of all values: a fast wrong answer is worth nothing."""
     versions = range(after_version + 1, fjord.results.version + 1)
-    rows = pl.concat([fjord.results.read_commit(version)["row"] for version in versions])
+    stored, newest = CommittedResults(fjord.results.root), fjord.results.version
+    rows = pl.concat([pl.Series(stored.commit(version, newest).column("row")) for version in versions])
     values = rows.str.extract_all(r'"(?:x|answer.)":-?[0-9.e+-]+').explode().str.extract(r":(.+)$", 1)
     return rows.len(), float(values.cast(pl.Float64).sum())
 

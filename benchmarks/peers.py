@@ -36,6 +36,7 @@ from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
 from cluster.spark.spark_log import SparkLog
+from cluster.storage.committed_results import CommittedResults
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
@@ -205,7 +206,8 @@ def fjord(engine: FjordInSpark, texts: list[str], rounds: int) -> tuple[list[flo
         engine.wait()
         seconds.append(time.perf_counter() - began)
         versions = range(before + 1, engine.results.version + 1)
-        answers = sum(engine.results.read_commit(version).height for version in versions)
+        committed = CommittedResults(engine.results.root)
+        answers = sum(committed.commit(version, engine.results.version).num_rows for version in versions)
         engine.run_plan([])
         engine.wait()
     return seconds[WARM_UPS:], answers
