@@ -19,7 +19,7 @@ class LayeredMap(Mapping[K, V], Generic[K, V]):
     Parameters
     ----------
     base
-        The dictionary; nobody changes it any more.
+        The dictionary; it does not change any more.
 
     Examples
     --------

@@ -6,7 +6,7 @@
     ...
 
 All are retained. Each topic is in order by itself, but between two there is none, and any may be lost or come twice; so
-whoever reads them takes the demand of a head only once every piece has the digest that the head names. Few demands are
+a reader takes the demand of a head only once every piece has the digest that the head names. Few demands are
 in the head itself, as in a :class:`~protocols.wire.demands.StreamDemand`.
 """
 

@@ -86,7 +86,7 @@ def test_what_is_carried_over_is_what_is_made_anew(steps: list[tuple[int, int] |
         else:
             running = lower(Plan(epoch, queries), running)
         check_same(running, queries)
-        # Whoever reads it from files has the same.
+        # A reader of the files has the same.
         change = PhysicalChange.between(before, running)
         assert change is not None
         decoded = plan_json.decode(plan_json.encode(change))
@@ -128,7 +128,7 @@ def test_whole_plans_are_further_apart_the_larger_they_are() -> None:
 def test_queries_that_need_an_epoch_of_their_own_are_told_apart() -> None:
     *others, distinct = [begins_with_others(nodes[0]) for nodes in NODES]
     assert all(others)
-    assert not distinct, "rows of its subscribers are told apart by the epochs with which they began"
+    assert not distinct, "rows of its subscribers are distinguished by the epochs with which they began"
     assert not begins_with_others(plan_of("SELECT speed FROM traffic SINCE 2 HOURS AGO WHERE speed < 3"))
 
 

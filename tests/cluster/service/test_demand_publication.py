@@ -128,7 +128,7 @@ async def test_requested_pieces_are_published_once_however_many_ask(four: Servic
     topic = topics.parse(topics.demand_request("p", "traffic"))
     for _ in range(3):
         four.queries.demand_requests.handle(request((number, 3)), topic)
-    # Nothing is known of this stream, so nothing is published, whoever asks.
+    # Nothing is known of this stream, so nothing is published.
     four.queries.demand_requests.handle(request((1,), "other"), topics.parse(topics.demand_request("p", "other")))
     assert four.queries.demand_requests
     await four.queries._publication.answer()
