@@ -15,6 +15,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from cluster.errors import ClusterError
 from cluster.service.publishing.publication import Publication, lock_publication
 from cluster.service.publishing.publisher import Publisher
@@ -29,7 +31,8 @@ from cluster.service.publishing.publisher_channel import (
     from_line,
     to_line,
 )
-from cluster.storage.committed_results import CommittedResults
+from cluster.service.publishing.result_messages import result_frames
+from cluster.storage.committed_results import RESULT_SCHEMA, ROW, CommittedResults
 from protocols.event_log import configure_logging, get_logger
 from protocols.mqtt.link import Message, MqttLink
 
@@ -170,12 +173,23 @@ async def _ignore(_: Message) -> None:
     """The link receives nothing."""
 
 
+def load_libraries() -> None:
+    """Make a message of no consequence: Arrow imports pandas for the first one, which takes most of a second."""
+    values = [["q"], [1], [0], [1], [ROW], ["{}"], [None]]
+    result_frames(
+        pa.RecordBatch.from_arrays(
+            [pa.array(each, kind) for each, kind in zip(values, RESULT_SCHEMA.types, strict=True)], schema=RESULT_SCHEMA
+        )
+    )
+
+
 def main() -> None:
     """Run until standard input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the cluster, which ends us
     reports = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is not a report
     os.set_blocking(reports, False)
+    load_libraries()
     sys.exit(asyncio.run(serve(reports)))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -146,3 +148,21 @@ def test_chunks_have_every_row_once_and_any_place_in_them_is_a_position(
     finally:
         result_chunks.CHUNK_ROWS = before
     assert found == wanted
+
+
+def test_the_first_message_loads_no_library_that_the_publisher_has_not_loaded_at_its_start() -> None:
+    program = """
+import sys
+import pyarrow as pa
+from cluster.service.publishing.publisher_process import load_libraries
+from cluster.service.publishing.result_messages import result_frames
+from cluster.storage.committed_results import RESULT_SCHEMA
+load_libraries()
+before = set(sys.modules)
+columns = [["q", "q"], [1, 2], [0, 5], [1, 2**62], ["row", "error"], ["{}", '"why"'], [None, None]]
+arrays = [pa.array(each, kind) for each, kind in zip(columns, RESULT_SCHEMA.types, strict=True)]
+result_frames(pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA))
+print(sorted(set(sys.modules) - before))
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
