@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -21,8 +22,10 @@ from cluster.local.stream_files import StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files
 from cluster.local.trying import Trial
-from cluster.service.publishing.result_messages import result_message
+from cluster.service.publishing.result_messages import result_frames
+from cluster.storage.committed_results import RESULT_SCHEMA
 from protocols.command_line.application import app
+from tests.cluster.service.test_publisher import messages_of
 
 DAY = """time,sensor,speed
 2012-03-01T07:00:00,a,10
@@ -63,7 +66,10 @@ def test_json_lines_are_as_they_are_published(day: Path) -> None:
     for line in lines:
         found = json.loads(line)
         start, end = (round(datetime.fromisoformat(found[each]).timestamp() * 1e6) for each in ("start", "end"))
-        published = json.loads(result_message("q1", 7, start, end, json.dumps(found["row"])))
+        stored = {"query": "q1", "sequence": 7, "start_us": start, "end_us": end, "kind": "row", "closes": None}
+        rows = pa.RecordBatch.from_pylist([{**stored, "row": json.dumps(found["row"])}], RESULT_SCHEMA)
+        (message,) = messages_of(result_frames(rows))
+        published = json.loads(message.payload)
         del published["query"], published["sequence"]
         assert found == published
         assert list(found) == ["start", "end", "row"]

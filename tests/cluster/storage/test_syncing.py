@@ -217,4 +217,4 @@ def test_databases_sync_what_they_commit(tmp_path: Path, monkeypatch: pytest.Mon
     modes = [database.execute("PRAGMA synchronous").fetchone()[0] for database in opened]
     registry.close()
     spool.close()
-    assert modes == [2, 2], "FULL: a commit is in the log, and the log on disk"
+    assert modes == [2, 2, 2], "FULL: a commit is in the log, and the log on disk"
