@@ -28,8 +28,8 @@ PIECES = 256
 """Pieces of a stream's demand, at most."""
 DIGEST_BYTES = 8
 MAX_HEAD_BYTES = 4 * MEBIBYTE
-MAX_PIECES_BYTES = 16 * MEBIBYTE
-"""Of all demands on a stream together; names may be such that they are all in one piece."""
+MAX_PIECES_BYTES = 15 * MEBIBYTE
+"""Of all demands on a stream together; names may be such that they are all in one piece, and brokers take 16 MiB."""
 MAX_PIECE_BYTES = MAX_PIECES_BYTES + MEBIBYTE
 
 PieceNumber = Annotated[int, Meta(ge=0, lt=PIECES)]

@@ -150,7 +150,9 @@ class DemandAssembly:
         if isinstance(found, WholeDemand):
             self._head, self._since_us, self._head_payload = None, None, payload
             return self._whole(found)
-        if self._head is None or head.pieces != self._head.pieces:
+        awaited = () if self._head is None or self._since_us is None else self._missing(self._head)
+        # A piece that is still missing is awaited since it was named first, however often heads come.
+        if not set(awaited).intersection(self._missing(head)):
             self._since_us, self._pause_us = now_us, FIRST_REQUEST_US
         self._head, self._head_payload = head, payload
         return self._complete()

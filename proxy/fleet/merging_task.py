@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Event
 
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
@@ -45,11 +46,19 @@ class MergingTask:
     searches: Searches
     before: Merger
     kinds: tuple[SensorKind, ...] = ()
+    _unwanted: Event = field(default_factory=Event, init=False)
 
     def run(self) -> None:
         """Merge: afterwards the merger knows the program of each kind of mote."""
         for traits, properties in self.kinds:
+            if self._unwanted.is_set():
+                return
             self.merger.merge(traits, properties)
+
+    def stop(self) -> None:
+        """Let the thread that runs it return soon, from another thread; its result is not wanted any more."""
+        self._unwanted.set()
+        self.merger.hurry()
 
     @cached_property
     def merger(self) -> Merger:

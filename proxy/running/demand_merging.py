@@ -98,7 +98,7 @@ class DemandMerging:
                 await asyncio.sleep(min(SHARE * took_seconds, LONGEST_PAUSE_SECONDS))
         finally:
             if self._under_way is not None:
-                self._under_way.merger.hurry()
+                self._under_way.stop()
 
     async def _merge_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}

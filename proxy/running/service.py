@@ -146,6 +146,8 @@ class ProxyService:
         self._flushing = asyncio.Lock()
         self._held_long_enough = False
         self._received = asyncio.Event()
+        self._has_cut = False
+        """Whether the last flush had a batch to cut: then the next one waits for as long as the settings say."""
         self._waiting_since: float | None = None
         """When the first of the tuples came that wait for a batch, by the event loop's clock."""
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
@@ -212,6 +214,10 @@ class ProxyService:
         if self._stopping:
             return
         await self.receiver.receive(messages)
+        self._note_waiting()
+
+    def _note_waiting(self) -> None:
+        """Note since when tuples wait for a batch, if they do."""
         if self._waiting_since is None and self.fleet.waits:
             self._waiting_since = asyncio.get_running_loop().time()
         self._received.set()
@@ -236,6 +242,7 @@ class ProxyService:
             now_us = self._clocks.radio()
             self._waiting_since = None
             batches = self.fleet.cut(now_us)
+            self._has_cut = bool(batches)
             if self._stopping or now_us - self._positions_us >= _POSITIONS_EVERY_US:
                 positions = self.fleet.positions()
                 self._positions_us = now_us
@@ -270,14 +277,12 @@ class ProxyService:
         while True:
             await self._wait_for_batches()
             await self.flush()
+            if self._has_cut or self.fleet.waits or self._uncommitted[0]:
+                await asyncio.sleep(self.settings.flush_interval / 1e6)
 
     async def _wait_for_batches(self) -> None:
-        """Wait as long as the settings say since the last flush, and then for motes that are still expected to send.
-
-        No tuple waits longer than the settings say either.
-        """
+        """Wait until tuples wait and no mote is expected to send more of them, but no longer than the settings say."""
         loop, longest = asyncio.get_running_loop(), self.settings.flush_interval / 1e6
-        await asyncio.sleep(longest)
         began = loop.time()
         while not self.fleet.is_complete():
             left = (self._waiting_since or began) + longest - loop.time()
@@ -370,6 +375,7 @@ class ProxyService:
             await asyncio.sleep(_CLOCK_SECONDS)
             now_us = self._clocks.radio()
             self.intake.carry_out(self.fleet.time_passed(now_us, replan=False))
+            self._note_waiting()
             self.merging.time_passed()
             self.devices.time_passed()
             self.delivery.time_passed(now_us)

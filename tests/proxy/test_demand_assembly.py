@@ -22,6 +22,8 @@ from cluster.service.publishing import stream_pieces
 from cluster.service.publishing.stream_pieces import StreamPieces
 from protocols.errors import FrameError, UnsupportedVersionError
 from protocols.wire.demand_pieces import (
+    MAX_PIECE_BYTES,
+    MAX_PIECES_BYTES,
     PIECES,
     DemandHead,
     digest_of,
@@ -36,8 +38,9 @@ from protocols.wire.demands import (
     encode_query_demand,
     read_demands,
 )
-from protocols.wire.frames import VERSION, encode
+from protocols.wire.frames import MEBIBYTE, VERSION, encode
 from protocols.wire.programs import Band
+from proxy.broker.mosquitto import _LARGEST_PACKET_BYTES
 from proxy.fleet import demand_assembly
 from proxy.fleet.demand_assembly import (
     FIRST_REQUEST_US,
@@ -252,6 +255,39 @@ def test_missing_pieces_are_requested_less_and_less_often() -> None:
     for number, payload in pieces.items():
         assembly.receive_piece(number, payload)
     assert assembly.request("p", at + 10**12) is None
+
+
+def test_a_lost_piece_is_requested_however_often_others_change() -> None:
+    assembly = DemandAssembly("traffic")
+    pieces, _ = of("a", "b")
+    lost, changing = sorted(pieces)
+    requests = []
+    for turn in range(4):
+        piece = encode_piece(VERSION, "traffic", changing, [(turn, encode_query_demand(demand("b", 20.0 + turn)))])
+        digests = {lost: digest_of(pieces[lost]), changing: digest_of(piece)}
+        at_us = turn * (FIRST_REQUEST_US - 1)
+        assembly.receive_piece(changing, piece)
+        assembly.receive_head(encode(DemandHead(VERSION, "c", "traffic", 1 + turn, digests)), at_us)
+        requests.append(assembly.request("p", at_us))
+    assert [each and each.pieces for each in requests] == [None, None, (lost,), None]
+
+
+def test_a_head_is_applied_though_a_piece_was_another_one_meanwhile() -> None:
+    assembly = DemandAssembly("traffic")
+    first, other = (encode_piece(VERSION, "traffic", 3, [(1, encode_query_demand(demand(name)))]) for name in "ab")
+    heads = [encode(DemandHead(VERSION, "c", "traffic", epoch, {3: digest_of(first)})) for epoch in (1, 3)]
+    assembly.receive_piece(3, first)
+    assert assembly.receive_head(heads[0], 0) is not None
+    assembly.receive_piece(3, other)
+    assert assembly.receive_head(heads[1], 0) is None
+    found = assembly.receive_piece(3, first)
+    assert found is not None
+    assert found.demand.epoch == 3
+
+
+def test_a_broker_takes_a_piece_with_all_demands_that_are_accepted() -> None:
+    assert MAX_PIECE_BYTES <= _LARGEST_PACKET_BYTES
+    assert MAX_PIECES_BYTES + MEBIBYTE <= _LARGEST_PACKET_BYTES
 
 
 def test_an_earlier_cluster_is_understood() -> None:

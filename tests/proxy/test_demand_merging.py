@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import threading
 from collections.abc import AsyncIterator
 from typing import Any
@@ -50,6 +51,25 @@ def announced(frames: Any, motes: int = 3) -> Fleet:
     for number in range(motes):
         fleet.receive_announcement(frames.announcement(f"m{number}"), radio_us=0, received_us=0)
     return fleet
+
+
+def test_a_task_that_is_not_wanted_any_more_stops_between_two_motes(
+    frames: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = announced(frames, motes=1).merging("traffic", slow_ones(3))
+    assert task is not None
+    (kind,) = task.kinds
+    several = dataclasses.replace(task, kinds=(kind,) * 5)
+    merge, merged = Merger.merge, []
+
+    def merge_once(merger: Merger, *kind: Any) -> Any:
+        merged.append(kind)
+        several.stop()
+        return merge(merger, *kind)
+
+    monkeypatch.setattr(Merger, "merge", merge_once)
+    several.run()
+    assert len(merged) == 1
 
 
 class Running:

@@ -114,9 +114,8 @@ async def test_complete_batch_does_not_wait_for_the_next_flush(settings, frames,
     longest_us = 31_416_000
     async with running(settings) as service:
         await introduce(service, frames)
-        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
-        await until(lambda: published_batches(service.link))
-        # The pause between two flushes takes no time; waiting for motes takes as long as the settings say.
+        await service.merging.settled()
+        # The pause between two batches takes no time; waiting for motes takes as long as the settings say.
         sleep, pauses = asyncio.sleep, []
 
         async def short_sleep(seconds):
@@ -125,9 +124,11 @@ async def test_complete_batch_does_not_wait_for_the_next_flush(settings, frames,
 
         monkeypatch.setattr(service, "settings", service.settings.model_copy(update={"flush_interval": longest_us}))
         monkeypatch.setattr(asyncio, "sleep", short_sleep)
-        await until(lambda: pauses)
-        await receive(service, frames.packet(1, (10, 2.0), clock=10, low_watermark=11, program=NUMBER))
-        await until(lambda: len({each.sequence for each in published_batches(service.link) if each.rows}) == 2)
+        for sequence, at in ((0, 10), (1, 20)):
+            packet = frames.packet(sequence, (at, 2.0), clock=at, low_watermark=at + 1, program=NUMBER)
+            await receive(service, packet)
+            await until(lambda cut=sequence + 1: len(pauses) >= cut)
+        await until(lambda: sum({each.sequence: each.rows for each in published_batches(service.link)}.values()) == 2)
 
 
 async def test_bad_frames_are_counted_kept_and_stop_nothing(settings, frames):

@@ -146,7 +146,9 @@ def lock_publication(folder: Path) -> int:
 
 def _read(path: Path) -> Published:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Published)
+        found = msgspec.json.decode(path.read_bytes(), type=Published)
+        if min(found.version, found.row) < 0:
+            raise msgspec.ValidationError(f"a position of version {found.version}, row {found.row}")
     except FileNotFoundError:
         return Published()
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -154,3 +156,4 @@ def _read(path: Path) -> Published:
             f"how far results have been published cannot be read: {path}: {error}",
             hint="restore the file, or remove it: all results that are kept are then published again",
         ) from error
+    return found

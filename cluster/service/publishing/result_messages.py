@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from cluster.storage.results_table import ResultsTable
 
 Piece: TypeAlias = "bytes | pa.Array[Any]"
+LARGEST_ROW_BYTES = 15 * 1024**2
+"""Brokers take messages of 16 MiB; one that is larger would end the connection, again and again."""
+
 Extras: TypeAlias = Callable[[str], Mapping[str, Any]]
 """Returns what else the messages of a query contain, by name."""
 
@@ -96,7 +99,7 @@ def result_frames(rows: pa.RecordBatch, extras: Extras = lambda _: {}) -> Publis
     extras
         Called once for each query among them that has results.
     """
-    bodies, numbers_at = _bodies(rows, extras)
+    bodies, numbers_at = _bodies(_without_oversized(rows), extras)
     lengths = np.diff(_ends(bodies))
     begin, ends = beginnings(lengths)
     starts = np.concatenate(([0], ends)).astype(np.int32)
@@ -105,6 +108,26 @@ def result_frames(rows: pa.RecordBatch, extras: Extras = lambda _: {}) -> Publis
     frame_ends = _ends(frames)
     buffer = bytearray(frames.buffers()[2] or b"")
     return PublishFrames(buffer, frame_ends[1:], frame_ends[1:] - lengths + numbers_at)
+
+
+def _without_oversized(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with an error, under the same number, in place of each that no broker would take."""
+    sizes = pc.binary_length(rows.column("row"))
+    oversized = pc.greater(sizes, LARGEST_ROW_BYTES)
+    if not pc.any(oversized).as_py():
+        return rows
+    reasons = [
+        msgspec.json.encode(
+            f"a row of {size:,} bytes is too long for a message; GET /v1/queries/.../results has it"
+        ).decode()
+        for size in sizes.to_pylist()
+    ]
+    columns = {
+        "kind": pc.if_else(oversized, ERROR, rows.column("kind")),
+        "row": pc.if_else(oversized, pa.array(reasons), rows.column("row")),
+    }
+    arrays = [columns.get(name, rows.column(name)) for name in rows.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
 
 def no_frames() -> PublishFrames:

@@ -177,12 +177,11 @@ class SupervisedPublisher:
             if informing.done():
                 informing.result()
             reason = await listening
-            code = await process.wait()
         finally:
             listening.cancel()
             informing.cancel()
             await _end(process)
-        return reason or f"it ended with code {code}"
+        return reason or f"it ended with code {process.returncode}"
 
     async def _inform(self, process: asyncio.subprocess.Process) -> None:
         """Write news when there are any, unless those before are still in the pipe."""
@@ -215,19 +214,22 @@ class SupervisedPublisher:
         if process.stdout is None:
             return None
         failed: dict[str, int] = {}
-        while line := await process.stdout.readline():
+        while True:
             try:
+                if not (line := await process.stdout.readline()):
+                    return None
                 report = from_line(line, Report)
             except ChannelError as error:
                 return error.message
+            except ValueError:
+                return "it reports something that is far too long"
             if report.version < 0:
-                return report.failure
+                return report.failure or "it cannot run"
             for what, times in report.failures.items():
                 if times > failed.get(what, 0):
                     self._troubles.note(what, report.failure)
             failed = report.failures
             self.progress.last = report
-        return None
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

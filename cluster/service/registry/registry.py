@@ -393,7 +393,7 @@ class Registry:
                 if used is not None:
                     database.execute(_USE_NUMBER, (str(used),))
         except BaseException:
-            self._running = None
+            self._running, self._plan_written = None, False
             raise
         self._running = after
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -18,7 +18,7 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
 from cluster.service.registry.quarantine import MOST_ROWS
 from cluster.service.registry.registry import Registry
-from cluster.service.registry.registry_file import MIGRATIONS
+from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
 from protocols.errors import FjordError
 from protocols.wire.streams import FieldType
 
@@ -101,6 +101,27 @@ def test_the_previous_plan_remains_if_a_new_one_cannot_be_stored(
             registry.add("b", "SELECT 1", NODE, {})
     registry.add("c", "SELECT 1", NODE, {})
     assert [query.name for query in registry.plan.queries] == ["a", "c"]
+
+
+def test_a_plan_that_was_committed_though_the_commit_failed_has_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = open_registry(tmp_path)
+    commit = RegistryFile.__exit__
+
+    def commit_and_fail(database: RegistryFile, *error: Any) -> Literal[False]:
+        commit(database, *error)
+        raise UnwritableError("the registry", OSError("no answer"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RegistryFile, "__exit__", commit_and_fail)
+        with pytest.raises(UnwritableError):
+            registry.add("a", "SELECT 1", NODE, {})
+    registry.add("b", "SELECT 1", NODE, {})
+    assert [each.name for each in registry.queries()] == ["a", "b"]
+    plans = PlanFiles(tmp_path / "plans")
+    assert [plans.exists(epoch) for epoch in range(1, registry.epoch + 1)] == [True] * registry.epoch
+    assert len(plans.read(registry.epoch).subscribers) == 2
 
 
 def test_newer_schema_and_damaged_file_are_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cluster.fjord.batch import instant_text
 from cluster.service.publishing import result_chunks
 from cluster.service.publishing.instant_columns import FIRST_US, LAST_US, NEVER, instant_column
 from cluster.service.publishing.result_chunks import Position, chunks
-from cluster.service.publishing.result_messages import result_frames
+from cluster.service.publishing.result_messages import LARGEST_ROW_BYTES, result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA
 from protocols.mqtt.link import Message
 from protocols.wire import topics
@@ -166,3 +166,14 @@ print(sorted(set(sys.modules) - before))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_a_row_that_no_broker_takes_is_an_error_under_its_number() -> None:
+    texts = ["{}", f'{{"text":"{"x" * LARGEST_ROW_BYTES}"}}', "{}"]
+    columns = [["q"] * 3, [1, 2, 3], [0] * 3, [1] * 3, ["row"] * 3, texts, [None] * 3]
+    arrays = [pa.array(each, kind) for each, kind in zip(columns, RESULT_SCHEMA.types, strict=True)]
+    messages = messages_of(result_frames(pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)))
+    assert [each.topic for each in messages] == [topics.results("q"), topics.query_errors("q"), topics.results("q")]
+    found = msgspec.json.decode(messages[1].payload)
+    assert found["sequence"] == 2
+    assert found["error"].startswith("a row of 15,728,651 bytes is too long for a message")

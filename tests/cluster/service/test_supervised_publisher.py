@@ -1,0 +1,44 @@
+"""A publisher's process that is not what it should be: it is ended, shown, and started again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import StorageError
+from cluster.service.publishing import supervised_publisher
+from cluster.service.publishing.publication import FILE, Publication
+from cluster.service.publishing.publisher_channel import Orders
+from cluster.service.publishing.supervised_publisher import TROUBLE, Progress, SupervisedPublisher
+from cluster.storage.synced_files import Troubles
+from protocols.mqtt.link import BrokerAddress
+
+
+@pytest.mark.parametrize("written", ["hello", "x" * 200_000, '{"version":-7}'])
+async def test_a_process_that_reports_nonsense_and_lives_on_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    package = tmp_path / "nonsense.py"
+    package.write_text(f"import sys, time\nprint({written!r}, flush=True)\ntime.sleep(600)\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(supervised_publisher, "MODULE", "nonsense")
+    monkeypatch.setattr(supervised_publisher, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(supervised_publisher, "FAREWELL_SECONDS", 0.01)
+    troubles = Troubles()
+    orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error")
+    publisher = SupervisedPublisher(orders, Progress(Publication(tmp_path)), newest=lambda: 0, troubles=troubles)
+    running = asyncio.create_task(publisher.run())
+    async with asyncio.timeout(30):
+        while publisher.starts < 2:  # noqa: ASYNC110 - another process makes it true
+            await asyncio.sleep(0.01)
+    assert troubles.counts[TROUBLE] >= 1
+    running.cancel()
+    await asyncio.wait({running})
+
+
+def test_a_position_before_the_first_commit_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"version":-7}')
+    with pytest.raises(StorageError, match="cannot be read"):
+        Publication(tmp_path)
