@@ -65,7 +65,10 @@ class OpenRows:
             rows.filter(kind=CLOSES).select("query", "start_us", "row", "closes").iter_rows()
         ):
             numbers = self._numbers[query, start_us, text]
-            numbers.remove(closes)
+            if numbers[-1] == closes:  # as in most cases; a row may have very many equals
+                numbers.pop()
+            else:
+                numbers.remove(closes)
             if not numbers:
                 del self._numbers[query, start_us, text]
         for query, start_us, text, number in (

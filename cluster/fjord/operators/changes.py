@@ -54,7 +54,9 @@ class Changes(Operator):
             .with_columns((pl.col(START) + 1).alias(END))
             .select(self._columns)
         )
-        return Batch(changed.sort(START, maintain_order=True), self._reached(batch.watermark_us))
+        # All changes of an instant leave together, in an order that does not depend on when rows came or flowed: count
+        # windows above count in it.
+        return Batch(changed.sort(START, *self._values, maintain_order=True), self._reached(batch.watermark_us))
 
     def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
         """Look ahead; whether a row ends at the frontier is not known."""

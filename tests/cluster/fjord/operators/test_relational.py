@@ -298,3 +298,12 @@ def test_an_integer_may_equal_a_real(make: Callable[..., Operator]) -> None:
     operator = make(LEFT, reals.clear(), read_scalar('"n" = "r"', FieldType.BOOLEAN))
     operator.transition(1, Batch(reals, NEVER))
     assert operator.transition(0, Batch(frame([(0, 5, "a", 2), (0, 5, "b", 1)]), NEVER)).rows["k"].to_list() == ["a"]
+
+
+def test_changes_of_an_instant_leave_in_one_order_whenever_their_rows_came() -> None:
+    def changes(names: str) -> list[str]:
+        rows = pl.DataFrame({START: [0] * len(names), END: [9] * len(names), "k": list(names)})
+        operator = Changes(rows.clear(), insertions=True)
+        return list(operator.transition(0, Batch(rows, 5)).rows["k"])
+
+    assert changes("cab") == changes("bca") == ["a", "b", "c"]
