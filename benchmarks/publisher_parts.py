@@ -111,7 +111,14 @@ def receive(port: int, counts: Counts, ready: Connection) -> None:
 def publish_with_paho(port: int, count: int, report: Connection) -> None:
     """Publish as many rows as ordered, one a message; report rows a second and processor time a row."""
     stored = rows(count).with_columns((pl.int_range(count) // QUERIES + 1).alias("sequence"))
-    batch = stored.select(RESULT_SCHEMA.names).to_arrow().cast(RESULT_SCHEMA).combine_chunks().to_batches()[0]
+    batch = (
+        stored.with_columns(closes=pl.lit(None, pl.Int64))
+        .select(RESULT_SCHEMA.names)
+        .to_arrow()
+        .cast(RESULT_SCHEMA)
+        .combine_chunks()
+        .to_batches()[0]
+    )
     messages: list[Message] = []
     frames = result_frames(batch)
     take_messages(bytes(frames.numbered(0, count, 0)), 0, messages, [])
