@@ -83,13 +83,13 @@ class PublisherProcess:
                 tasks.create_task(self._keep_reporting(), name="reports"),
             ]
             while line := await news.readline():
-                self._hear(from_line(line, News))
+                self._take_news(from_line(line, News))
             self._publisher.stop()
             await asyncio.wait({publishing}, timeout=FAREWELL_SECONDS)
             for task in (publishing, *others):
                 task.cancel()
 
-    def _hear(self, news: News) -> None:
+    def _take_news(self, news: News) -> None:
         if news.notes is not None:
             self._notes = news.notes
         self._publisher.announce(news.newest)
