@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ import psutil
 
 from cluster.demo.processes import Child
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError
+from cluster.sizing.resources import bytes_below
 
 MEBIBYTE = 1024**2
 MEMORY_OF = ("broker", "proxy", "cluster", "jvm", "workers")
@@ -114,16 +114,7 @@ class Watch:
 
 def size_of(path: Path) -> int:
     """Return how many bytes are in a file, or in all files below a folder."""
-    if path.is_file():
-        return path.stat().st_size
-    size = 0
-    for folder, _, names in os.walk(path):
-        for name in names:
-            try:
-                size += os.lstat(Path(folder, name)).st_size
-            except FileNotFoundError:  # removed meanwhile
-                continue
-    return size
+    return path.stat().st_size if path.is_file() else bytes_below(path)
 
 
 def _kind(name: str, process: psutil.Process, *, is_root: bool) -> str:

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.service.client.api_client import ApiClient
+from cluster.sizing.measuring import quantile
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics
@@ -126,21 +127,16 @@ def describe(delays: dict[str, list[tuple[float, float]]], motes: int, seconds: 
         "rows": len(samples),
         "expected_rows": round(motes * seconds),
         "median_s": round(statistics.median(samples), 3),
-        "p90_s": round(share(samples, 0.90), 3),
-        "p99_s": round(share(samples, 0.99), 3),
+        "p90_s": round(quantile(samples, 0.90), 3),
+        "p99_s": round(quantile(samples, 0.99), 3),
         "max_s": round(samples[-1], 3),
         "window_rows": len(windows),
         "window_median_s": round(statistics.median(windows), 3),
-        "window_p99_s": round(share(windows, 0.99), 3),
+        "window_p99_s": round(quantile(windows, 0.99), 3),
         "alarm_rows": len(alarms),
         "alarm_median_s": round(statistics.median(alarms), 3),
-        "alarm_p99_s": round(share(alarms, 0.99), 3),
+        "alarm_p99_s": round(quantile(alarms, 0.99), 3),
     }
-
-
-def share(ordered: list[float], part: float) -> float:
-    """Return the quantile of the values at this share."""
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def plot(delays: dict[str, list[tuple[float, float]]], path: Path) -> None:

@@ -25,12 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import mixture_proxy
 import psutil
-from mixture_queries import texts
 from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
 
 from cluster.demo.parts import Parts, is_ready
 from cluster.demo.processes import Child, Children
 from cluster.service.client.api_client import ApiClient
+from cluster.sizing.loads import mixture
+from cluster.sizing.measuring import quantile
 from protocols.event_log import configure_logging
 
 RESULTS = Path(__file__).parent / "results"
@@ -83,7 +84,7 @@ def measure(
         started["motes"] = parts.start_motes("roadside", "--motes", str(motes))
         parts.wait_for_stream("traffic", started["proxy"])
         with ApiClient(parts.api_address) as api:
-            began, added_s = time.time(), add(api, texts(queries))
+            began, added_s = time.time(), add(api, mixture(queries))
             added = time.time()
             children.check()
             settle(log, SETTLE_SECONDS / 3 if quick else SETTLE_SECONDS)
@@ -165,8 +166,8 @@ def described(batches: Sequence[MicroBatch]) -> dict[str, float | int]:
     for host, suffix in (("stateful", ""), ("stateless", "_stateless")):
         seconds = sorted(each.seconds for each in batches if each.host == host)
         figures[f"mixture_median{suffix}_s"] = median(seconds)
-        figures[f"mixture_p90{suffix}_s"] = round(share(seconds, 0.90), 3)
-        figures[f"mixture_p99{suffix}_s"] = round(share(seconds, 0.99), 3)
+        figures[f"mixture_p90{suffix}_s"] = round(quantile(seconds, 0.90), 3)
+        figures[f"mixture_p99{suffix}_s"] = round(quantile(seconds, 0.99), 3)
         figures[f"mixture_max{suffix}_s"] = round(seconds[-1], 3)
         figures[f"mixture_micro_batches{suffix}"] = len(seconds)
         own = [each for each in batches if each.host == host]
@@ -189,11 +190,6 @@ def longest(batches: Sequence[MicroBatch], host: str) -> float:
 def median(values: Sequence[float]) -> float:
     """Return the median."""
     return round(statistics.median(values), 3)
-
-
-def share(ordered: Sequence[float], part: float) -> float:
-    """Return the quantile of the values at this share."""
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
 
 
 def processor_seconds(parts: dict[str, Child]) -> dict[str, float]:

@@ -27,7 +27,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
-from mixture_queries import ONE_QUERY, texts
 from msgspec.structs import replace
 
 from cluster.demo.parts import Parts, free_port
@@ -38,6 +37,7 @@ from cluster.physical.lowering import with_query
 from cluster.physical.nodes import NOTHING
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
+from cluster.sizing.loads import EVERY_SAMPLE, mixture
 from firmware_sim.phenomena.traffic import TRAFFIC
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import Message, MqttLink, Subscription
@@ -135,7 +135,7 @@ async def measure(
     link, acknowledging = acknowledger(parts)
     running = asyncio.create_task(link.run(acknowledging))
     await link.connected.wait()
-    one, mixture = demands_of([ONE_QUERY], "one"), demands_of(texts(queries), "mixed")
+    one, demands = demands_of([EVERY_SAMPLE], "one"), demands_of(mixture(queries), "mixed")
     await publish(link, 1, one)
     parts.start_motes(PROXY, "--motes", str(motes))
     await packets_at_rate(children, proxy, watched, motes)
@@ -145,7 +145,7 @@ async def measure(
     began = watched.look()
     pause = min(0.2, seconds / 4 / queries)
     for number in range(1, queries + 1):
-        await publish(link, 1 + number, mixture[:number])
+        await publish(link, 1 + number, demands[:number])
         await asyncio.sleep(pause)
     added = watched.look()
     rest = await looked(children, watched, seconds - (added.at - began.at))

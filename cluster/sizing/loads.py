@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import count, islice
 
 import msgspec
 
@@ -99,12 +97,12 @@ def parse_load(text: str) -> Load:
 def query_texts(load: Load) -> list[str]:
     """Return the queries of a load: filters, averages over sliding windows, and counts, in turn."""
     first = [EVERY_SAMPLE] if load.every_sample else []
-    return [*first, *islice(_mixture(), load.queries - len(first))]
+    return [*first, *mixture(load.queries - len(first))]
 
 
 FILTER = "SELECT sensor, speed FROM traffic WHERE speed < {limit} AND lane = {lane}"
 AVERAGE = (
-    "SELECT segment, AVG(speed) AS speed, COUNT(*) AS samples FROM traffic "
+    "SELECT segment, AVG(speed) AS mph, COUNT(*) AS samples FROM traffic "
     "WINDOW(RANGE {size} SECONDS SLIDE 10 SECONDS) WHERE lane = {lane} GROUP BY segment"
 )
 SLOW = (
@@ -112,10 +110,17 @@ SLOW = (
 )
 
 
-def _mixture() -> Iterator[str]:
-    """Yield filters, sliding averages and counts; many differ, and some ask what an earlier one asked."""
-    for number in count():
-        lane, step = number % 4 + 1, number // 4
-        yield FILTER.format(limit=10 + step % 20, lane=lane)
-        yield AVERAGE.format(size=10 * (1 + step % 5), lane=lane)
-        yield SLOW.format(limit=20 + number % 100)
+def mixture(count: int) -> list[str]:
+    """Return so many queries: filters, sliding averages and distinct counts in turn; some ask what others ask."""
+    return [_mixed(number % 3, number // 3) for number in range(count)]
+
+
+def _mixed(kind: int, number: int) -> str:
+    lane = 1 + number % 4
+    match kind:
+        case 0:
+            return FILTER.format(limit=10 + number % 20, lane=lane)
+        case 1:
+            return AVERAGE.format(size=10 + number % 5 * 10, lane=lane)
+        case _:
+            return SLOW.format(limit=20 + number * 3 % 100)

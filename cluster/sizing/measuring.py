@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -158,6 +158,17 @@ async def _wait(parts: Parts, seconds: float, progress: Progress, what: str) -> 
         parts.children.check()
 
 
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Return the value below which this share of some ordered values lies, at least one of them.
+
+    Examples
+    --------
+    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5)
+    3.0
+    """
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 def _look(parts: Parts, api: ApiClient, watched: WatchedProcesses) -> _Look:
     status = api.status()
     spools, lag, results = status["proxy_spools"].values(), status["lag"] or {}, status["results"]
@@ -201,6 +212,6 @@ def _measurement(load: Load, before: _Look, after: _Look, delays: list[float]) -
         {name: use.memory_bytes for name, use in after.use.items()},
         max(0, after.disk_bytes - before.disk_bytes) / seconds,
         statistics.median(ordered) if ordered else None,
-        ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))] if ordered else None,
+        quantile(ordered, 0.99) if ordered else None,
         limiting_stage(flow, before.backlog, after.backlog),
     )

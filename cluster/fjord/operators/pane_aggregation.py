@@ -95,7 +95,7 @@ class _Windows:
             .with_columns(pl.max_horizontal(first, _FROM).alias(START), pl.min_horizontal(last, _UNTIL).alias(END))
             .filter(pl.col(START) < pl.col(END))
         )
-        # The fewer keys, the quicker: the number of a window tells its group, and mostly that the visibility.
+        # The fewer keys, the quicker: the number of a window determines its group, and mostly that the visibility.
         by = [START, *self.keys, *([_NUMBER] if due.height > 1 else [])]
         visibility, marks = _visibility(pending), [QUERY_GROUP.name]
         if visibility.height > visibility[QUERY_GROUP.name].n_unique():
