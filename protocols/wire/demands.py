@@ -217,32 +217,10 @@ def read_query_demand(unread: msgspec.Raw) -> QueryDemand | RefusedDemand:
         return RefusedDemand(_name_in(unread), f"the demand cannot be read: {error}")
 
 
-_decode_unread = FrameDecoder(_UnreadDemands, max_bytes=MAX_DEMAND_BYTES, name="streamdemand")
 _decode_query_demand = msgspec.msgpack.Decoder(QueryDemand)
 _decode_name = msgspec.msgpack.Decoder(_NameOnly)
 _encoder = msgspec.msgpack.Encoder()
 _NOT_READABLE = (msgspec.MsgspecError, ProtocolError, UnicodeError, RecursionError)
-
-
-def read_demands(payload: bytes) -> tuple[StreamDemand, tuple[RefusedDemand, ...]]:
-    """Return the demands on a stream that can be read, and those that cannot, which affect their own queries only.
-
-    Raises
-    ------
-    FrameError, UnsupportedVersionError
-        As :class:`protocols.wire.frames.FrameDecoder`, for faults outside the demands of single queries.
-    """
-    unread = _decode_unread(payload)
-    demands: list[QueryDemand] = []
-    refused: list[RefusedDemand] = []
-    for each in unread.demands:
-        found = read_query_demand(each)
-        if isinstance(found, QueryDemand):
-            demands.append(found)
-        else:
-            refused.append(found)
-    known = (unread.version, unread.cluster, unread.stream, unread.epoch)
-    return StreamDemand(*known, tuple(demands), unread.declared, unread.only), tuple(refused)
 
 
 def encode_query_demand(demand: QueryDemand) -> bytes:

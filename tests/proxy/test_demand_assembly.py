@@ -35,8 +35,8 @@ from protocols.wire.demands import (
     MOST_DEMANDS,
     QueryDemand,
     StreamDemand,
+    decode_demand,
     encode_query_demand,
-    read_demands,
 )
 from protocols.wire.frames import MEBIBYTE, VERSION, encode
 from protocols.wire.programs import Band
@@ -304,7 +304,7 @@ def test_an_earlier_cluster_is_understood() -> None:
 def test_an_earlier_proxy_keeps_what_it_has() -> None:
     _, head = of("a")
     with pytest.raises(FrameError, match="does not fit its format") as caught:
-        read_demands(head)
+        decode_demand(head)
     assert caught.value.reason == "shape"
 
 

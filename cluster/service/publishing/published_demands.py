@@ -8,7 +8,6 @@ Demands that were published before stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -24,8 +23,6 @@ from protocols.wire.demand_pieces import MAX_PIECES_BYTES
 from protocols.wire.demands import (
     MOST_DEMANDS,
     QueryDemand,
-    StreamDemand,
-    encode_demands,
     encode_query_demand,
 )
 
@@ -42,25 +39,6 @@ class DemandError(PlanError):
 
 class TooManyDemandsError(DemandError):
     """There is no room for another demand on a stream."""
-
-
-@dataclass(slots=True)
-class AssembledDemand:
-    """The demand on a stream.
-
-    Parameters
-    ----------
-    demand
-        The demand that proxies decode.
-    payload
-        Its encoding as one message.
-    left_out
-        By query: why its demand is left out.
-    """
-
-    demand: StreamDemand
-    payload: bytes
-    left_out: dict[str, str]
 
 
 class PublishedDemands:
@@ -109,24 +87,6 @@ class PublishedDemands:
     def pieces(self, stream: str) -> StreamPieces:
         """Return the demands on a stream, as messages."""
         return self._streams.setdefault(stream, StreamPieces(stream))
-
-    def assemble(self, stream: str, known: StreamDemand, queries: Iterable[Subscriber]) -> AssembledDemand:
-        """Return the demand of queries, the oldest first, on a stream; proxies can decode it as a whole.
-
-        Parameters
-        ----------
-        stream
-            Its name.
-        known
-            The demand without those of queries.
-        queries
-            All that run.
-        """
-        self.follow(tuple(queries))
-        entries = self.pieces(stream).ordered()
-        demand = replace(known, demands=tuple(each.demand for each in entries))
-        payload = encode_demands(known, [each.payload for each in entries])
-        return AssembledDemand(demand, payload, dict(self.left_out[stream]))
 
     def check(self, query: Subscriber) -> None:
         """Raise an error if there is no room for the demands of a query, beside those that run.

@@ -308,10 +308,6 @@ class QueryService:
         self.demands.follow(self._registry.physical.oldest_first)
         await self._publication.publish_again(self._ingest.schemas.keys() | self._registry.physical.streams)
 
-    def demand_on(self, stream: str) -> StreamDemand:
-        """Return the demand of all queries on a stream."""
-        return self.demands.assemble(stream, self._empty_demand(stream), self._registry.physical.oldest_first).demand
-
     def _empty_demand(self, stream: str) -> StreamDemand:
         """Return the demand on a stream without those of queries."""
         declared = self._ingest.offers.declared(stream)

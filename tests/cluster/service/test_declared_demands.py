@@ -8,7 +8,7 @@ import pytest
 
 from cluster.language.errors import FjordSqlError
 from protocols.errors import FjordError
-from protocols.wire.demands import read_demands
+from proxy.fleet.demand_assembly import DemandAssembly
 
 if TYPE_CHECKING:
     from tests.cluster.service.conftest import Service
@@ -39,7 +39,9 @@ async def test_a_declaration_is_refused_unless_proxies_can_decode_it(service: Se
         return
     query, _ = await service.queries.add(f'SELECT * FROM "{name}"')
     payload = next(each.payload for each in reversed(service.link.published) if each.topic.endswith(f"/{name}"))
-    demand, refused = read_demands(payload)
-    assert not refused
+    found = DemandAssembly(name).receive_head(payload, 0)
+    assert found is not None
+    assert not found.unreadable
+    demand = found.demand
     assert [each.query for each in demand.demands] == [query.name]
     assert demand.declared == service.ingest.schemas[name]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.service.publishing.published_demands import DemandError, PublishedDemands, TooManyDemandsError
 from protocols.wire import topics
-from protocols.wire.demands import MAX_DEMAND_BYTES, QueryDemand, StreamDemand, decode_demand
+from protocols.wire.demands import MAX_DEMAND_BYTES, QueryDemand, StreamDemand, decode_demand, encode_demands
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import TRAFFIC
@@ -110,11 +111,27 @@ async def test_a_registered_query_whose_demand_cannot_be_published_is_shown(serv
     assert query.name == "old"
 
 
+class Assembled(NamedTuple):
+    """The demand on a stream, its encoding as one message, and by query why its demand is left out."""
+
+    demand: StreamDemand
+    payload: bytes
+    left_out: Mapping[str, str]
+
+
+def assembled(demands: PublishedDemands, known: StreamDemand, queries: Sequence[Subscriber]) -> Assembled:
+    """Return the demand of queries, the oldest first, as proxies can decode it as a whole."""
+    demands.follow(tuple(queries))
+    entries = demands.pieces("traffic").ordered()
+    demand = replace(known, demands=tuple(each.demand for each in entries))
+    return Assembled(demand, encode_demands(known, [each.payload for each in entries]), demands.left_out["traffic"])
+
+
 def test_a_thousand_queries_about_hundreds_of_sensors_each_fit() -> None:
     demands = PublishedDemands(MAX_DEMAND_BYTES)
     plans = [plan(listing(number)) for number in range(4)]
     running = [running_query(f"q{number}", plans[number % 4], number) for number in range(1_000)]
-    found = demands.assemble("traffic", NOTHING, running)
+    found = assembled(demands, NOTHING, running)
     assert found.left_out == {}
     assert len(found.payload) <= MAX_DEMAND_BYTES
     read = decode_demand(found.payload)
@@ -133,16 +150,16 @@ def test_another_query_does_not_change_the_demands_before_it() -> None:
     node = plan(listing(0))
     running = [running_query(f"q{number}", node, number) for number in range(12)]
     demands = PublishedDemands(max_bytes=1_800_000)
-    all_of_them = demands.assemble("traffic", NOTHING, running).demand.demands
+    all_of_them = assembled(demands, NOTHING, running).demand.demands
     for count in range(12):
-        assert demands.assemble("traffic", NOTHING, running[:count]).demand.demands == all_of_them[:count]
-    assert PublishedDemands(max_bytes=1_800_000).assemble("traffic", NOTHING, running).demand.demands == all_of_them
+        assert assembled(demands, NOTHING, running[:count]).demand.demands == all_of_them[:count]
+    assert assembled(PublishedDemands(max_bytes=1_800_000), NOTHING, running).demand.demands == all_of_them
 
 
 def test_the_assembled_message_equals_the_whole_demand_encoded() -> None:
     declared = StreamDemand(VERSION, "cluster", "traffic", 3, (), ROADS, "p")
     running = [running_query("a", plan(SMALL)), running_query("b", plan(f"{SMALL} WHERE road = 'A1'"), 2)]
-    found = PublishedDemands().assemble("traffic", declared, running)
+    found = assembled(PublishedDemands(), declared, running)
     assert found.payload == encode(found.demand)
     assert decode_demand(found.payload) == found.demand
     assert (found.demand.declared, found.demand.only) == (ROADS, "p")

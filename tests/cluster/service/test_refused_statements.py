@@ -156,7 +156,8 @@ async def test_a_running_query_keeps_its_plan(service):
     (runs,) = service.registry.queries()
     assert (runs.sql, runs.node) == (RUNS, node)
     assert [each.node for each in service.registry.plan.queries] == [node]
-    assert queries.demand_on("traffic").demands != ()
+    queries.demands.follow(service.registry.physical.oldest_first)
+    assert tuple(queries.demands.pieces("traffic").ordered()) != ()
     await queries.streams.drop("pairs")
     assert [each.name for each in service.registry.queries()] == ["runs"]
 
