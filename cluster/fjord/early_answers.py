@@ -141,3 +141,13 @@ def given_of(state: State, began: Mapping[str, int]) -> Given:
     alive = pl.DataFrame(list(began.items()), schema={"query": pl.String, _BEGAN: pl.Int64}, orient="row")
     rows = table_of(state, "open").join(alive, on=["query", _BEGAN], how="semi", maintain_order="left")
     return Given(number_of(state, "frontier_us"), rows.drop(_BEGAN))
+
+
+def frontier_state_of(given: Given) -> State:
+    """Return the frontier alone, to be saved while the same rows are open as when all was saved."""
+    return {"frontier_us": given.frontier_us}
+
+
+def with_frontier(given: Given, state: State) -> Given:
+    """Return what has been given out, with a frontier that was saved alone; it may be older, and only goes forward."""
+    return Given(max(given.frontier_us, number_of(state, "frontier_us")), given.open)

@@ -9,7 +9,16 @@ from msgspec.structs import replace
 
 from cluster.fjord.answers import Answers
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.early_answers import NOTHING_GIVEN, Given, given_of, given_out, state_of
+from cluster.fjord.collecting import CLOSES, OPEN
+from cluster.fjord.early_answers import (
+    NOTHING_GIVEN,
+    Given,
+    frontier_state_of,
+    given_of,
+    given_out,
+    state_of,
+    with_frontier,
+)
 from cluster.fjord.graph import RunningOperator
 from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import State
@@ -58,9 +67,10 @@ class EarlyQueries:
     ) -> None:
         self.name = f"{fragment.identity} Early"
         """The state entry of what has been given out."""
+        self.frontier_name = f"{fragment.identity} Frontier"
+        """The state entry of a frontier that has moved since then: with it, open rows are not written again."""
         self.answers = answers
-        self.moved = False
-        """True if what has been given out is not the same as before the last micro-batch."""
+        self._rows_moved = self._frontier_moved = False
         self._fragment = fragment
         self._look_ahead = LookAhead(fragment, running, crossing, tables)
         self._began = {each.query: each.visible_from for each in fragment.subscribers}
@@ -82,8 +92,9 @@ class EarlyQueries:
         ahead = None if failed else self._ahead(watermarks_us)
         before = self._given
         answers, self._given = given_out(before, found, ahead)
+        self._rows_moved = bool(answers["kind"].is_in([OPEN, CLOSES]).any())
         # A frontier that has moved over nothing need not be saved: from the old one on, there is nothing new either.
-        self.moved = (
+        self._frontier_moved = (
             answers.height > 0
             or found.height > 0
             or (self._given.open.height > 0 and self._given.frontier_us != before.frontier_us)
@@ -94,9 +105,16 @@ class EarlyQueries:
         """Return what has been given out."""
         return state_of(self._given, self._began)
 
-    def restore(self, state: State) -> None:
-        """Restore it, for the queries there are now."""
-        self._given = given_of(state, self._began)
+    def changes(self, *, everything: bool) -> dict[str, State]:
+        """Return the state entries that the last micro-batch has changed; all of what they hold with `everything`."""
+        if everything or self._rows_moved:
+            return {self.name: self.save()}
+        return {self.frontier_name: frontier_state_of(self._given)} if self._frontier_moved else {}
+
+    def restore(self, state: State | None, frontier: State | None = None) -> None:
+        """Restore what was given out, for the queries there are now; None for an entry that was never written."""
+        given = NOTHING_GIVEN if state is None else given_of(state, self._began)
+        self._given = given if frontier is None else with_frontier(given, frontier)
 
     def _ahead(self, watermarks_us: Mapping[str, int]) -> Batch | None:
         reached = [watermarks_us.get(each.id, ALWAYS) for each in self._fragment.exchanges]

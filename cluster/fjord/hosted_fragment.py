@@ -77,7 +77,8 @@ class HostedFragment:
     @property
     def names(self) -> frozenset[str]:
         """The names of its values."""
-        return frozenset(self._saved) if self._early is None else frozenset({*self._saved, self._early.name})
+        early = () if self._early is None else (self._early.name, self._early.frontier_name)
+        return frozenset({*self._saved, *early})
 
     def load(self, store: Store | None, version: bytes | None) -> None:
         """Make its operators again, in the state that a store holds as a version; None for that they begin with."""
@@ -89,9 +90,9 @@ class HostedFragment:
                 saved = store.get(placed.name)
                 if saved is not None:
                     self._restore(placed, unpack_state(saved))
-            given = None if self._early is None else store.get(self._early.name)
-            if self._early is not None and given is not None:
-                self._early.restore(unpack_state(given))
+            if self._early is not None:
+                entries = (store.get(name) for name in (self._early.name, self._early.frontier_name))
+                self._early.restore(*(None if saved is None else unpack_state(saved) for saved in entries))
         self.version = version
 
     def continue_from(self, before: HostedFragment) -> None:
@@ -155,8 +156,9 @@ class HostedFragment:
                 if state:
                     store.put(placed.name, pack_state(state))
                     self.version = version
-        if self._early is not None and (everything or self._early.moved):
-            store.put(self._early.name, pack_state(self._early.save()))
+        changes = {} if self._early is None else self._early.changes(everything=everything)
+        for name, state in changes.items():
+            store.put(name, pack_state(state))
             self.version = version
 
     def take_counters(self) -> Counters:

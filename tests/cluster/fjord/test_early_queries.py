@@ -114,3 +114,18 @@ def test_an_idle_stream_costs_no_look_ahead(monkeypatch: pytest.MonkeyPatch) -> 
     for watermark_us in (6, 6, 6, 7):
         run(engine, watermark_us)
     assert looked == [6, 7]
+
+
+def test_open_rows_are_written_when_they_change_and_not_when_only_the_frontier_moves() -> None:
+    engine = LocalEngine(Plan(1, (planned("q"),)))
+    run(engine, 6, (5, 11))
+    (bucket,) = (store for store in engine.stores if any(name.endswith(" Early") for name in store))
+    (name,) = (name for name in bucket if name.endswith(" Early"))
+    written = bucket[name]
+    assert run(engine, 8) == []
+    assert bucket[name] is written
+    engine.forget()
+    assert run(engine, 9) == [], "the frontier is known: the row that is open is not opened again"
+    assert bucket[name] is written
+    assert run(engine, 10, (9, 12)) == [("closes", 5, 9, '{"x":11}'), ("open", 9, 10, '{"x":12}')]
+    assert bucket[name] is not written
