@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.errors import UnwritableError
@@ -11,6 +13,8 @@ from cluster.storage.synced_files import Troubles
 
 MOST_ROWS = 1000
 """Older ones go."""
+WRITING_SECONDS = 1.0
+"""At most one transaction in this time: a proxy whose rows all come too late holds up no one else's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +36,50 @@ class Quarantine:
     database
         The registry's.
     troubles
-        Counts what could not be written and was passed over.
+        Counts what could not be written at once.
+    clock
+        Seconds that only go forward.
     """
 
-    def __init__(self, database: RegistryFile, troubles: Troubles) -> None:
+    def __init__(self, database: RegistryFile, troubles: Troubles, clock: Callable[[], float] = time.monotonic) -> None:
         self._database = database
         self._troubles = troubles
+        self._clock = clock
+        self._waiting = deque[Quarantined](maxlen=MOST_ROWS)
+        self._written_at = -WRITING_SECONDS
 
     def keep(self, kind: str, reason: str, origin: str, content: bytes) -> None:
-        """Store a rejected message or row; the oldest is deleted beyond the limit. What cannot be stored is counted."""
+        """Keep a rejected message or row, and store it soon; the oldest is deleted beyond the limit."""
+        self._waiting.append(Quarantined(time.time_ns() // 1000, kind, reason, origin, content))
+        if self._clock() - self._written_at >= WRITING_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Store what waits; if that fails, it is counted, and what waits is stored later."""
+        if not self._waiting:
+            return
+        self._written_at = self._clock()
         try:
-            self._keep(kind, reason, origin, content)
+            self._store()
         except UnwritableError as error:
             self._troubles.note("quarantine", error.message)
+            return
+        self._waiting.clear()
 
     def newest(self, limit: int = 100) -> list[Quarantined]:
         """Return the latest rejected messages and rows, newest first."""
+        self.write()
         rows = self._database.execute(
             "SELECT seen_us, kind, reason, origin, content FROM quarantine ORDER BY id DESC LIMIT ?", (limit,)
         )
         return [Quarantined(*row) for row in rows]
 
-    def _keep(self, kind: str, reason: str, origin: str, content: bytes) -> None:
+    def _store(self) -> None:
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
-            self._database.execute(
+            self._database.executemany(
                 "INSERT INTO quarantine (seen_us, kind, reason, origin, content) VALUES (?, ?, ?, ?, ?)",
-                (time.time_ns() // 1000, kind, reason, origin, content),
+                [(each.seen_us, each.kind, each.reason, each.origin, each.content) for each in self._waiting],
             )
             self._database.execute(
                 "DELETE FROM quarantine WHERE id <= (SELECT max(id) FROM quarantine) - ?", (MOST_ROWS,)

@@ -378,6 +378,7 @@ class Registry:
 
     def close(self) -> None:
         """Close the file."""
+        self.quarantine.write()
         self._database.close()
         self._plan_database.close()
 

@@ -16,7 +16,7 @@ from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
-from cluster.service.registry.quarantine import MOST_ROWS
+from cluster.service.registry.quarantine import MOST_ROWS, Quarantine
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
 from protocols.errors import FjordError
@@ -143,6 +143,21 @@ def test_quarantine_is_bounded_and_newest_first(tmp_path: Path) -> None:
     kept = registry.quarantine.newest(limit=MOST_ROWS + 5)
     assert len(kept) == MOST_ROWS
     assert kept[0].reason == f"reason {MOST_ROWS + 4}"
+
+
+def test_a_storm_of_rejections_is_one_transaction_a_second(tmp_path: Path) -> None:
+    registry, now = open_registry(tmp_path), [100.0]
+    database = registry._database
+    begun: list[str] = []
+    database.set_trace_callback(lambda text: begun.append(text) if text.startswith("BEGIN") else None)
+    quarantine = Quarantine(database, registry.troubles, clock=lambda: now[0])
+    for number in range(500):
+        quarantine.keep("late sample", f"reason {number}", "p", b"x")
+        now[0] += 0.005
+    assert len(begun) == 3
+    registry.quarantine = quarantine
+    registry.close()
+    assert [each.reason for each in open_registry(tmp_path).quarantine.newest(2)] == ["reason 499", "reason 498"]
 
 
 def test_plan_files_are_never_changed(tmp_path: Path) -> None:
