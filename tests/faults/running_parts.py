@@ -25,10 +25,12 @@ from cluster.demo.parts import accepts, free_port, is_ready
 from cluster.demo.processes import Child, Children
 from cluster.errors import ClusterError
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError
+from cluster.service.publishing.supervised_publisher import MODULE
 from protocols.mqtt.link import BrokerAddress
 from tests.faults.links import Link
-from tests.faults.schedules import Fault, Kind, Part, Setting
-from tests.faults.standalone import standalone_spark
+from tests.faults.schedules import WORKERS, Fault, Kind, Part, Setting
+from tests.faults.standalone import WORKERS as SPARK_WORKERS
+from tests.faults.standalone import StandaloneSpark, standalone_spark
 from tests.faults.subscribing import Subscriber
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class RunningParts:
         self._stack = ExitStack()
         self._lives: dict[str, int] = {}
         self._running: dict[Part, Child] = {}
-        self._master: str | None = None
+        self._spark: StandaloneSpark | None = None
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -85,7 +87,7 @@ class RunningParts:
                 part: stack.enter_context(Link(self.broker.port)) for part in (Part.PROXY_LINK, Part.CLUSTER_LINK)
             }
             if self.setting is Setting.STANDALONE:
-                self._master = stack.enter_context(standalone_spark(self.folder / "spark")).address
+                self._spark = stack.enter_context(standalone_spark(self.folder / "spark"))
             self._begin()
             self._stack = stack.pop_all()
         return self
@@ -185,10 +187,19 @@ class RunningParts:
         return self.folder / "broker"
 
     def _start(self, part: Part) -> None:
-        if part is Part.SUBSCRIBER:
-            for each in self.subscribers.values():
-                each.start()
-            return
+        match part:
+            case Part.SUBSCRIBER:
+                for each in self.subscribers.values():
+                    each.start()
+            case Part.WORKER_1 | Part.WORKER_2:
+                assert self._spark is not None
+                self._spark.start_worker(SPARK_WORKERS[WORKERS.index(part)])
+            case Part.PUBLISHER:
+                pass  # the cluster does
+            case _:
+                self._start_child(part)
+
+    def _start_child(self, part: Part) -> None:
         through = {part: f"127.0.0.1:{link.port}" for part, link in self.links.items()}
         small = self.setting is Setting.SMALL
         environment: dict[str, str] = {}
@@ -209,7 +220,7 @@ class RunningParts:
                 arguments = [
                     "cluster", "--broker", through[Part.CLUSTER_LINK], "--data", str(self.folder / "cluster"),
                     "--api-port", str(self.api_port), "--broker-silence", "5s",
-                    "--master", self._master or "local[2]",
+                    "--master", self._spark.address if self._spark else "local[2]",
                 ]  # fmt: skip
                 if small:
                     arguments += ["--results-backlog", "1B"]
@@ -233,10 +244,20 @@ class RunningParts:
         return self._child(f"tail-{query}", [*arguments, "--api", f"http://127.0.0.1:{self.api_port}"])
 
     def _kill(self, part: Part) -> None:
-        if part is Part.SUBSCRIBER:
-            for each in self.subscribers.values():
-                each.kill()
-            return
+        match part:
+            case Part.SUBSCRIBER:
+                for each in self.subscribers.values():
+                    each.kill()
+            case Part.WORKER_1 | Part.WORKER_2:
+                assert self._spark is not None
+                self._spark.kill_worker(SPARK_WORKERS[WORKERS.index(part)])
+            case Part.PUBLISHER:
+                for each in self._processes(part):
+                    _signal(each, signal.SIGKILL)
+            case _:
+                self._kill_child(part)
+
+    def _kill_child(self, part: Part) -> None:
         doomed = self._processes(part)
         child = self._running.pop(part)
         self._children.forget(child)
@@ -246,6 +267,8 @@ class RunningParts:
 
     def _processes(self, part: Part) -> list[psutil.Process]:
         """Return a part's process, and those it has started."""
+        if part is Part.PUBLISHER:
+            return [each for each in self._processes(Part.CLUSTER) if _runs(each, MODULE)]
         try:
             process = psutil.Process(self._running[part].process.pid)
             return [process, *process.children(recursive=True)]
@@ -268,7 +291,12 @@ def _signal(process: psutil.Process, number: int) -> None:
 def _executor() -> psutil.Process:
     """Return an executor that one of our workers has started."""
     for each in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if "CoarseGrainedExecutorBackend" in " ".join(each.cmdline()):
-                return each
+        if _runs(each, "org.apache.spark.executor.CoarseGrainedExecutorBackend"):
+            return each
     raise ClusterError("no executor runs")
+
+
+def _runs(process: psutil.Process, program: str) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return program in process.cmdline()
+    return False

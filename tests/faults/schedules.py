@@ -29,6 +29,11 @@ class Part(StrEnum):
     CLUSTER = "cluster"
     MOTES = "motes"
     SUBSCRIBER = "subscriber"
+    PUBLISHER = "publisher"
+    """A process of the cluster's; the cluster starts it again."""
+    WORKER_1 = "first worker"
+    WORKER_2 = "second worker"
+    """Of a standalone Spark cluster, each with its executor."""
     PROXY_LINK = "proxy's link"
     CLUSTER_LINK = "cluster's link"
 
@@ -127,6 +132,8 @@ class Schedule:
         return ", ".join(str(fault) for fault in self.faults)
 
 
+WORKERS = (Part.WORKER_1, Part.WORKER_2)
+
 POSSIBLE: tuple[tuple[Kind, Part], ...] = (
     (Kind.KILL, Part.BROKER),
     (Kind.STOP, Part.PROXY),
@@ -148,6 +155,10 @@ POSSIBLE: tuple[tuple[Kind, Part], ...] = (
     (Kind.OUTAGE, Part.CLUSTER),
     (Kind.KILL, Part.MOTES),
     (Kind.DELAY, Part.PROXY_LINK),
+    (Kind.KILL, Part.PUBLISHER),
+    (Kind.KILL, Part.WORKER_1),
+    (Kind.STOP, Part.PUBLISHER),
+    (Kind.KILL, Part.WORKER_2),
 )
 """All possible faults."""
 
@@ -176,35 +187,27 @@ def drawn(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     dice = random.Random(seed)
     kind, part = POSSIBLE[seed % len(POSSIBLE)]
-    setting = _setting(dice, kind)
+    setting = _setting(dice, kind, part)
     first = _fault(dice, kind, part, dice.uniform(*_FIRST_AT))
     faults = [first]
     for _ in range(dice.choice(_HOW_MANY) - 1):
         taken = {fault.part for fault in faults}
-        left = [each for each in POSSIBLE if each[1] not in taken and _happens_in(setting, each[0])]
+        left = [each for each in POSSIBLE if each[1] not in taken and _happens_in(setting, *each)]
         faults.append(_fault(dice, *dice.choice(left), dice.uniform(first.at, first.at + max(first.seconds, 1.0))))
     return Schedule(seed, setting, tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
-def _setting(dice: random.Random, kind: Kind) -> Setting:
+def _setting(dice: random.Random, kind: Kind, part: Part) -> Setting:
     chosen = dice.choice(_SETTINGS)
-    match kind:
-        case Kind.EXECUTOR:
-            return Setting.STANDALONE
-        case Kind.OUTAGE:
-            return dice.choice(_OF_OUTAGES)
-        case _:
-            return chosen
+    if kind is Kind.OUTAGE:
+        return dice.choice(_OF_OUTAGES)
+    return chosen if _happens_in(chosen, kind, part) else Setting.STANDALONE
 
 
-def _happens_in(setting: Setting, kind: Kind) -> bool:
-    match kind:
-        case Kind.EXECUTOR:
-            return setting is Setting.STANDALONE
-        case Kind.OUTAGE:
-            return setting in _OF_OUTAGES
-        case _:
-            return True
+def _happens_in(setting: Setting, kind: Kind, part: Part) -> bool:
+    if kind is Kind.OUTAGE:
+        return setting in _OF_OUTAGES
+    return setting is Setting.STANDALONE or not (kind is Kind.EXECUTOR or part in WORKERS)
 
 
 def _fault(dice: random.Random, kind: Kind, part: Part, at: float) -> Fault:

@@ -1,4 +1,4 @@
-"""Three quick schedules over the same processes; ``make test-faults`` runs fifty drawn ones."""
+"""A few quick schedules; ``make test-faults`` runs fifty drawn ones."""
 
 from __future__ import annotations
 
@@ -20,9 +20,18 @@ SCHEDULES = (
     (Fault(Kind.KILL, Part.CLUSTER, 0.5, 0.5), Fault(Kind.KILL, Part.PROXY, 0.7, 0.5)),
 )
 
+IN_TURN = (
+    Fault(Kind.KILL, Part.PUBLISHER, 1.0, 1.0),
+    Fault(Kind.KILL, Part.WORKER_1, 3.0, 1.0),
+    Fault(Kind.KILL, Part.WORKER_2, 12.0, 1.0),
+    Fault(Kind.KILL, Part.PUBLISHER, 14.0, 1.0),
+)
+"""The publisher and both Spark workers."""
 
-def test_guarantees_hold_under_faults(tmp_path: Path) -> None:
-    schedules = [Schedule(number, Setting.LOCAL, faults) for number, faults in enumerate(SCHEDULES)]
+
+@pytest.mark.parametrize(("setting", "plans"), [(Setting.LOCAL, SCHEDULES), (Setting.STANDALONE, (IN_TURN,))])
+def test_guarantees_hold_under_faults(tmp_path: Path, setting: Setting, plans: tuple[tuple[Fault, ...], ...]) -> None:
+    schedules = [Schedule(number, setting, faults) for number, faults in enumerate(plans)]
     outcomes = list(run_group(schedules, tmp_path))
     assert [(str(each.schedule), each.problems) for each in outcomes] == [(str(each), ()) for each in schedules]
     assert all(each.rows > 0 for each in outcomes), "there was something to compare"

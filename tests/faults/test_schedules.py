@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from tests.faults.__main__ import DEFAULT_SCHEDULES, DEFAULT_SEED, LARGEST_GROUP
-from tests.faults.schedules import POSSIBLE, Fault, Kind, Part, Schedule, Setting, drawn, grouped
+from tests.faults.schedules import POSSIBLE, WORKERS, Fault, Kind, Part, Schedule, Setting, drawn, grouped
 
 SCHEDULES = [drawn(DEFAULT_SEED + number) for number in range(DEFAULT_SCHEDULES)]
 
@@ -38,7 +38,8 @@ def test_a_run_has_single_faults_and_several_at_once() -> None:
 def test_faults_happen_where_they_can() -> None:
     for schedule in map(drawn, range(500)):
         for fault in schedule.faults:
-            assert fault.kind is not Kind.EXECUTOR or schedule.setting is Setting.STANDALONE
+            of_workers = fault.kind is Kind.EXECUTOR or fault.part in WORKERS
+            assert not of_workers or schedule.setting is Setting.STANDALONE
             assert fault.kind is not Kind.OUTAGE or schedule.setting in {Setting.SHORT, Setting.SMALL}
             assert (fault.delay > 0) == (fault.kind is Kind.DELAY)
             assert 0 < fault.at <= fault.ends <= schedule.ends < 60
