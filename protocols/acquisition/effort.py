@@ -8,6 +8,8 @@ MOST_STEPS_TOGETHER = 1_000_000
 """For the programs of all sensors of a stream, each time its demand changes or is weighed again."""
 FEW_STEPS = 2_000
 """The least steps for any program."""
+STEPS_AT_ONCE = 5_000
+"""For a program that a mote waits for: about a tenth of a second, as no other mote is served meanwhile."""
 PRICING_STEPS = 25
 """Steps to price a program."""
 

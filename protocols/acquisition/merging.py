@@ -11,7 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from protocols.acquisition.effort import FEW_STEPS, MOST_STEPS, MOST_STEPS_TOGETHER, Effort, SharedEffort
+from protocols.acquisition.effort import (
+    FEW_STEPS,
+    MOST_STEPS,
+    MOST_STEPS_TOGETHER,
+    STEPS_AT_ONCE,
+    Effort,
+    SharedEffort,
+)
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
@@ -108,13 +115,15 @@ class Merger:
         self._under_way = Effort()
         self.left_out: dict[str, RefusedDemand] = {}
         """By query: demands that could not be merged, for one sensor at least."""
+        self.hurried = False
+        """Whether a program was wanted at once, so that a cheaper one may be found in more time."""
 
-    def merge(self, traits: SensorTraits, properties: Mapping[str, Value]) -> MergedProgram:
-        """Return the program of a sensor."""
+    def merge(self, traits: SensorTraits, properties: Mapping[str, Value], *, at_once: bool = False) -> MergedProgram:
+        """Return the program of a sensor; with `at_once` the best that a short search finds."""
         alike = (tuple(map(properties.get, self.demands.looked_at)), traits)
         found = self._alike.get(alike)
         if found is None:
-            found, before = self._merged_once(traits, properties), self._before.get(alike)
+            found, before = self._merged_once(traits, properties, at_once=at_once), self._before.get(alike)
             found = self._alike[alike] = found if before is None or before != found else before
         return found
 
@@ -123,16 +132,19 @@ class Merger:
         self._effort.settle(MOST_STEPS_TOGETHER)
         self._under_way.spend(MOST_STEPS)
 
-    def _merged_once(self, traits: SensorTraits, properties: Mapping[str, Value]) -> MergedProgram:
+    def _merged_once(self, traits: SensorTraits, properties: Mapping[str, Value], *, at_once: bool) -> MergedProgram:
         """Return the program of a sensor; those that the same demands concern share it."""
         concerning = self.demands.concerning(properties)
         key = (concerning, traits)
         found = self._known.get(key)
         if found is None:
             classes = [self.demands.classes[place] for place in concerning]
-            effort = self._under_way = self._effort.share()
-            began = effort.left
+            effort = self._effort.share()
+            if at_once:
+                effort = Effort(min(effort.left, STEPS_AT_ONCE))
+            self._under_way, began = effort, effort.left
             found = self._known[key] = self._safely_merged(classes, traits, effort)
+            self.hurried |= at_once and effort.exhausted
             self._effort.settle(began - effort.left)
             for each in found.left_out:
                 self.left_out.setdefault(each.query, each)

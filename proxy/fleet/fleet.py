@@ -153,7 +153,7 @@ class Fleet:
         if known != announcement:
             instructions.append(RememberAnnouncement(announcement))
         stream.note_change()
-        return instructions + self._choice.apply(stream, mote, radio_us)
+        return instructions + self._choice.apply(stream, mote, radio_us, at_once=True)
 
     def receive_demand(
         self,
@@ -186,7 +186,8 @@ class Fleet:
         rejected = [*stream.set_demand(demand, unreadable, merging), *stream.merger.left_out.values()]
         instructions: list[FleetInstruction] = [RejectDemand(stream_name, each) for each in rejected]
         for mote in self._members.motes_of(stream_name):
-            instructions += self._choice.apply(stream, mote, radio_us)
+            # Motes that have come while a thread merged for the others wait for no other search.
+            instructions += self._choice.apply(stream, mote, radio_us, at_once=merging is not None)
         stream.note_change()
         return instructions
 
@@ -200,15 +201,20 @@ class Fleet:
         return None if stream is None else stream.merging(demand, self._kinds_of(stream_name))
 
     def replan_due(self, radio_us: int) -> bool:
-        """Return whether it is time to choose programs again by the values observed."""
-        return radio_us - self._replanned_us >= REPLAN_AFTER_US
+        """Return whether to choose programs again: by the values observed, or because some were chosen in a hurry."""
+        hurried = any(each.merger.hurried for each in self.streams.values())
+        return hurried or radio_us - self._replanned_us >= REPLAN_AFTER_US
 
     def replanning(self, radio_us: int) -> dict[str, MergingTask]:
         """Return by stream, if it is time to, the tasks of choosing programs again: for :meth:`replan`."""
-        if not self.replan_due(radio_us):
-            return {}
-        self._replanned_us = radio_us
-        return {name: stream.merging_again(self._kinds_of(name)) for name, stream in self.streams.items()}
+        regular = radio_us - self._replanned_us >= REPLAN_AFTER_US
+        if regular:
+            self._replanned_us = radio_us
+        return {
+            name: stream.merging_again(self._kinds_of(name))
+            for name, stream in self.streams.items()
+            if regular or stream.merger.hurried
+        }
 
     def replan(self, stream_name: str, merging: MergingTask, radio_us: int) -> list[FleetInstruction]:
         """Choose the programs of a stream's motes again, where that saves enough to be worth a change."""
@@ -216,7 +222,7 @@ class Fleet:
         instructions: list[FleetInstruction] = []
         if stream.replan(merging):
             for mote in self._members.motes_of(stream_name):
-                instructions += self._choice.apply(stream, mote, radio_us, only_if_cheaper=True)
+                instructions += self._choice.apply(stream, mote, radio_us, only_if_cheaper=True, at_once=True)
         return instructions
 
     def time_passed(self, radio_us: int, *, replan: bool = True) -> list[FleetInstruction]:
@@ -232,6 +238,7 @@ class Fleet:
         self._now_us = radio_us
         instructions: list[FleetInstruction] = []
         for name, merging in (self.replanning(radio_us) if replan else {}).items():
+            merging.run()
             instructions += self.replan(name, merging, radio_us)
         forgotten: list[str] = []
         passed = TimePassed(radio_us)

@@ -39,7 +39,13 @@ class ProgramChoice:
         return traits_of(announcement, self._abilities_of(announcement.mote)), announcement.properties
 
     def apply(
-        self, stream: StreamState, mote: MoteTracking, radio_us: int, *, only_if_cheaper: bool = False
+        self,
+        stream: StreamState,
+        mote: MoteTracking,
+        radio_us: int,
+        *,
+        only_if_cheaper: bool = False,
+        at_once: bool = False,
     ) -> list[FleetInstruction]:
         """Choose the program of a mote.
 
@@ -53,13 +59,15 @@ class ProgramChoice:
             Radio clock now.
         only_if_cheaper
             Whether the mote keeps its program unless another one costs clearly less.
+        at_once
+            Whether a program that has not been chosen yet is wanted at once, not the cheapest.
         """
         kind = self.kind_of(mote)
         if kind is None:
             return []
         traits, properties = kind
         known = len(stream.merger.left_out)
-        merged = stream.merger.merge(traits, properties)
+        merged = stream.merger.merge(traits, properties, at_once=at_once)
         instructions: list[FleetInstruction] = [
             RejectDemand(stream.name, each) for each in list(stream.merger.left_out.values())[known:]
         ]

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from protocols.acquisition import merging
+from protocols.acquisition.effort import MOST_STEPS, Effort
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import fold_demands
 from protocols.acquisition.program_reports import ProgramStyle
@@ -206,6 +208,36 @@ def test_programs_chosen_again_beside_the_loop_are_those_chosen_in_it(frames: An
         assert beside.replan("traffic", task, REPLAN_AFTER_US) == [], "there is another demand by now"
     assert here.streams["traffic"].merger.searches.observed.seen == 500
     assert not beside.replanning(REPLAN_AFTER_US), "not before the next time"
+
+
+def test_a_mote_that_comes_gets_a_program_at_once_and_the_cheapest_when_a_thread_has_found_it(
+    frames: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search for the cheapest may take seconds, in which no other mote would be served."""
+    given: list[int] = []
+    safely = Merger._safely_merged
+
+    def noting(self: Merger, classes: Any, traits: Any, effort: Effort) -> Any:
+        given.append(effort.left)
+        return safely(self, classes, traits, effort)
+
+    monkeypatch.setattr(Merger, "_safely_merged", noting)
+    monkeypatch.setattr(merging, "STEPS_AT_ONCE", 30)
+    unhurried, fleet = announced(frames, motes=1), Fleet("p", FleetLimits(), now_us=0)
+    for each in (unhurried, fleet):
+        each.receive_demand("traffic", slow_ones(4), radio_us=0)
+    given.clear()
+    fleet.receive_announcement(frames.announcement("m0"), radio_us=0, received_us=0)
+    assert given == [30]
+    assert not fleet.motes["m0"].desired.sleeping
+    assert fleet.replan_due(1)
+    (task,) = fleet.replanning(1).values()
+    task.run()
+    fleet.replan("traffic", task, 1)
+    assert given[1:] == [MOST_STEPS]
+    assert fleet.motes["m0"].desired == unhurried.motes["m0"].desired
+    assert not fleet.replan_due(1)
+    assert not unhurried.replan_due(1)
 
 
 def test_motes_that_are_alike_share_the_routes_of_their_records(monkeypatch: pytest.MonkeyPatch, frames: Any) -> None:
