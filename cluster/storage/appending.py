@@ -33,6 +33,13 @@ class OutcomeUnknownError(StorageError):
     """An append that may have been made or not; the table cannot be read to check it."""
 
 
+class WrittenFiles(NamedTuple):
+    """Rows that are on disk already: the schema of their files, and the entries of these, in the order of the rows."""
+
+    schema: pa.Schema
+    entries: Sequence[AddAction]
+
+
 class AppendedTable:
     """A Delta table that only this process appends to.
 
@@ -74,7 +81,10 @@ class AppendedTable:
         return all(_reached(self.stored(name), version) for name, version in transactions.items())
 
     def append(
-        self, rows: pa.Table | None, transactions: Mapping[str, int], metadata: Mapping[str, str] | None = None
+        self,
+        rows: pa.Table | WrittenFiles | None,
+        transactions: Mapping[str, int],
+        metadata: Mapping[str, str] | None = None,
     ) -> int:
         """Append rows in one commit, with columns that are new to the table; return the new version.
 
@@ -174,10 +184,15 @@ class AppendedTable:
             sync_commits(self.root, self._synced + 1, newest)
         self._synced = newest
 
-    def _commit(self, rows: pa.Table | None, transactions: Mapping[str, int], metadata: Mapping[str, str]) -> None:
+    def _commit(
+        self, rows: pa.Table | WrittenFiles | None, transactions: Mapping[str, int], metadata: Mapping[str, str]
+    ) -> None:
         added: list[AddAction | RemoveAction] = []
         if rows is not None:
             self._widen(rows.schema)
+        if isinstance(rows, WrittenFiles):
+            added.extend(rows.entries)
+        elif rows is not None:
             added.append(write_data_file(self.root, self._schema(), [self.filled(rows)]))
         self._write(added, transactions, metadata)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -16,7 +16,7 @@ from deltalake.transaction import AddAction
 
 from cluster.storage.archived_log import is_local
 from cluster.storage.commit_log import open_files
-from cluster.storage.synced_files import sync_with_names
+from cluster.storage.synced_files import rename, sync_with_names
 
 LONGEST_BOUND = 32
 """In characters; a column with longer texts has no bounds in its statistics."""
@@ -67,7 +67,16 @@ class Statistics:
         ).decode()
 
 
-def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *, data_change: bool = True) -> AddAction:
+def write_data_file(
+    root: str,
+    schema: pa.Schema,
+    groups: Iterable[pa.Table],
+    *,
+    data_change: bool = True,
+    repeated: Sequence[str] | None = None,
+    name: str | None = None,
+    made_in: Path | None = None,
+) -> AddAction:
     """Write rows into a new file of a table, on disk on return; return its entry for a commit.
 
     Parameters
@@ -80,6 +89,12 @@ def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *,
         The rows, a table for each group in the file.
     data_change
         False if the rows are in the table already.
+    repeated
+        The columns whose values repeat; None if that is not known, and the writer tries all: half of its time.
+    name
+        Its name; a new one unless given.
+    made_in
+        A folder on the table's disk in which it is made, so that it has its name only as a whole.
 
     Raises
     ------
@@ -87,16 +102,20 @@ def write_data_file(root: str, schema: pa.Schema, groups: Iterable[pa.Table], *,
         If it cannot be written.
     """
     files, folder = open_files(root)
-    name, statistics = f"part-{uuid.uuid4()}.parquet", Statistics()
-    path = str(PurePosixPath(folder, name))
-    with pq.ParquetWriter(path, schema, filesystem=files, compression="snappy") as writer:
+    unique, statistics = f"part-{uuid.uuid4()}.parquet", Statistics()
+    named = str(PurePosixPath(folder, name or unique))
+    path = named if made_in is None else str(made_in / unique)
+    dictionaries = True if repeated is None else list(repeated)
+    with pq.ParquetWriter(path, schema, filesystem=files, compression="snappy", use_dictionary=dictionaries) as writer:
         for rows in groups:
             statistics.add(rows)
             writer.write_table(rows)
-    if is_local(root):
+    if made_in is not None:
+        rename(Path(path), Path(named))
+    elif is_local(root):
         sync_with_names([Path(path)])
-    size = files.get_file_info(path).size
-    return AddAction(name, size, {}, time.time_ns() // 1_000_000, data_change, statistics.as_json())
+    size = files.get_file_info(named).size
+    return AddAction(name or unique, size, {}, time.time_ns() // 1_000_000, data_change, statistics.as_json())
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:

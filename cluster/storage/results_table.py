@@ -6,25 +6,36 @@ transaction, so a replayed micro-batch is stored once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
 import polars as pl
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 
 from cluster.errors import StorageError
-from cluster.storage.appending import AppendedTable, OutcomeUnknownError
+from cluster.storage.appending import AppendedTable, OutcomeUnknownError, WrittenFiles
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
 from cluster.storage.committed_results import CLOSES, OPEN, RESULT_SCHEMA, ROW
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
+from cluster.storage.data_files import write_data_file
 from cluster.storage.delta_tables import created
 from cluster.storage.mending import repair_log
 from cluster.storage.open_rows import OpenRow, OpenRows
 from cluster.storage.results_retention import ResultsRetention
+from cluster.storage.unnumbered_answers import NumberedFiles, Numbering, UnnumberedFile
+
+Part = pl.DataFrame | UnnumberedFile
+"""Rows, or a file of them."""
+Write = Callable[[Sequence[Numbering]], Iterable[AddAction]]
+"""Writes data files with :func:`~cluster.storage.unnumbered_answers.write_numbered`; returns their entries in order."""
 
 _NO_ROWS = pl.DataFrame(pl.from_arrow(RESULT_SCHEMA.empty_table()))
 
@@ -124,15 +135,79 @@ class ResultsTable(CompactedTable):
             If the commit fails; then nothing of it is stored.
         """
         with self._appending:
-            return self._append(rows, micro_batch, writer)
+            if rows.height == 0 or self.committed(micro_batch, writer):
+                return self.version
+            numbered = self._numbered(rows, self._sequences)
+            version = self._commit(numbered.to_arrow().cast(RESULT_SCHEMA), micro_batch, writer)
+            self._sequences.update(_last_numbers(numbered))
+            if numbered["kind"].is_in([OPEN, CLOSES]).any():
+                self._open.note(numbered)
+            return self._kept_within(version)
 
-    def _append(self, rows: pl.DataFrame, micro_batch: int, writer: str) -> int:
-        if rows.height == 0 or self.committed(micro_batch, writer):
-            return self.version
+    def append_parts(self, parts: Sequence[Part], micro_batch: int, writer: str, write: Write) -> int:
+        """Number parts of a micro-batch's rows, one behind the other, have files written of them, and commit these.
+
+        Parameters
+        ----------
+        parts
+            Rows without open ones and their ends, or files of them; together as in :meth:`append`.
+        micro_batch, writer
+            As in :meth:`append`.
+        write
+            Writes the data files of unnumbered ones; its errors are passed on, and then nothing is stored.
+
+        Returns
+        -------
+        int
+            As :meth:`append`; so are the errors.
+        """
+        with self._appending:
+            if self.committed(micro_batch, writer):
+                return self.version
+            names = NumberedFiles(self.root, self._application(writer))
+            last, tasks, tables = dict(self._sequences), list[Numbering](), list[pa.Table | None]()
+            for place, part in enumerate(parts):
+                if isinstance(part, UnnumberedFile):
+                    firsts = {query: last.get(query, 0) + 1 for query in part.spans}
+                    name = names.name(micro_batch, place)
+                    tasks.append(Numbering(part, firsts, self.root, name))
+                    tables.append(None)
+                    last.update({query: firsts[query] + span.rows - 1 for query, span in part.spans.items()})
+                else:
+                    numbered = self._numbered(part, last)
+                    tables.append(numbered.to_arrow().cast(RESULT_SCHEMA))
+                    last.update(_last_numbers(numbered))
+            written = iter(write(tasks) if tasks else ())
+            entries = [
+                next(written) if table is None else write_data_file(self.root, RESULT_SCHEMA, [table])
+                for table in tables
+            ]
+            # Clocks of other machines may differ: retention compares this with the time of a commit.
+            now_ms = time.time_ns() // 1_000_000
+            entries = [replace(entry, modification_time=now_ms) for entry in entries]
+            version = self._commit(WrittenFiles(RESULT_SCHEMA, entries), micro_batch, writer)
+            self._sequences.update(last)
+            return self._kept_within(version)
+
+    def remove_uncommitted(self, writer: str) -> None:
+        """Remove files that tasks have written for micro-batches of a writer that were interrupted before they counted.
+
+        Raises
+        ------
+        OSError
+            If one cannot be removed.
+        OutcomeUnknownError
+            If the table cannot be read after an error.
+        """
+        application = self._application(writer)
+        NumberedFiles(self.root, application).remove_uncommitted(self._appended.stored(application))
+
+    def _numbered(self, rows: pl.DataFrame, last: Mapping[str, int]) -> pl.DataFrame:
+        """Return rows with their numbers, given the last one of each query, and those of the rows that they close."""
         numbered = rows.with_columns(
             (
                 pl.int_range(pl.len()).over("query")
-                + pl.col("query").replace_strict(self._sequences, default=0, return_dtype=pl.Int64)
+                + pl.col("query").replace_strict(last, default=0, return_dtype=pl.Int64)
                 + 1
             ).alias("sequence")
         )
@@ -141,17 +216,17 @@ class ResultsTable(CompactedTable):
         # The end of a row that is lost with a part of the table is given as a whole row.
         kind = pl.when((pl.col("kind") == CLOSES) & pl.col("closes").is_null()).then(pl.lit(ROW)).otherwise("kind")
         numbered = numbered.with_columns(closes.alias("closes")).with_columns(kind.alias("kind"))
-        numbered = numbered.select(RESULT_SCHEMA.names)
-        data = numbered.to_arrow().cast(RESULT_SCHEMA)
+        return numbered.select(RESULT_SCHEMA.names)
+
+    def _commit(self, data: pa.Table | WrittenFiles, micro_batch: int, writer: str) -> int:
         try:
-            version = self._appended.append(data, {self._application(writer): micro_batch})
+            return self._appended.append(data, {self._application(writer): micro_batch})
         except OutcomeUnknownError:
             self._known_sequences = self._known_open = None
             raise
-        last = numbered.group_by("query").agg(pl.col("sequence").max())
-        self._sequences.update(dict(last.iter_rows()))
-        if opens_or_closes:
-            self._open.note(numbered)
+
+    def _kept_within(self, version: int) -> int:
+        """Compact the table if it is due, and keep it within its budget; return the version that was appended."""
         if self._compaction.due(version):
             self._compaction.run(self._appended)
             self.retention.run(self._appended, self._sequences, self._listed)
@@ -224,6 +299,10 @@ class ResultsTable(CompactedTable):
             raise StorageError(f"results table {self.root} cannot be read: {error}") from error
         there: dict[str, int] = dict(found.iter_rows())
         return {query: max(there.get(query, 0), gone.get(query, 0)) for query in there.keys() | gone.keys()}
+
+
+def _last_numbers(numbered: pl.DataFrame) -> dict[str, int]:
+    return dict(numbered.group_by("query").agg(pl.col("sequence").max()).iter_rows())
 
 
 def _with_closes(rows: pl.DataFrame) -> pl.DataFrame:
