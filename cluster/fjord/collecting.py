@@ -53,15 +53,24 @@ class Answered:
 def collected(outputs: Iterable[HostOutput]) -> Answered:
     """Return what a micro-batch gives out, given that of all its buckets or parts in the order of their numbers."""
     found = list(outputs)
-    rows = _in_order(piece for output in found for piece in output.answers)
+    rows = in_order(stored_columns(piece) for output in found for piece in output.answers)
     return Answered(rows, summed(output.counters for output in found))
 
 
-def _in_order(answers: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    pieces = [
-        piece.select("query", pl.col(START).alias("start_us"), pl.col(END).alias("end_us"), "kind", "row")
-        for piece in answers
-    ]
+def stored_columns(answers: pl.DataFrame) -> pl.DataFrame:
+    """Return answers with the columns that are stored, before they are numbered; see :attr:`Answered.rows`."""
+    return answers.select("query", pl.col(START).alias("start_us"), pl.col(END).alias("end_us"), "kind", "row")
+
+
+def in_order(answers: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return answers in the order of their numbers: each query's together, in start order; equal errors once.
+
+    Parameters
+    ----------
+    answers
+        Columns as in :attr:`Answered.rows`; of equal starts, those of an earlier piece come first.
+    """
+    pieces = list(answers)
     if not pieces:
         return pl.DataFrame(
             schema={"query": pl.String, "start_us": pl.Int64, "end_us": pl.Int64, "kind": pl.String, "row": pl.String}

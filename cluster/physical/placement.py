@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from cluster.errors import PlanError
 from cluster.language.algebra import Node
 from cluster.language.plans import plain_column
+from cluster.physical.answer_files import answers_words
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, Host, OperatorNode
 from cluster.physical.operations import Columns, Panes, PartialAggregate, PreaggregatedFilter, Sample, Scan
@@ -65,6 +66,7 @@ def _in_spark(fragment: Fragment) -> Iterator[str]:
     if fragment.host is Host.STATELESS:
         yield f"in Spark, next to the scan: {_pipeline(fragment, fragment.sink)}"
         yield "  no state is kept: tuples are read in the order of their stamps, as far as the watermark has come"
+        yield answers_words(fragment)
         return
     for exchange in fragment.exchanges:
         yield f"upstream in Spark, next to the scan: {_pipeline(fragment, exchange)}"
@@ -73,6 +75,7 @@ def _in_spark(fragment: Fragment) -> Iterator[str]:
     else:
         steps = (each for each in fragment.behind if not isinstance(each.operation, PartialAggregate))
         yield f"downstream in Spark, keyed: {'; '.join(describe(each, fragment) for each in steps)}"
+    yield answers_words(fragment)
 
 
 def _demanded(demand: QueryDemand) -> str:

@@ -37,7 +37,7 @@ class DownstreamProcessor(StatefulProcessor):
         bucket = key[0] - self._first_key
         output = self._host.process(bucket, envelopes_of(rows), _MapStore(self._map))
         if output is not None:
-            yield Row(bucket=bucket, answers=output.answers, counters=output.counters)
+            yield Row(bucket=bucket, answers=output.answers, counters=output.counters, file=None)
 
     def close(self) -> None:
         """Keep what was built for the next micro-batch."""

@@ -7,15 +7,19 @@ operators on both sides the shuffle is one more queue. Two messages have envelop
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import polars as pl
 import pyarrow as pa
 
-from cluster.fjord.collecting import Answered, HostOutput, collected
+from cluster.fjord.collecting import HostOutput, stored_columns
 from cluster.fjord.control import MicroBatchControl
-from cluster.fjord.counters import Counters
+from cluster.fjord.counters import Counters, summed
+from cluster.spark.answer_parts import CollectedOutputs
+from cluster.storage.unnumbered_answers import UnnumberedFile
 
 ENVELOPE_SCHEMA = pa.schema(
     [
@@ -27,10 +31,16 @@ ENVELOPE_SCHEMA = pa.schema(
 )
 ENVELOPE_DDL = "bucket int, exchange string, origin int, payload binary"
 OUTPUT_SCHEMA = pa.schema(
-    [pa.field("bucket", pa.int32()), pa.field("answers", pa.binary()), pa.field("counters", pa.binary())]
+    [
+        pa.field("bucket", pa.int32()),
+        pa.field("answers", pa.binary()),
+        pa.field("counters", pa.binary()),
+        pa.field("file", pa.binary()),
+    ]
 )
-OUTPUT_DDL = "bucket int, answers binary, counters binary"
-"""Output of a bucket, or of a part of a micro-batch that needs no buckets; NULL for no answers and for no counters."""
+OUTPUT_DDL = "bucket int, answers binary, counters binary, file binary"
+"""Output of a bucket, or of a part of a micro-batch that needs no buckets: answers, or a file of them, and counters;
+NULL for none."""
 
 CONTROL = ""
 """In place of an exchange: the control that every bucket gets in each micro-batch."""
@@ -81,27 +91,21 @@ class PackedOutput:
 
     answers: bytes | None
     counters: bytes | None
+    file: bytes | None = None
 
 
-def pack_output(output: HostOutput) -> PackedOutput | None:
-    """Return a host's output for Spark; None if there is none."""
+def pack_output(output: HostOutput, file: UnnumberedFile | None = None) -> PackedOutput | None:
+    """Return a host's output for Spark, given the file with its answers if there is one; None if there is no output."""
     if not output.answers and not output.counters:
         return None
     return PackedOutput(
-        pack_rows(pl.concat(output.answers), compress=True) if output.answers else None,
+        pack_rows(pl.concat(output.answers), compress=True) if output.answers and file is None else None,
         pack_counters(output.counters) if output.counters else None,
+        None if file is None else msgspec.msgpack.encode(file),
     )
 
 
-def unpack_output(packed: PackedOutput) -> HostOutput:
-    """Return a host's output."""
-    return HostOutput(
-        [] if packed.answers is None else [unpack_rows(packed.answers)],
-        {} if packed.counters is None else unpack_counters(packed.counters),
-    )
-
-
-def collected_outputs(outputs: pa.Table) -> Answered:
+def collected_outputs(outputs: pa.Table) -> CollectedOutputs:
     """Return the outputs of a micro-batch, from its rows in Spark's driver.
 
     Parameters
@@ -110,4 +114,11 @@ def collected_outputs(outputs: pa.Table) -> Answered:
         As in :data:`OUTPUT_SCHEMA`; in any order.
     """
     rows = sorted(outputs.to_pylist(), key=lambda row: row["bucket"])
-    return collected(unpack_output(PackedOutput(row["answers"], row["counters"])) for row in rows)
+    pieces = [piece for piece in map(_answers, rows) if piece is not None]
+    return CollectedOutputs(pieces, summed(unpack_counters(row["counters"]) for row in rows if row["counters"]))
+
+
+def _answers(row: Mapping[str, Any]) -> pl.DataFrame | UnnumberedFile | None:
+    if row["file"] is not None:
+        return msgspec.msgpack.decode(row["file"], type=UnnumberedFile)
+    return None if row["answers"] is None else stored_columns(unpack_rows(row["answers"]))

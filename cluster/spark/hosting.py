@@ -9,13 +9,14 @@ Both are of fixed shape: queries of users come and go inside them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -28,7 +29,8 @@ from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_DDL, collected_outputs
 from cluster.spark.moved_checkpoint import relocate_checkpoint
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
-from cluster.storage.results_table import ResultsTable
+from cluster.storage.results_table import ResultsTable, Write
+from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered
 from protocols.event_log import get_logger
 
 STOPPING_SECONDS = 3.0
@@ -149,6 +151,8 @@ def start_engine(
         Called, in one of Spark's threads, with what operators did, as it becomes known.
     """
     spark.dataSource.register(FjordSource)
+    files = UnnumberedFolder(results.root, run)
+    files.make()
     running: dict[Host, StreamingQuery] = {}
     try:
         for host in Host:
@@ -156,10 +160,14 @@ def start_engine(
             discard_truncated(checkpoint / host.value, partial(results.committed, writer=host.value))
             if discard_unstarted(checkpoint / host.value):
                 log.warning("killed before the first micro-batch: the checkpoint is discarded", host=host)
-            answers = _answers(spark, msgspec.structs.replace(options, host=host), run)
+            results.remove_uncommitted(host.value)
+            answers = _answers(spark, msgspec.structs.replace(options, host=host, answers_folder=files.path), run)
+            checkpointed = CheckpointFiles(checkpoint / host.value)
+            write = partial(written_by_tasks, spark)
+            store = storing(host, checkpointed, results, files, write, on_commit=on_commit, on_counters=on_counters)
             running[host] = (
                 answers.writeStream.queryName(f"fjord {host.value}")
-                .foreachBatch(storing(host, CheckpointFiles(checkpoint / host.value), results, on_commit, on_counters))
+                .foreachBatch(store)
                 .outputMode("append")
                 .option("checkpointLocation", str(checkpoint / host.value))
                 .trigger(processingTime=f"{trigger_seconds} seconds")
@@ -193,26 +201,55 @@ def _answers(spark: SparkSession, options: SourceOptions, run: str) -> DataFrame
     )
 
 
+def written_by_tasks(spark: SparkSession, files: Sequence[Numbering]) -> list[AddAction]:
+    """Have data files written by tasks, a task for each; return their entries in order."""
+    return list(spark.sparkContext.parallelize(files, len(files)).map(write_numbered).collect())
+
+
 def storing(
     host: Host,
     checkpoint: CheckpointFiles,
     results: ResultsTable,
+    files: UnnumberedFolder,
+    write: Write,
+    *,
     on_commit: Callable[[], None],
-    on_counters: Callable[[Counters], None] | None,
+    on_counters: Callable[[Counters], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """Return what is done with the output of each micro-batch."""
+    """Return what is done with the output of each micro-batch of a host.
+
+    Parameters
+    ----------
+    host
+        The host.
+    checkpoint
+        Spark's own files.
+    results
+        Where answers are stored.
+    files
+        The folder of files that tasks have written and that wait for numbers.
+    write
+        Writes data files of those, in tasks.
+    on_commit, on_counters
+        As for :func:`start_engine`.
+    """
 
     def store(outputs: DataFrame, micro_batch: int) -> None:
         # Always run the tasks: Spark goes on only from a state that all tasks of this very run have written.
-        answered = collected_outputs(outputs.toArrow())
-        if answered.counters and on_counters is not None:
-            on_counters(answered.counters)
+        found = collected_outputs(outputs.toArrow())
+        if found.counters and on_counters is not None:
+            on_counters(found.counters)
         # If it were planned again after a power cut, with another end, its results would count as stored already.
         checkpoint.sync()
         if results.committed(micro_batch, host.value):
             log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)
-        elif answered.rows.height:
-            results.append(answered.rows, micro_batch, host.value)
+        elif found.in_files:
+            results.append_parts(found.parts(), micro_batch, host.value, write)
             on_commit()
+        elif (rows := found.rows()).height:
+            results.append(rows, micro_batch, host.value)
+            on_commit()
+        if found.in_files:
+            files.clear()
 
     return store

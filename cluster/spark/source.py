@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from cluster.physical.answer_files import ANSWERS_RETURNED, may_be_written_by_tasks
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.relations_read import MEMORY_BYTES
@@ -52,6 +53,10 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """The key of bucket 0 in Spark; see :mod:`cluster.spark.bucket_keys`."""
     history_rows: int = 500_000
     """About how many rows of history a micro-batch reads, for all queries together that backfill."""
+    answers_folder: str = ""
+    """Where tasks write their answers if there are many; empty for nowhere."""
+    answers_returned: int = ANSWERS_RETURNED
+    """How many answers a task returns without writing them."""
 
 
 class FjordSource(DataSource):
@@ -147,6 +152,7 @@ class FjordReader(DataSourceStreamReader):
         ]
         if self._options.host is Host.STATELESS and not any(read.files for read in reads):
             return []  # no bucket waits for how far the streams have come
+        tasks_write = all(map(may_be_written_by_tasks, plan.fragments))
         return [
             _Task(
                 UpstreamTask(
@@ -162,6 +168,8 @@ class FjordReader(DataSourceStreamReader):
                     relation_memory_bytes=self._options.relation_memory_bytes,
                     host=self._options.host,
                     first_key=self._options.first_key,
+                    answers_folder=self._options.answers_folder if tasks_write else "",
+                    answers_returned=self._options.answers_returned,
                 )
             )
             for origin, part in enumerate(divided(reads, self._options.max_partitions))

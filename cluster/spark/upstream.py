@@ -9,6 +9,7 @@ Runs inside Spark's tasks; needs nothing of Spark itself.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from functools import lru_cache
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
 from cluster.physical.nodes import Host
+from cluster.spark.answer_parts import written_by_task
 from cluster.spark.envelopes import (
     CONTROL,
     COUNTERS,
@@ -62,9 +64,10 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
 
 def run_stateless(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     """Run queries without state over a part of a micro-batch; yield its output."""
-    output = pack_output(_stateless_host(task.plans_folder, task.epoch).process(_dataflow(task), task.reached_us))
-    if output is not None:
-        row = {"bucket": task.origin, "answers": output.answers, "counters": output.counters}
+    output = _stateless_host(task.plans_folder, task.epoch).process(_dataflow(task), task.reached_us)
+    packed = pack_output(output, written_by_task(output, task.answers_folder, task.answers_returned))
+    if packed is not None:
+        row = {"bucket": task.origin, **asdict(packed)}
         yield pa.RecordBatch.from_pylist([row], schema=OUTPUT_SCHEMA)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pyarrow as pa
+from deltalake.transaction import AddAction
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from cluster.local.memory_tables import MemoryStore
@@ -24,9 +25,16 @@ from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import storing
 from cluster.spark.source import FjordReader, SourceOptions
 from cluster.storage.results_table import ResultsTable
+from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered
 
 BUCKETS = 2
+ANSWERS_RETURNED = 2
+"""Tasks that have more answers write them."""
 _numbers = itertools.count()
+
+
+def _written(files: Sequence[Numbering]) -> list[AddAction]:
+    return [write_numbered(each) for each in files]
 
 
 class _Answers:
@@ -47,22 +55,33 @@ class MicroBatches:
         The data folder.
     results
         Where answers go.
+    files
+        Where tasks write many answers before they are numbered.
     """
 
-    def __init__(self, host: Host, folder: Path, results: ResultsTable) -> None:
+    def __init__(self, host: Host, folder: Path, results: ResultsTable, files: UnnumberedFolder) -> None:
         self._host = host
         self._checkpoint = folder / "checkpoint" / host.value
         self._run_name = f"run {next(_numbers)}"
+        results.remove_uncommitted(host.value)
         downstream._kept.clear()  # another process keeps nothing
         discard_truncated(self._checkpoint, partial(results.committed, writer=host.value))
         discard_unstarted(self._checkpoint)
         for log in ("offsets", "commits", "state"):
             (self._checkpoint / log).mkdir(parents=True, exist_ok=True)
         self._options = SourceOptions(
-            str(folder / "streams"), str(folder / "plans"), BUCKETS, 2, 40, str(folder / "relations"), host=host
+            str(folder / "streams"),
+            str(folder / "plans"),
+            BUCKETS,
+            2,
+            40,
+            str(folder / "relations"),
+            host=host,
+            answers_folder=files.path,
+            answers_returned=ANSWERS_RETURNED,
         )
         self._reader = FjordReader(self._options)
-        self._store = storing(host, CheckpointFiles(self._checkpoint), results, lambda: None, None)
+        self._store = storing(host, CheckpointFiles(self._checkpoint), results, files, _written, on_commit=lambda: None)
         self._number, self._begin = -1, self._reader.initialOffset()
         logged = self._logged("offsets")
         if logged:

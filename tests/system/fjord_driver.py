@@ -22,13 +22,19 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def main(folder: Path, master: str) -> None:
-    """Run until there is nothing left to do."""
+def main(folder: Path, master: str, returned: int) -> None:
+    """Run until there is nothing left to do; tasks write their answers themselves if they have more than `returned`."""
     spark = open_session(SessionSettings(master=master, extra={"spark.executor.memory": "512m"}), folder / "spark")
     fjord = start_engine(
         spark,
         options=SourceOptions(
-            str(folder / "streams"), str(folder / "plans"), 4, 2, MAX_ROWS, history_rows=HISTORY_ROWS
+            str(folder / "streams"),
+            str(folder / "plans"),
+            4,
+            2,
+            MAX_ROWS,
+            history_rows=HISTORY_ROWS,
+            answers_returned=returned,
         ),
         checkpoint=folder / "checkpoint",
         results=ResultsTable(str(folder / "results"), "driver"),
@@ -43,4 +49,4 @@ def main(folder: Path, master: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

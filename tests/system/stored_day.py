@@ -14,6 +14,7 @@ import polars as pl
 
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
+from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.lowering import lower
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -96,10 +97,10 @@ def run_undisturbed(folder: Path) -> Undisturbed:
         return Undisturbed(stored, left, time.monotonic() - began)
 
 
-def start(folder: Path, master: str = "local[2]") -> subprocess.Popen[str]:
-    """Start the process that answers everything stored."""
+def start(folder: Path, master: str = "local[2]", *, returned: int = ANSWERS_RETURNED) -> subprocess.Popen[str]:
+    """Start the process that answers everything stored; its tasks write answers if they have more than `returned`."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.system.fjord_driver", str(folder), master],
+        [sys.executable, "-m", "tests.system.fjord_driver", str(folder), master, str(returned)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
 
@@ -116,6 +117,11 @@ def wait_for(driver: subprocess.Popen[str], word: str) -> None:
 def results(folder: Path) -> pl.DataFrame:
     """Return all answers, in order; not those that come early, which depend on how streams are cut."""
     return pl.read_delta(str(folder / "results")).filter(pl.col("query") != EARLY).sort("query", "sequence")
+
+
+def written_by_tasks(folder: Path) -> int:
+    """Return how many files of the results table tasks have written."""
+    return len(list((folder / "results").glob("part-????????????????-*.parquet")))
 
 
 def early_rows(folder: Path) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """The Spark driver is killed at random moments, again and again: the results table is that of an undisturbed run.
 
+In the disturbed runs tasks write all answers of queries without state; in the undisturbed one the driver does.
+
 One kill by default; ``make test-faults`` asks for twenty (FJORD_KILLS).
 """
 
@@ -26,6 +28,7 @@ from tests.system.stored_day import (
     results,
     start,
     wait_for,
+    written_by_tasks,
 )  # fmt: skip
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
@@ -51,13 +54,15 @@ def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path, und
     dice = random.Random()
     killed = 0
     for _ in range(KILLS):
-        with start(disturbed) as driver:
+        with start(disturbed, returned=0) as driver:
             wait_for(driver, "running")
             time.sleep(dice.uniform(0.1, max(0.5, 1.5 * undisturbed.seconds / (KILLS + 1))))
             killed += driver.poll() is None
             os.killpg(driver.pid, signal.SIGKILL)
-    with start(disturbed) as driver:
+    with start(disturbed, returned=0) as driver:
         wait_for(driver, "done")
+    assert written_by_tasks(disturbed) > 0 == written_by_tasks(undisturbed.left)
+    assert not list(disturbed.glob("results/_fjord_unnumbered/*/*")), "what has got its numbers is removed"
     assert killed > 0, "every run had ended before it was killed"
     expected, found = results(undisturbed.left), results(disturbed)
     assert {EARLY, *expected["query"].unique()} == {f"q{number}" for number in range(1, len(QUERIES) + 1)}

@@ -1,4 +1,7 @@
-"""A standalone Spark cluster with two workers on this machine gives the same answers as local mode."""
+"""A standalone Spark cluster with two workers on this machine gives the same answers as local mode.
+
+Its tasks write all answers of queries without state themselves; in local mode the driver does.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 
 from tests.faults.standalone import WORKERS, StandaloneSpark, standalone_spark
 from tests.system import waiting
-from tests.system.stored_day import Undisturbed, results, start, wait_for
+from tests.system.stored_day import Undisturbed, results, start, wait_for, written_by_tasks
 
 pytestmark = [pytest.mark.system, pytest.mark.spark]
 
@@ -27,9 +30,10 @@ def test_two_workers_give_the_answers_of_one_process(
 ) -> None:
     spread = tmp_path / "spread"
     shutil.copytree(undisturbed.stored, spread)
-    with start(spread, two_workers.address) as driver:
+    with start(spread, two_workers.address, returned=0) as driver:
         wait_for(driver, "done")
     assert results(spread).equals(results(undisturbed.left))
+    assert written_by_tasks(spread) > 0 == written_by_tasks(undisturbed.left)
     workers = [log for name in WORKERS for log in (tmp_path / name).glob("app-*/*/stderr")]
     assert len({log.parents[2] for log in workers}) == 2, "both workers have run something"
 
@@ -41,7 +45,7 @@ def test_workers_killed_in_turn_change_no_answer(
 ) -> None:
     spread = tmp_path / "spread"
     shutil.copytree(undisturbed.stored, spread)
-    with start(spread, two_workers.address) as driver:
+    with start(spread, two_workers.address, returned=0) as driver:
         wait_for(driver, "running")
         for name in WORKERS:
             _wait_for_commits(spread, 3)
@@ -51,6 +55,7 @@ def test_workers_killed_in_turn_change_no_answer(
         assert driver.poll() is None, "it had answered everything before the last kill"
         wait_for(driver, "done")
     assert results(spread).equals(results(undisturbed.left))
+    assert written_by_tasks(spread) > 0 == written_by_tasks(undisturbed.left)
 
 
 def _wait_for_commits(folder: Path, count: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 
@@ -62,6 +63,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         Which of the two Spark queries it belongs to.
     first_key
         The key of bucket 0 in Spark.
+    answers_folder, answers_returned
+        Where it writes its answers if there are more than it returns; empty if it returns all.
     """
 
     plans_folder: str
@@ -76,6 +79,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     relation_memory_bytes: int = MEMORY_BYTES
     host: Host = Host.STATEFUL
     first_key: int = 0
+    answers_folder: str = ""
+    answers_returned: int = ANSWERS_RETURNED
 
     @property
     def reached_us(self) -> int:

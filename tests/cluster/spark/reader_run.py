@@ -14,7 +14,6 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.fjord.collecting import Answered
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.local.memory_tables import MemoryStore
@@ -25,6 +24,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import history_starts, with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.spark import downstream
+from cluster.spark.answer_parts import CollectedOutputs
 from cluster.spark.downstream import BucketHost, Envelope
 from cluster.spark.envelopes import OUTPUT_SCHEMA, collected_outputs
 from cluster.spark.source import FjordReader, SourceOptions
@@ -191,9 +191,10 @@ def _logged(offset: dict[str, Any]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(offset)))
 
 
-def _rows(answered: Answered) -> list[tuple[str, int, int, dict[str, Any]]]:
-    assert set(answered.rows["kind"]) <= {"row"}, answered.rows
-    return [(query, start, stop, msgspec.json.decode(row)) for query, start, stop, _, row in answered.rows.iter_rows()]
+def _rows(outputs: CollectedOutputs) -> list[tuple[str, int, int, dict[str, Any]]]:
+    rows = outputs.rows()
+    assert set(rows["kind"]) <= {"row"}, rows
+    return [(query, start, stop, msgspec.json.decode(row)) for query, start, stop, _, row in rows.iter_rows()]
 
 
 def _bag(answers: Iterable[tuple[str, int, int, dict[str, Any]]]) -> Counter[str]:

@@ -38,7 +38,7 @@ def test_each_querys_rows_are_in_order_however_tasks_end() -> None:
     second = 1, [answers(("a", 1), ("a", 2)), answers(("b", 0))], {}
     for order in ((first, second), (second, first)):
         answered = collected_outputs(table(*order))
-        assert list(answered.rows.select("query", "start_us", "row").iter_rows()) == [
+        assert list(answered.rows().select("query", "start_us", "row").iter_rows()) == [
             ("a", 1, "0"), ("a", 1, "0"), ("a", 2, "1"), ("a", 3, "2"), ("b", 0, "0"), ("b", 1, "1"),
         ]  # fmt: skip
         assert answered.counters == {}
@@ -47,7 +47,7 @@ def test_each_querys_rows_are_in_order_however_tasks_end() -> None:
 def test_an_error_that_several_tasks_report_is_one_and_equal_rows_are_several() -> None:
     error, other = error_row("a", "no such thing", 5), error_row("b", "no such thing", 5)
     row = answers(("a", 1))
-    rows = collected_outputs(table((0, [row, error], {}), (1, [row, error, other], {}))).rows
+    rows = collected_outputs(table((0, [row, error], {}), (1, [row, error, other], {}))).rows()
     assert rows["query"].to_list() == ["a", "a", "a", "b"]
     assert rows["kind"].to_list() == ["row", "row", "error", "error"]
 
@@ -57,7 +57,7 @@ def test_what_operators_did_is_added_up_apart_from_answers() -> None:
     outputs = table((0, [], did), (1, [answers(("a", 1))], did))
     assert outputs["answers"].null_count == 1, "a bucket without answers reports what it did all the same"
     answered = collected_outputs(outputs)
-    assert answered.rows["query"].to_list() == ["a"]
+    assert answered.rows()["query"].to_list() == ["a"]
     assert answered.counters == {"scan": Totals("stream s", transitions=2, rows_in=10)}
 
 
@@ -67,5 +67,5 @@ def test_a_host_without_output_sends_none() -> None:
 
 def test_no_task_at_all_answers_nothing() -> None:
     answered = collected_outputs(OUTPUT_SCHEMA.empty_table())
-    assert (answered.rows.height, answered.counters) == (0, {})
-    assert answered.rows.columns == ["query", "start_us", "end_us", "kind", "row"]
+    assert (answered.rows().height, answered.counters) == (0, {})
+    assert answered.rows().columns == ["query", "start_us", "end_us", "kind", "row"]

@@ -10,6 +10,7 @@ import msgspec
 import polars as pl
 import pytest
 
+from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host, host_of
 from cluster.physical.plan_files import PlanFiles
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark]
 
 
-def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("returned", [ANSWERS_RETURNED, 0], ids=["by the driver", "by tasks"])
+def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path, returned: int) -> None:
     from cluster.spark.hosting import start_engine
     from cluster.spark.source import SourceOptions
 
@@ -57,6 +59,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -
             1_000,
             str(tmp_path / "relations"),
             first_key=100,
+            answers_returned=returned,
         ),
         checkpoint=tmp_path / "checkpoint",
         results=results,
@@ -73,6 +76,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path) -
             fjord.wait_until_idle()
     finally:
         fjord.stop()
+    assert any(Path(results.root).glob("part-????????????????-*.parquet")) == (returned == 0)
     found: dict[str, list[tuple[Any, ...]]] = {}
     columns = ["query", "start_us", "end_us", "kind", "row"]
     for query, start, end, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():

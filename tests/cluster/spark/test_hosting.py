@@ -17,6 +17,7 @@ from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import EngineState, RunningEngine
 from cluster.storage.results_table import ResultsTable
+from cluster.storage.unnumbered_answers import UnnumberedFolder
 
 WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
 
@@ -96,6 +97,9 @@ def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_p
     results.append(rows, 4, Host.STATEFUL.value)
     version = results.version
     checkpoint = CheckpointFiles(tmp_path / "checkpoint" / "stateful")
-    store = hosting.storing(Host.STATEFUL, checkpoint, results, lambda: notified.append("stored"), None)
+    folder = UnnumberedFolder(results.root, "run")
+    store = hosting.storing(
+        Host.STATEFUL, checkpoint, results, folder, list, on_commit=lambda: notified.append("stored")
+    )
     store(answers, 4)  # type: ignore[arg-type] # as far as it is used
     assert (answers.runs, results.version, notified) == (1, version, [])

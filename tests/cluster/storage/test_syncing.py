@@ -14,7 +14,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from cluster.fjord.collecting import Answered
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.physical.lowering import lower
@@ -22,6 +21,7 @@ from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.registry.registry import Registry
+from cluster.spark.answer_parts import CollectedOutputs
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_SCHEMA
 from cluster.spark.hosting import storing
@@ -33,6 +33,7 @@ from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
+from cluster.storage.unnumbered_answers import UnnumberedFolder
 from protocols.wire.streams import FieldType
 from proxy.storage.data_folder import owned_data_folder
 from proxy.storage.database import open_database
@@ -175,9 +176,11 @@ def test_sparks_log_and_state_are_on_disk_before_results(
     tmp_path: Path, synced: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     results = ResultsTable(str(tmp_path / "results"), "f")
-    monkeypatch.setattr("cluster.spark.hosting.collected_outputs", lambda _: Answered(answers(("a", 1)), {}))
+    monkeypatch.setattr("cluster.spark.hosting.collected_outputs", lambda _: CollectedOutputs([answers(("a", 1))], {}))
     log = tmp_path / "checkpoint" / "stateful"
-    store = storing(Host.STATEFUL, CheckpointFiles(log), results, lambda: None, None)
+    store = storing(
+        Host.STATEFUL, CheckpointFiles(log), results, UnnumberedFolder("", "r"), list, on_commit=lambda: None
+    )
     for path in ("offsets/0", "state/0/0/1.changelog", "offsets/.1.tmp"):
         (log / path).parent.mkdir(parents=True, exist_ok=True)
         (log / path).write_text("x")
