@@ -110,8 +110,13 @@ def looked_at(parent: psutil.Process) -> tuple[Process, ...]:
 
 
 def name_of(process: psutil.Process) -> str:
-    """Return what a process runs: its program, or the module that Python runs."""
+    """Return what a process runs: its program, or the module that Python runs.
+
+    A fork has the command line of the process that it was forked from, and a name of its own.
+    """
     line = process.cmdline()
+    if line and process.name() not in Path(line[0]).resolve().name:
+        return f"fork: {process.name()}"
     if "-m" in line:
         return " ".join(line[line.index("-m") + 1 :][:3])[:LONGEST_NAME]
     return Path(line[0]).name if line else process.name()

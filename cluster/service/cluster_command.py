@@ -197,6 +197,9 @@ def _run(settings: ClusterSettings) -> None:
     from cluster.spark.java import find_java
 
     java = find_java()  # without Java, nothing else is started
+    from cluster.service.running.loaded import fork_loaded_parent
+
+    fork_loaded_parent(settings.master)
     from cluster.service.server import ClusterServer
     from cluster.spark.spark_log import SPARK_LOG
 

@@ -23,6 +23,8 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
+PYTHON = "PYSPARK_PYTHON"
+"""The variable that says what runs Spark's Python processes."""
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
 """Java only forwards envelopes, in a small heap. The quicker of its two compilers saves seconds at the start and costs
 nothing later; garbage collection with one thread leaves the processors to the operators. The heap begins small, as a
@@ -91,7 +93,7 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
         If it does not start.
     """
     use_java(find_java())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault(PYTHON, sys.executable)
     # One operator's work is small: threads would cost each Polars call more than they save.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     os.environ.setdefault("_RJEM_MALLOC_CONF", KEPT_MEMORY)

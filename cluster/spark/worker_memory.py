@@ -51,6 +51,7 @@ class WorkerMemory:
         if built != self._built:
             self._built, self._due = built, True
         if self._around_collection not in gc.callbacks:
+            self._aside = gc.get_freeze_count()  # what the process was forked with stays shared
             gc.callbacks.append(self._around_collection)
 
     def _around_collection(self, phase: Literal["start", "stop"], details: dict[str, int]) -> None:

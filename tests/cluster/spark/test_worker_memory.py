@@ -81,3 +81,14 @@ def test_what_is_no_longer_needed_is_collected_when_there_is_much_more(memory: W
         gc.collect()
     gc.unfreeze()
     assert sum(isinstance(each, Node) for each in gc.get_objects()) == len(more)
+
+
+def test_what_a_process_was_forked_with_is_not_looked_at(memory: WorkerMemory) -> None:
+    loaded = Node()
+    gc.freeze()
+    memory.keep("plan 1")
+    visited: list[bool] = []
+    gc.callbacks.append(lambda phase, _: visited.append(_is_visited(loaded)) if phase == "start" else None)
+    gc.collect()
+    gc.callbacks.pop()
+    assert visited == [False], "memory that is visited is shared no longer"

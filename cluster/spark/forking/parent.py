@@ -1,0 +1,271 @@
+"""The forking parent: a process that has loaded everything, and forks to run a module of PySpark.
+
+Python itself takes a second of a processor to import what a worker of Spark's needs, and 90 MB to keep it. A fork takes
+some milliseconds, and shares the memory of what it does not change: hence the collector of garbage leaves alone what
+has been loaded (`gc.freeze`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import io
+import os
+import runpy
+import selectors
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from cluster.spark.forking import stand_in
+from cluster.spark.forking.stand_in import LENGTH, NUMBER, STANDARD_DESCRIPTORS, unpacked_request
+from protocols.event_log import get_logger
+
+REQUEST_SECONDS = 10.0
+"""How long a stand-in may take to send its request."""
+LARGEST_REQUEST = 16 * 1024 * 1024
+PROCESS_NAME = Path("/proc/self/comm")
+TASKS = Path("/proc/self/task")
+
+HARMLESS_THREADS = {
+    "jemalloc_bg_thd": "jemalloc takes its locks around a fork",
+    "polars-ooc-clea": "waits for files that Polars has spilled, from its import on",
+}
+"""Names of threads, as the kernel cuts them, and why a process that has them may be forked.
+
+Any other one could hold a lock, which would stay taken for ever in the fork.
+"""
+
+log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkingParent:
+    """A running parent. It ends when the process that started it does.
+
+    Parameters
+    ----------
+    program
+        What Spark runs in place of Python.
+    process
+        Its number.
+    lifeline
+        A descriptor; the parent ends once it is closed, here and in all forks of this process.
+    """
+
+    program: Path
+    process: int
+    lifeline: int
+
+
+def start_forking_parent(
+    in_forks: Callable[[], None] = lambda: None, *, python: str = sys.executable, closing: Iterable[int] = ()
+) -> ForkingParent | None:
+    """Fork this process; the fork serves as a parent with all that is loaded here.
+
+    Returns None, and explains in the log, if this process has threads with which that is not safe, or cannot fork.
+
+    Parameters
+    ----------
+    in_forks
+        Called in every fork of the parent, once it has its own environment.
+    python
+        What runs where the parent does not answer.
+    closing
+        Descriptors that the parent should not keep open.
+    """
+    if sys.platform != "linux":
+        return None
+    if unsafe := _unsafe_threads():
+        log.warning("Spark's Python processes are not forked", threads=unsafe)
+        return None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="fjord-fork-"))
+        listening = socket.socket(socket.AF_UNIX)
+        path = str(folder / "parent")
+        listening.bind(path)
+        listening.listen()
+    except OSError as error:
+        log.warning("Spark's Python processes are not forked", reason=str(error))
+        return None
+    words = [python, "-I", "-S", stand_in.__file__, path, python]
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    program.chmod(0o700)
+    life, lifeline = os.pipe()
+    gc.collect()
+    gc.freeze()
+    process = os.fork()
+    if process == 0:
+        _end_with(lambda: _serve_as_parent(folder, listening, life, [lifeline, *closing], in_forks))
+    listening.close()
+    os.close(life)
+    return ForkingParent(program, process, lifeline)
+
+
+def _unsafe_threads() -> list[str]:
+    """Return the names of threads of this process with which it should not be forked; Python knows only its own."""
+    others = (task for task in TASKS.iterdir() if int(task.name) != os.getpid())
+    names = ((task / "comm").read_text().rstrip("\n") for task in others)
+    return sorted(name for name in names if name not in HARMLESS_THREADS)
+
+
+def _end_with(run: Callable[[], None]) -> NoReturn:
+    """Run something and end this process, without the ending that belongs to the process that was forked."""
+    code: object = 0
+    try:
+        run()
+    except SystemExit as end:
+        code = end.code
+    except BaseException as error:  # noqa: BLE001 - shown, as Python would
+        sys.excepthook(type(error), error, error.__traceback__)
+        code = 1
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    if isinstance(code, str):
+        sys.stderr.write(code + "\n")
+    os._exit(code & 0xFF if isinstance(code, int) else int(code is not None))
+
+
+def _serve_as_parent(
+    folder: Path, listening: socket.socket, life: int, closing: Iterable[int], in_forks: Callable[[], None]
+) -> None:
+    for each in closing:
+        os.close(each)
+    _name_process("fjord-parent")
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # it ends with the cluster, and with nothing else
+    try:
+        _Parent(listening, life, in_forks).serve()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Parent:
+    """Waits for requests, and for the ends of forks and of stand-ins."""
+
+    def __init__(self, listening: socket.socket, life: int, in_forks: Callable[[], None]) -> None:
+        self._listening = listening
+        self._life = life
+        self._in_forks = in_forks
+        self._waiting = selectors.DefaultSelector()
+        self._forks: dict[int, socket.socket] = {}
+        """The stand-ins of forks that run."""
+        self._ended, self._note_end = os.pipe()
+
+    def serve(self) -> None:
+        """Serve until the process that started this one has ended."""
+        for each in (self._ended, self._note_end):
+            os.set_blocking(each, False)
+        signal.set_wakeup_fd(self._note_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for source in (self._life, self._ended, self._listening):
+            self._waiting.register(source, selectors.EVENT_READ)
+        while True:
+            ready = [key.fileobj for key, _ in self._waiting.select()]
+            if self._life in ready:
+                return
+            if self._ended in ready:
+                self._report_ends()
+            for fork, link in list(self._forks.items()):
+                if link in ready:  # a stand-in writes nothing more: it has been killed
+                    os.kill(fork, signal.SIGKILL)
+                    self._waiting.unregister(link)
+            if self._listening in ready:
+                link, _ = self._listening.accept()
+                self._fork_for(link)
+
+    def _fork_for(self, link: socket.socket) -> None:
+        try:
+            link.settimeout(REQUEST_SECONDS)
+            request, descriptors = _received(link)
+            link.settimeout(None)
+        except (OSError, ValueError) as error:
+            log.warning("request for a fork rejected", reason=str(error))
+            link.close()
+            return
+        if (threads := len(list(TASKS.iterdir()))) != 1:
+            raise AssertionError(f"the forking parent has {threads} threads")
+        fork = os.fork()
+        if fork == 0:
+            self._leave(link)
+            _end_with(lambda: _run(request, descriptors, self._in_forks))
+        for each in descriptors:
+            os.close(each)
+        with contextlib.suppress(OSError):
+            link.sendall(NUMBER.pack(fork))
+        self._forks[fork] = link
+        self._waiting.register(link, selectors.EVENT_READ)
+
+    def _report_ends(self) -> None:
+        """Let stand-ins end like their forks."""
+        os.read(self._ended, 4096)
+        while self._forks:
+            fork, status = os.waitpid(-1, os.WNOHANG)
+            if fork == 0:
+                return
+            with self._forks.pop(fork) as link:
+                with contextlib.suppress(KeyError):
+                    self._waiting.unregister(link)
+                with contextlib.suppress(OSError):
+                    link.sendall(NUMBER.pack(os.waitstatus_to_exitcode(status)))
+
+    def _leave(self, link: socket.socket) -> None:
+        """In a fork: close what belongs to the parent."""
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        self._waiting.close()
+        for each in (self._life, self._ended, self._note_end):
+            os.close(each)
+        for open_socket in (self._listening, link, *self._forks.values()):
+            open_socket.close()
+
+
+def _received(link: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a request, and the standard descriptors of the process that sends it."""
+    header, descriptors, _, _ = socket.recv_fds(link, LENGTH.size, len(STANDARD_DESCRIPTORS))
+    if len(header) < LENGTH.size or len(descriptors) < len(STANDARD_DESCRIPTORS):
+        raise ValueError("no request")
+    (length,) = LENGTH.unpack(header)
+    if length > LARGEST_REQUEST:
+        raise ValueError(f"a request of {length} bytes")
+    request = bytearray()
+    while len(request) < length:
+        piece = link.recv(length - len(request))
+        if not piece:
+            raise ValueError("half a request")
+        request += piece
+    return bytes(request), descriptors
+
+
+def _run(request: bytes, descriptors: list[int], in_forks: Callable[[], None]) -> None:
+    """Be the process that a stand-in was asked to be."""
+    folder, (module, *arguments), environment = unpacked_request(request)
+    for each, standard in zip(descriptors, STANDARD_DESCRIPTORS, strict=True):
+        os.dup2(each, standard)
+        os.close(each)
+    os.chdir(folder)
+    os.environb.clear()
+    os.environb.update(environment)
+    in_forks()
+    sys.argv = [os.fsdecode(each) for each in (module, *arguments)]
+    _name_process(sys.argv[-1].rpartition(".")[2])
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(write_through=True)  # as Spark asks Python for, with a variable
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+def _name_process(name: str) -> None:
+    """Set what `ps` and `top` show; the kernel keeps 15 characters."""
+    with contextlib.suppress(OSError):
+        PROCESS_NAME.write_text(name)

@@ -1,0 +1,175 @@
+"""A loaded parent forks what Spark wants to run in Python; forks last as long as their stand-ins and vice versa."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.cluster.spark.forking.forked_modules import ROOT, SECONDS, STARTER, Starter, started
+
+POOL = """\
+import json, os, polars as pl
+frame = pl.DataFrame({"key": [1, 2, 3] * 100_000}).lazy().group_by("key").len().collect()
+print(json.dumps([pl.thread_pool_size(), frame.height]))
+"""
+
+LOADED = """\
+from cluster.service.running.loaded import fork_loaded_parent
+import os, sys
+fork_loaded_parent(sys.argv[1])
+print(os.environ.get("PYSPARK_PYTHON"))
+"""
+
+
+def ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended, though its parent may not have noticed."""
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def starter(tmp_path: Path) -> Iterator[Starter]:
+    with started(tmp_path, before="import colorsys") as made:
+        yield made
+
+
+def test_a_module_runs_in_a_fork_as_it_would_in_python(starter: Starter) -> None:
+    found = starter.probe("one", "two words", variables={"GIVEN": "a=b"}, text="typed")
+    assert (found["arguments"], found["input"], found["folder"]) == (["one", "two words"], "typed", str(starter.folder))
+    assert found["variables"]["GIVEN"] == "a=b"
+    assert (found["name"], found["main"]) == ("__main__", "probe")
+
+
+def test_a_fork_has_what_its_parent_has_loaded_and_collects_none_of_it(starter: Starter) -> None:
+    found = starter.probe()
+    assert found["parent"] == starter.parent.pid
+    assert found["loaded"]
+    assert found["frozen"] > 1_000
+
+
+def test_forks_at_once_get_their_own_answers(starter: Starter) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda number: starter.probe(str(number), text=str(number)), range(12)))
+    assert [(each["arguments"], each["input"]) for each in found] == [([str(n)], str(n)) for n in range(12)]
+    assert len({each["process"] for each in found}) == 12
+
+
+def test_an_error_is_shown_as_python_shows_it(starter: Starter) -> None:
+    (starter.folder / "faulty.py").write_text("raise KeyError('here')")
+    found = starter.run("faulty")
+    assert found.returncode == 1
+    assert "KeyError: 'here'" in found.stderr
+    assert "faulty.py" in found.stderr
+
+
+def test_a_stand_in_that_is_told_to_end_ends_its_fork(starter: Starter) -> None:
+    with starter.sleeping() as (stand_in, fork):
+        stand_in.terminate()
+        assert stand_in.wait(SECONDS) in (128 + 15, -15), "the latter if it ends before it knows its fork"
+        wait_for(lambda: ended(fork))
+
+
+def test_the_fork_of_a_killed_stand_in_ends(starter: Starter) -> None:
+    with starter.sleeping() as (stand_in, fork):
+        stand_in.kill()
+        wait_for(lambda: ended(fork))
+    assert starter.probe()["parent"] == starter.parent.pid
+
+
+def test_a_stand_in_ends_like_its_fork(starter: Starter) -> None:
+    with starter.sleeping() as (stand_in, fork):
+        fork.kill()
+        assert stand_in.wait(SECONDS) == 128 + 9
+
+
+def test_forks_outlive_their_parent_and_others_are_python(starter: Starter) -> None:
+    with starter.sleeping() as (stand_in, fork):
+        starter.parent.kill()
+        found = starter.probe()
+        assert not found["loaded"]
+        assert found["parent"] not in (starter.parent.pid, starter.process.pid)
+        assert stand_in.poll() is None
+        assert fork.is_running()
+        fork.kill()
+        assert stand_in.wait(SECONDS) == 1
+
+
+def test_what_is_no_module_runs_in_python(starter: Starter) -> None:
+    command = [str(starter.program), "-c", "import sys; print(*sys.argv[1:], 'colorsys' in sys.modules)", "given"]
+    assert subprocess.check_output(command, text=True) == "given False\n"
+
+
+def test_the_parent_ends_with_the_process_that_started_it_and_leaves_no_file(starter: Starter) -> None:
+    with starter.sleeping():
+        starter.process.kill()
+        wait_for(lambda: not starter.program.parent.exists())
+        wait_for(lambda: ended(starter.parent))
+
+
+def test_a_request_that_is_none_harms_no_other(starter: Starter) -> None:
+    for sent in (b"", b"\xff\xff\xff\xff", b"\0\0\0\1"):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(starter.program.parent / "parent"))
+            link.sendall(sent)
+    assert starter.probe()["parent"] == starter.parent.pid
+
+
+def test_descriptors_are_closed_in_the_parent_and_in_forks(tmp_path: Path) -> None:
+    before = "import os; shared, given = os.pipe(); parts = [0]"
+    (tmp_path / "opened.py").write_text("import os; print(*sorted(os.listdir('/proc/self/fd'), key=int)[:-1])")
+    with started(tmp_path, before=before, arguments="closing=[shared, given]") as made:
+        assert made.run("opened").stdout.split() == ["0", "1", "2"]
+        assert not any("pipe" in each.path for each in made.parent.open_files())
+
+
+def test_a_process_with_a_thread_is_not_forked(tmp_path: Path) -> None:
+    before = "import threading, time; threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+    ended = subprocess.run(
+        [sys.executable, "-c", STARTER.format(before=before, arguments="")],
+        input="", capture_output=True, text=True, timeout=SECONDS, check=True, cwd=ROOT,
+    )  # fmt: skip
+    assert ended.stdout.splitlines()[-1] == "None None"
+    assert "Spark's Python processes are not forked" in ended.stdout
+
+
+def test_polars_has_as_many_threads_in_a_fork_as_its_environment_says(tmp_path: Path) -> None:
+    (tmp_path / "pool.py").write_text(POOL)
+    with started(tmp_path, before="import polars as pl", arguments="pl.Config.reload_env_vars") as made:
+        for threads in (1, 3):
+            found = made.run("pool", variables={"POLARS_MAX_THREADS": str(threads)})
+            assert found.stdout == f"[{threads}, 3]\n", found.stderr
+
+
+@pytest.mark.parametrize(
+    ("master", "variables", "forked"),
+    [
+        ("local[2]", {}, True),
+        ("spark://127.0.0.1:7077", {}, False),  # other machines have no parent
+        ("local[2]", {"PYSPARK_PYTHON": "/elsewhere/python"}, False),
+    ],
+)
+def test_what_a_cluster_loads_starts_no_thread_and_is_forked_where_spark_runs_here(
+    master: str, variables: dict[str, str], forked: bool
+) -> None:
+    environment = {"PATH": "/usr/bin:/bin", **variables}
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED, master], capture_output=True, text=True, timeout=SECONDS * 4, check=True,
+        cwd=ROOT, env=environment,
+    )  # fmt: skip
+    assert ended.stderr == ""
+    program = ended.stdout.rstrip("\n")
+    assert (program not in ("None", "/elsewhere/python")) == forked, program
