@@ -108,6 +108,8 @@ class SeveralReporter:
 
 def _of_report(stamped: Stamped, number: int) -> Stamped:
     stamp_us, record = stamped
-    if isinstance(record, Health | Sample):
+    if isinstance(record, Health):
         return stamped
+    if isinstance(record, Sample):
+        return stamp_us, msgspec.structs.replace(record, reports=1 << number)
     return stamp_us, msgspec.structs.replace(record, report=number)

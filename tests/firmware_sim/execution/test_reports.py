@@ -19,8 +19,10 @@ from protocols.wire.programs import (
     DeadBand,
     Measure,
     Panes,
+    ProgramReport,
     SamplingProgram,
     SendOnChange,
+    Several,
     Threshold,
     VehicleCount,
     VehicleEvents,
@@ -87,6 +89,16 @@ def test_in_the_end_the_last_sample_tells_all_before_it():
     program_of_two = program(SendOnChange((DeadBand("level", 1.0),), 100 * SECOND))
     assert sent(program_of_two, [0, 0, 5, 5, 5], close=True) == [0, 2, 4]
     assert sent(program_of_two, [0, 0, 5], close=True) == [0, 2]
+
+
+def test_the_last_sample_of_one_of_several_reports_is_sent_for_that_report():
+    """The proxy reads a sample by the reports that send it: the first one here sends none."""
+    reports = (
+        ProgramReport(("level",), SECOND, (), Panes(2 * SECOND, ())),
+        ProgramReport(("level",), SECOND, (), SendOnChange((), 60 * SECOND)),
+    )
+    found = run(program(Several(reports)), [4, 4])
+    assert [record for _, record in found if isinstance(record, Sample)] == [Sample(0, (4,), 0b10)] * 2
 
 
 def test_a_field_without_dead_band_counts_any_change():
