@@ -58,6 +58,10 @@ def proxy(
     samples_per_packet: Annotated[
         int | None, typer.Option(help="Samples a mote packs into a packet.", show_default="1")
     ] = None,
+    longest_silence: Annotated[
+        int | None,
+        duration_option(help="Longest time between two packets of a mote that samples.", shown_default="none"),
+    ] = None,
     listen_every: Annotated[
         int | None, duration_option(help="Time between a mote's listen windows.", shown_default="2s")
     ] = None,
@@ -89,6 +93,7 @@ def proxy(
         "max_clock_ahead": max_clock_ahead,
         "max_clock_behind": max_clock_behind,
         "samples_per_packet": samples_per_packet,
+        "longest_silence": longest_silence,
         "listen_every": listen_every,
         "listen_for": listen_for,
         "metrics_port": metrics_port,

@@ -19,6 +19,7 @@ from protocols.acquisition.effort import (
     Effort,
     SharedEffort,
 )
+from protocols.acquisition.longest_silence import need_of_reports
 from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
@@ -205,8 +206,9 @@ class Merger:
             return self._asleep("its stream has no field to sample", traits)
         demanded = needs_of(classes, schema, traits.default_period_us, self.style.samples_per_packet)
         sensor = Sensor(order, traits.minimum_period_us, traits.profile, traits.abilities)
+        reports = need_of_reports(demanded, self.style, order, traits.minimum_period_us)
         with self.searches.lend(sensor, effort) as search:
-            needs, slow = within_reach(tuple(demanded), traits.minimum_period_us, search)
+            needs, slow = within_reach((*demanded, *reports), traits.minimum_period_us, search)
             found, stretched, kept = lasting(search, needs, traits, _lifetime_days(classes, traits))
             raw = search.raw([stretched_need(need, stretched) for need in needs])
         return MergedProgram(

@@ -28,10 +28,21 @@ MOST_VEHICLES_PER_SECOND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ProgramStyle:
-    """The deployer's choices for all programs."""
+    """The deployer's choices for all programs.
+
+    Parameters
+    ----------
+    samples_per_packet
+        How many samples make a packet at most.
+    listen
+        When radios listen.
+    longest_silence_us
+        A sensor that samples sends a packet at least this often, whatever it samples; 0 leaves it to what is cheapest.
+    """
 
     samples_per_packet: int = 1
     listen: ListenSchedule = field(default_factory=ListenSchedule)
+    longest_silence_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

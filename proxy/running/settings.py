@@ -106,6 +106,11 @@ class ProxySettings(BaseModel):
         2_000_000, description="Packets wait this long for those they overtook; 0s accepts them in any order."
     )
     samples_per_packet: int = Field(1, ge=1, le=1024, description="Samples a mote packs into one packet.")
+    longest_silence: Duration | None = Field(
+        None,
+        description="Motes that sample send a packet at least this often, even if they have nothing to report: answers "
+        "come earlier, which costs energy. Unset, they do so after twice listen_every.",
+    )
     listen_every: Duration = Field(_LISTEN.every_us, description="Time between two listen windows of a mote.")
     listen_for: Duration = Field(_LISTEN.for_us, le=60_000_000, description="Length of a listen window.")
     entry_interval: Duration = Field(1_000_000, description="Shortest time between two catalog entries of one mote.")
@@ -259,5 +264,9 @@ def fleet_limits(settings: ProxySettings) -> FleetLimits:
             reorder_within_us=settings.reorder_within,
         ),
         batches=BatchLimits(settings.waiting_samples, settings.batch_rows, settings.batch_size),
-        style=ProgramStyle(settings.samples_per_packet, ListenSchedule(settings.listen_every, settings.listen_for)),
+        style=ProgramStyle(
+            settings.samples_per_packet,
+            ListenSchedule(settings.listen_every, settings.listen_for),
+            settings.longest_silence or 0,
+        ),
     )
