@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.service.client.api_client import ApiClient
-from cluster.sizing.measuring import quantile
+from cluster.sizing.delays import quantile
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics

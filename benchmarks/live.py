@@ -68,7 +68,7 @@ def describe(found: list[Measurement]) -> dict[str, Any]:
     return {
         "knee_samples_per_s": round(kept_up[-1].samples_per_second) if kept_up else 0,
         "knee_answers_per_s": round(kept_up[-1].answers_per_second) if kept_up else 0,
-        "knee_median_delay_s": kept_up[-1].median_delay_seconds if kept_up else None,
+        "knee_median_delay_s": kept_up[-1].delays.median if kept_up and kept_up[-1].delays else None,
         "knee_found": found[-1].limit is not None,
         "limited_by": found[-1].limit,
         **as_json(found),

@@ -29,6 +29,14 @@ def bench(
     settle: Annotated[
         int, duration_option("--settle", help="How long it runs before.", shown_default="15s")
     ] = 15_000_000,
+    longest_silence: Annotated[
+        int | None,
+        duration_option(
+            "--longest-silence",
+            help="As of `fjord proxy`: motes send a packet at least this often.",
+            shown_default="none",
+        ),
+    ] = None,
     markdown: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the table here, too.")] = None,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw cores and memory into this file.")] = None,
     folder: Annotated[
@@ -69,7 +77,14 @@ def bench(
                 bar.update(task, description=f"{text}: {what}")
 
             found.append(
-                measure(each, settle_seconds=settle / 1e6, seconds=duration / 1e6, progress=show, folder=folder)
+                measure(
+                    each,
+                    settle_seconds=settle / 1e6,
+                    seconds=duration / 1e6,
+                    progress=show,
+                    folder=folder,
+                    longest_silence_us=longest_silence,
+                )
             )
             bar.advance(task)
             if found[-1].limit is not None:

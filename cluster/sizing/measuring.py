@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,13 @@ from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.service.client.api_client import ApiClient
 from cluster.sizing.bottleneck import Backlog, Flow, limiting_stage
+from cluster.sizing.delays import Delays, SeenDelays
 from cluster.sizing.loads import Load, query_texts
 from cluster.sizing.resources import BROKER, CLUSTER, PROXY, Use, WatchedProcesses, bytes_below
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.text.durations import format_duration
 from protocols.wire import topics
+from protocols.wire.batches import decode_batch
 
 PROXY_NAME = "roadside"
 DELAYED = "sized1"
@@ -47,8 +48,8 @@ class Measurement(msgspec.Struct, frozen=True):
         By part.
     disk_bytes_per_second
         Growth of the cluster's data folder, while all is kept.
-    median_delay_seconds, p99_delay_seconds
-        From a sample to its answer; None if no query without a window answered.
+    delays
+        From samples to their answers; None if no query without a window answered.
     limit
         The stage that could not keep up; None if all did.
     """
@@ -60,8 +61,7 @@ class Measurement(msgspec.Struct, frozen=True):
     cores: dict[str, float]
     memory_bytes: dict[str, int]
     disk_bytes_per_second: float
-    median_delay_seconds: float | None
-    p99_delay_seconds: float | None
+    delays: Delays | None
     limit: str | None
 
 
@@ -78,7 +78,13 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 def measure(
-    load: Load, *, settle_seconds: float, seconds: float, progress: Progress, folder: Path | None = None
+    load: Load,
+    *,
+    settle_seconds: float,
+    seconds: float,
+    progress: Progress,
+    folder: Path | None = None,
+    longest_silence_us: int | None = None,
 ) -> Measurement:
     """Start parts of their own, run a load on them, and stop them.
 
@@ -94,6 +100,8 @@ def measure(
         Called with what is being done.
     folder
         Where the parts' data go; else into the system's folder for temporary files. They are removed.
+    longest_silence_us
+        How long motes may send nothing; None for the proxy's default.
 
     Raises
     ------
@@ -108,7 +116,8 @@ def measure(
         progress("starting broker and cluster")
         roots = {BROKER: parts.start_broker().process.pid, CLUSTER: parts.start_cluster().process.pid}
         progress(f"starting {load.motes:,} motes")
-        proxy = parts.start_proxy(PROXY_NAME)
+        silence = [] if longest_silence_us is None else ["--longest-silence", format_duration(longest_silence_us)]
+        proxy = parts.start_proxy(PROXY_NAME, *silence)
         parts.start_motes(PROXY_NAME, "--motes", str(load.motes), "--period", format_duration(load.period_us))
         parts.wait_for_stream("traffic", proxy)
         watched = WatchedProcesses({**roots, PROXY: proxy.process.pid})
@@ -128,22 +137,26 @@ async def _measured(  # noqa: PLR0917 - called once, with all that was started
     seconds: float,
     progress: Progress,
 ) -> Measurement:
-    delays: list[float] = []
+    seen = SeenDelays()
 
     async def receive(message: Message) -> None:
         arrived = time.time()
+        if message.topic == topics.batches(PROXY_NAME):
+            seen.batch(decode_batch(message.payload).watermark_us, arrived)
+            return
         row: dict[str, Any] = msgspec.json.decode(message.payload)
         if "row" in row:
-            delays.append(arrived - datetime.fromisoformat(row["start"]).timestamp())
+            seen.answer(round(datetime.fromisoformat(row["start"]).timestamp() * 1e6), arrived)
 
-    link = MqttLink(parts.broker, client_id="fjord-bench", subscriptions=[Subscription(topics.results(DELAYED))])
+    subscriptions = [Subscription(topics.results(DELAYED)), Subscription(topics.batches(PROXY_NAME))]
+    link = MqttLink(parts.broker, client_id="fjord-bench", subscriptions=subscriptions)
     receiving = asyncio.create_task(link.run(receive), name="results")
     try:
         await _wait(parts, settle_seconds, progress, "letting it settle")
-        delays.clear()
+        seen.forget_answers()
         before = await asyncio.to_thread(_look, parts, api, watched)
         await _wait(parts, seconds, progress, "measuring")
-        found = list(delays)
+        found = seen.found()
         after = await asyncio.to_thread(_look, parts, api, watched)
     finally:
         receiving.cancel()
@@ -156,17 +169,6 @@ async def _wait(parts: Parts, seconds: float, progress: Progress, what: str) -> 
         progress(f"{what}: {left:.0f} s")
         await asyncio.sleep(min(1.0, left))
         parts.children.check()
-
-
-def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return the value below which this share of some ordered values lies, at least one of them.
-
-    Examples
-    --------
-    >>> quantile([1.0, 2.0, 3.0, 4.0], 0.5)
-    3.0
-    """
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
 def _look(parts: Parts, api: ApiClient, watched: WatchedProcesses) -> _Look:
@@ -188,7 +190,7 @@ def _look(parts: Parts, api: ApiClient, watched: WatchedProcesses) -> _Look:
     )
 
 
-def _measurement(load: Load, before: _Look, after: _Look, delays: list[float]) -> Measurement:
+def _measurement(load: Load, before: _Look, after: _Look, delays: Delays | None) -> Measurement:
     seconds = after.at - before.at
 
     def cores(name: str, field: str = "processor_seconds") -> float:
@@ -202,7 +204,6 @@ def _measurement(load: Load, before: _Look, after: _Look, delays: list[float]) -
         cores(PROXY, "busiest_seconds"),
         after.commits - before.commits,
     )
-    ordered = sorted(delays)
     return Measurement(
         load,
         seconds,
@@ -211,7 +212,6 @@ def _measurement(load: Load, before: _Look, after: _Look, delays: list[float]) -
         {name: cores(name) for name in after.use},
         {name: use.memory_bytes for name, use in after.use.items()},
         max(0, after.disk_bytes - before.disk_bytes) / seconds,
-        statistics.median(ordered) if ordered else None,
-        quantile(ordered, 0.99) if ordered else None,
+        delays,
         limiting_stage(flow, before.backlog, after.backlog),
     )

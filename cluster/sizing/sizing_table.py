@@ -23,6 +23,7 @@ HEADINGS = (
     "memory",
     "disk per day",
     "median delay",
+    "of it for motes",
     "limit",
 )
 DAY_SECONDS = 86_400
@@ -39,7 +40,8 @@ def table_rows(measurements: Sequence[Measurement]) -> list[tuple[str, ...]]:
             *(f"{each.cores[part]:.2f}" for part in PARTS),
             format_byte_size(sum(each.memory_bytes.values()) >> 20 << 20),
             format_byte_size(round(each.disk_bytes_per_second * DAY_SECONDS) >> 20 << 20),
-            "" if each.median_delay_seconds is None else f"{each.median_delay_seconds:.2f} s",
+            "" if each.delays is None else f"{each.delays.median:.2f} s",
+            "" if each.delays is None else f"{each.delays.median_for_motes:.2f} s",
             each.limit or "",
         )
         for each in measurements

@@ -14,6 +14,7 @@ from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.sizing.bottleneck import Backlog, Flow, limiting_stage
 from cluster.sizing.command import app
+from cluster.sizing.delays import Delays, SeenDelays
 from cluster.sizing.loads import DEFAULT_LOADS, EVERY_SAMPLE, Load, LoadError, parse_load, query_texts
 from cluster.sizing.measuring import Measurement
 from cluster.sizing.resources import PARTS, Use, WatchedProcesses, bytes_below
@@ -114,10 +115,32 @@ def test_the_size_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     assert bytes_below(tmp_path / "none") == 0
 
 
+DELAYS = Delays(0.21, 0.4, 0.11, 0.2, 0.1, 0.3)
+
+
+def test_a_delay_is_divided_where_the_proxy_knows_that_the_sample_is_complete() -> None:
+    seen = SeenDelays()
+    seen.answer(500_000, 1.0)  # nothing is known of its batch
+    for watermark_us, at in ((1_000_000, 1.25), (1_000_000, 1.5), (3_000_000, 4.0), (2_000_000, 4.5)):
+        seen.batch(watermark_us, at)
+    seen.answer(500_000, 5.0)  # complete before batches were noted, for all that is known
+    assert seen.found() is None
+    seen.answer(3_000_000, 5.0)  # the watermark has not passed it
+    assert seen.found() is None
+    seen.answer(1_000_000, 4.25)
+    assert seen.found() == Delays(3.25, 3.25, 3.0, 3.0, 0.25, 0.25)
+    seen.answer(2_999_999, 4.75)
+    found = seen.found()
+    assert found is not None
+    assert (found.p99, found.median_for_motes, found.p99_after) == (3.25, pytest.approx(2.0000005), 0.75)
+    seen.forget_answers()
+    assert seen.found() is None
+
+
 def measurement(load: Load, limit: str | None = None) -> Measurement:
     cores = dict.fromkeys(PARTS, 0.25)
     memory = dict.fromkeys(PARTS, 2**28)
-    return Measurement(load, 20.0, 300.0, 12.5, cores, memory, 1_000.0, 0.21, 0.4, limit)
+    return Measurement(load, 20.0, 300.0, 12.5, cores, memory, 1_000.0, DELAYS, limit)
 
 
 def test_the_table_has_a_row_for_each_load(tmp_path: Path) -> None:
@@ -127,7 +150,8 @@ def test_the_table_has_a_row_for_each_load(tmp_path: Path) -> None:
     assert dict(zip(HEADINGS, rows[0], strict=True)) == {
         "motes": "64", "samples/s": "300", "queries": "3", "answers/s": "12",
         "broker, cores": "0.25", "proxy, cores": "0.25", "cluster, cores": "0.25", "Spark, cores": "0.25",
-        "memory": "1.0 GiB", "disk per day": "82.0 MiB", "median delay": "0.21 s", "limit": "",
+        "memory": "1.0 GiB", "disk per day": "82.0 MiB", "median delay": "0.21 s",
+        "of it for motes": "0.11 s", "limit": "",
     }  # fmt: skip
     assert markdown(found).count("\n") == 4
     assert [each["load"] for each in as_json(found)["loads"]] == ["64x3", "300x100"]
