@@ -72,10 +72,10 @@ def unpack_counters(payload: bytes) -> Counters:
     return msgspec.msgpack.decode(payload, type=Counters)
 
 
-def pack_rows(rows: pl.DataFrame, *, compress: bool = False) -> bytes:
-    """Return rows as an Arrow stream; compressed on request if there are many."""
+def pack_rows(rows: pl.DataFrame) -> bytes:
+    """Return rows as an Arrow stream; compressed if there are many: Java copies each byte half a dozen times."""
     sink = io.BytesIO()
-    many = compress and rows.height >= COMPRESS_FROM_ROWS
+    many = rows.height >= COMPRESS_FROM_ROWS
     rows.write_ipc_stream(sink, compression="lz4" if many else "uncompressed")
     return sink.getvalue()
 
@@ -99,7 +99,7 @@ def pack_output(output: HostOutput, file: UnnumberedFile | None = None) -> Packe
     if not output.answers and not output.counters:
         return None
     return PackedOutput(
-        pack_rows(pl.concat(output.answers), compress=True) if output.answers and file is None else None,
+        pack_rows(pl.concat(output.answers)) if output.answers and file is None else None,
         pack_counters(output.counters) if output.counters else None,
         None if file is None else msgspec.msgpack.encode(file),
     )

@@ -9,7 +9,14 @@ from cluster.fjord.answers import error_row
 from cluster.fjord.batch import END, START
 from cluster.fjord.collecting import HostOutput
 from cluster.fjord.counters import Counters, Totals
-from cluster.spark.envelopes import OUTPUT_SCHEMA, collected_outputs, pack_output
+from cluster.spark.envelopes import (
+    COMPRESS_FROM_ROWS,
+    OUTPUT_SCHEMA,
+    collected_outputs,
+    pack_output,
+    pack_rows,
+    unpack_rows,
+)
 
 
 def answers(*named: tuple[str, int]) -> pl.DataFrame:
@@ -69,3 +76,12 @@ def test_no_task_at_all_answers_nothing() -> None:
     answered = collected_outputs(OUTPUT_SCHEMA.empty_table())
     assert (answered.rows().height, answered.counters) == (0, {})
     assert answered.rows().columns == ["query", "start_us", "end_us", "kind", "row"]
+
+
+def test_many_rows_cross_spark_in_few_bytes() -> None:
+    """Java copies each byte several times; what is equal in all rows, such as their query group, takes no room."""
+    few = pl.DataFrame({START: range(10), END: range(1, 11), "fjord_member": [7] * 10})
+    many = pl.concat([few] * (COMPRESS_FROM_ROWS // few.height))
+    for rows in (few, many):
+        assert unpack_rows(pack_rows(rows)).equals(rows)
+    assert len(pack_rows(many)) < many.estimated_size() / 4
