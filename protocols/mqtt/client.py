@@ -17,9 +17,10 @@ import gmqtt
 from gmqtt.mqtt.constants import MQTTCommands, MQTTv311
 from gmqtt.mqtt.handler import MQTTError
 
-from protocols.mqtt.frames import MalformedFrameError, frame_end, take_messages
+from protocols.mqtt.frames import frame_end, take_messages
 from protocols.mqtt.in_flight import FIRST, InFlight
 from protocols.mqtt.messages import BrokerAddress, Message, Subscription
+from protocols.mqtt.octets import MalformedFrameError
 
 KEEP_ALIVE_SECONDS = 60
 PUBLISH_ACKNOWLEDGED = struct.Struct("!BBH")

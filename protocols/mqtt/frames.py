@@ -1,34 +1,46 @@
-"""Dividing the bytes of a socket into frames of MQTT 3.1.1 (its sections 2.2 and 3.3). Pure.
+"""Dividing the bytes of a broker into frames (sections 2.1 and 3.3 of MQTT 5, 2.2 and 3.3 of MQTT 3.1.1). Pure.
 
 A frame is a byte with its kind, one to four bytes of length, lowest seven bits first, and its body. Most frames are
-messages, so these are decoded here, many at a time.
+messages, so these are decoded here, many at a time. With MQTT 5 a message has properties, mostly none, before its
+payload.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
-from protocols.errors import ProtocolError
-from protocols.mqtt.messages import Message
+from protocols.mqtt.messages import Message, Version
+from protocols.mqtt.octets import CACHED_TEXT_BYTES, LENGTH_BITS, LONGEST_LENGTH, MORE_BIT, MalformedFrameError, Octets
+from protocols.mqtt.properties import Property, read_properties
 
 KIND_BITS, PUBLISH = 0xF0, 0x30
-RETAIN_BIT, QUALITY_BITS = 0x01, 0x06
-"""In the first byte of a PUBLISH."""
-_MORE_BIT = 0x80
-_LONGEST_LENGTH = 4
+RETAIN_BIT, QUALITY_BITS, TWICE_BIT, ONCE = 0x01, 0x06, 0x04, 0x02
+"""In the first byte of a PUBLISH: retained; quality of service; its bit for 2; all of it for 1."""
+LARGEST_FRAME_BYTES = 32 * 1024**2
+"""What a broker may send in one frame. Fjord's brokers allow half of it."""
 
 
-class MalformedFrameError(ProtocolError):
-    """Bytes that are not MQTT."""
+class Bounds(NamedTuple):
+    """Where the body of a frame begins and ends; the end may lie behind what was received."""
+
+    body: int
+    end: int
 
 
 @lru_cache(maxsize=65_536)
-def topic_of(name: bytes) -> str:
-    """Return a topic as text; cached, since few motes send many packets, and known texts have their hashes."""
+def _known_topic(name: bytes) -> str:
     return name.decode(errors="replace")
 
 
-def take_messages(received: bytes, start: int, messages: list[Message], numbers: list[int]) -> int:
+def topic_of(name: bytes) -> str:
+    """Return a topic as text; cached, since few motes send many packets, and known texts have their hashes."""
+    return _known_topic(name) if len(name) <= CACHED_TEXT_BYTES else name.decode(errors="replace")
+
+
+def take_messages(
+    received: bytes, start: int, messages: list[Message], numbers: list[int], version: Version = Version.V3_1_1
+) -> int:
     """Read the PUBLISH frames at the beginning.
 
     Parameters
@@ -38,6 +50,8 @@ def take_messages(received: bytes, start: int, messages: list[Message], numbers:
     messages, numbers
         Lists to append the messages to, and the numbers to acknowledge them by: 0 for a message with a quality of
         service of 0.
+    version
+        Of MQTT.
 
     Returns
     -------
@@ -47,48 +61,126 @@ def take_messages(received: bytes, start: int, messages: list[Message], numbers:
     Raises
     ------
     MalformedFrameError
-        If the bytes are not MQTT.
+        If the bytes are not MQTT, or a message has a quality of service of 2, to which Fjord never subscribes.
     """
     last = len(received) - 2
+    has_properties = version is Version.V5
     while start <= last and received[start] & KIND_BITS == PUBLISH:
         length, body = received[start + 1], start + 2
-        if length & _MORE_BIT:
-            length, body = _long_length(received, start)
-        end = body + length
+        if length & MORE_BIT:
+            body, end = _long_bounds(received, start)
+        else:
+            end = body + length
         if end > len(received):
             break
         first = received[start]
         name = body + 2
-        payload = name + int.from_bytes(received[body:name], "big")
-        topic = topic_of(received[name:payload])
+        payload = name_end = name + int.from_bytes(received[body:name], "big")
         number = 0
         if first & QUALITY_BITS:
             number = int.from_bytes(received[payload : payload + 2], "big")
             payload += 2
-        if payload > end:
-            raise MalformedFrameError("a message is shorter than its topic")
-        messages.append(Message(topic, received[payload:end], (first & QUALITY_BITS) >> 1, bool(first & RETAIN_BIT)))
+            if number == 0 or first & TWICE_BIT:
+                raise MalformedFrameError("a message has no number, or a quality of service of 2")
+        if payload > end or name_end == name:
+            raise MalformedFrameError("a message is shorter than its topic, or has none")
+        topic = topic_of(received[name:name_end])
+        start, retain = end, bool(first & RETAIN_BIT)
+        if has_properties:
+            if payload < end and received[payload] == 0:
+                payload += 1
+            else:
+                messages.append(_message_with_properties(topic, Octets(received, payload, end), number, retain=retain))
+                numbers.append(number)
+                continue
+        messages.append(Message(topic, received[payload:end], 1 if number else 0, retain))
         numbers.append(number)
-        start = end
     return start
+
+
+def frame_bounds(received: bytes, start: int, largest: int = LARGEST_FRAME_BYTES) -> Bounds | None:
+    """Return the bounds of the frame that begins at `start`; None if its length is not complete.
+
+    Raises
+    ------
+    MalformedFrameError
+        If its length is none, or more than `largest`.
+    """
+    if start + 2 > len(received):
+        return None
+    bounds = _long_bounds(received, start)
+    if bounds.body > len(received):
+        return None
+    if bounds.end - start > largest:
+        raise MalformedFrameError(f"a frame of {bounds.end - start:,} bytes is longer than {largest:,}")
+    return bounds
 
 
 def frame_end(received: bytes, start: int) -> int | None:
     """Return where the frame that begins at `start` ends, None if it is not complete; raises MalformedFrameError."""
-    if start + 2 > len(received):
-        return None
-    length, body = _long_length(received, start)
-    return body + length if body + length <= len(received) else None
+    bounds = frame_bounds(received, start)
+    return None if bounds is None or bounds.end > len(received) else bounds.end
 
 
-def _long_length(received: bytes, start: int) -> tuple[int, int]:
-    """Return the length of a frame's body and its place; a place behind the received bytes if they are not complete."""
+class FrameBuffer:
+    """Bytes of frames that are not complete; joined once they are, so that their number costs little.
+
+    Parameters
+    ----------
+    largest
+        Bytes of the longest frame that is accepted.
+    """
+
+    def __init__(self, largest: int = LARGEST_FRAME_BYTES) -> None:
+        self._largest = largest
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._needed = 0
+
+    def joined(self, data: bytes) -> bytes | None:
+        """Return what is there with `data` behind it; None while that is no whole frame."""
+        if not self._parts:
+            return data
+        self._parts.append(data)
+        self._held += len(data)
+        if self._held < self._needed:
+            return None
+        found = b"".join(self._parts)
+        self._parts.clear()
+        return found
+
+    def keep(self, received: bytes, start: int) -> None:
+        """Keep the incomplete frame that begins at `start`, if there is one; raises MalformedFrameError."""
+        rest = received[start:]
+        if rest:
+            bounds = frame_bounds(rest, 0, self._largest)
+            self._parts.append(rest)
+            self._held = len(rest)
+            self._needed = len(rest) + 1 if bounds is None else bounds.end
+
+
+def _message_with_properties(topic: str, octets: Octets, number: int, *, retain: bool) -> Message:
+    properties = read_properties(octets)
+    if Property.TOPIC_ALIAS in properties:
+        raise MalformedFrameError("a message has a topic alias, which Fjord does not allow")
+    return Message(
+        topic,
+        octets.raw(octets.left),
+        1 if number else 0,
+        retain,
+        properties.get(Property.MESSAGE_EXPIRY),
+        tuple(properties.get(Property.USER_PROPERTY, ())),
+    )
+
+
+def _long_bounds(received: bytes, start: int) -> Bounds:
+    """Return the bounds of a frame; both behind the received bytes if its length is not complete."""
     length = 0
-    for place in range(_LONGEST_LENGTH):
+    for place in range(LONGEST_LENGTH):
         where = start + 1 + place
         if where >= len(received):
-            return 0, len(received) + 1
-        length |= (received[where] & ~_MORE_BIT) << 7 * place
-        if not received[where] & _MORE_BIT:
-            return length, where + 1
-    raise MalformedFrameError("the length of a frame has more than four bytes")
+            return Bounds(len(received) + 1, len(received) + 1)
+        length |= (received[where] & ~MORE_BIT) << LENGTH_BITS * place
+        if not received[where] & MORE_BIT:
+            return Bounds(where + 1, where + 1 + length)
+    raise MalformedFrameError("a length has more than four bytes")

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 
 import msgspec
 
 from protocols.errors import FjordError
 
 DEFAULT_PORT = 1883
+
+
+class Version(IntEnum):
+    """Versions of MQTT, by their numbers on the wire."""
+
+    V3_1_1 = 4
+    V5 = 5
 
 
 class LinkError(FjordError):
@@ -45,12 +53,30 @@ class BrokerAddress:
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message to publish, or one that was received. One is made for each packet, so it has to be cheap."""
+    """A message to publish, or one that was received. One is made for each packet, so it has to be cheap.
+
+    Parameters
+    ----------
+    topic, payload
+        What is sent, and where.
+    qos
+        Quality of service: 0 or 1.
+    retain
+        Of a message to publish: whether the broker keeps it for later subscribers. Of one that was received: whether
+        it was kept.
+    expiry_seconds
+        The broker discards the message if it could not be delivered for so long; None for never. Only in MQTT 5: with
+        an older broker it has no effect.
+    user_properties
+        Names and values for the receiver's use, also in MQTT 5 only.
+    """
 
     topic: str
     payload: bytes
     qos: int = 1
     retain: bool = False
+    expiry_seconds: int | None = None
+    user_properties: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from protocols.errors import ProtocolError
 from protocols.mqtt.in_flight import number_of
+from protocols.mqtt.octets import LENGTH_BITS, LONGEST_LENGTH, MORE_BIT, UnsendableError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,11 +26,9 @@ PUBLISH_ACKNOWLEDGED = 0x32
 """The first byte of a PUBLISH that is to be acknowledged and not retained."""
 NUMBER = b"\0\0"
 """Where the number of a message will be: between its topic and its payload."""
-_BITS, _MORE_BIT = 7, 0x80
-_LONGEST_LENGTH = 4
 
 
-class OversizedMessageError(ProtocolError):
+class OversizedMessageError(UnsendableError):
     """A message that is too long for MQTT."""
 
 
@@ -92,15 +90,15 @@ def beginnings(lengths: Places) -> tuple[NDArray[np.uint8], Places]:
     >>> bytes(octets[: ends[0]]).hex(), bytes(octets[ends[0] : ends[1]]).hex()
     ('3205', '32ac02')
     """
-    if len(lengths) and int(lengths.max()) >= 1 << _BITS * _LONGEST_LENGTH:
+    if len(lengths) and int(lengths.max()) >= 1 << LENGTH_BITS * LONGEST_LENGTH:
         raise OversizedMessageError(f"a message of {int(lengths.max()):,} bytes is too long for MQTT")
-    counts = 2 + sum((lengths >> _BITS * more > 0).astype(np.int64) for more in range(1, _LONGEST_LENGTH))
+    counts = 2 + sum((lengths >> LENGTH_BITS * more > 0).astype(np.int64) for more in range(1, LONGEST_LENGTH))
     ends = np.cumsum(counts)
     starts = ends - counts
     octets = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     octets[starts] = PUBLISH_ACKNOWLEDGED
-    for place in range(_LONGEST_LENGTH):
+    for place in range(LONGEST_LENGTH):
         there = counts > place + 1
-        rest = lengths[there] >> _BITS * place
-        octets[starts[there] + 1 + place] = (rest & ~_MORE_BIT & 0xFF) | np.where(rest >> _BITS > 0, _MORE_BIT, 0)
+        rest = lengths[there] >> LENGTH_BITS * place
+        octets[starts[there] + 1 + place] = (rest & ~MORE_BIT & 0xFF) | np.where(rest >> LENGTH_BITS > 0, MORE_BIT, 0)
     return octets, ends

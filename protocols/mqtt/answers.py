@@ -1,0 +1,149 @@
+"""What a broker answers: its frames that are no messages (section 3 of MQTT 5 and of MQTT 3.1.1). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from protocols.mqtt.messages import Version
+from protocols.mqtt.octets import LARGEST_LENGTH, MalformedFrameError, Octets
+from protocols.mqtt.properties import NO_PROPERTIES, Properties, Property, read_properties
+from protocols.mqtt.reasons import UNACCEPTABLE_VERSION, UNSUPPORTED_VERSION
+
+_CONNACK, _PUBACK, _SUBACK, _PINGRESP, _DISCONNECT = 0x20, 0x40, 0x90, 0xD0, 0xE0
+_OLD_CONNACK_BYTES = 2
+MOST_IN_FLIGHT = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectAnswer:
+    """The broker accepts a connection, or not.
+
+    Parameters
+    ----------
+    code
+        0, or why not.
+    receive_maximum
+        Messages that it takes before it has acknowledged the first of them.
+    largest_frame_bytes
+        What it takes in one frame.
+    keep_alive_seconds
+        What it asks for instead of the client's; None if that is fine.
+    reason
+        Its own words.
+    """
+
+    code: int
+    receive_maximum: int = MOST_IN_FLIGHT
+    largest_frame_bytes: int = LARGEST_LENGTH
+    keep_alive_seconds: int | None = None
+    reason: str = ""
+
+    @property
+    def refuses_version(self) -> bool:
+        """Whether it does not speak this version of MQTT."""
+        return self.code in {UNACCEPTABLE_VERSION, UNSUPPORTED_VERSION}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAnswer:
+    """The broker acknowledges a message, or from 128 on refuses it."""
+
+    number: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeAnswer:
+    """The quality of service granted for each filter; from 128 on a refusal."""
+
+    number: int
+    codes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PingAnswer:
+    """The broker is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The broker ends the connection."""
+
+    code: int
+    reason: str = ""
+
+
+Answer: TypeAlias = ConnectAnswer | PublishAnswer | SubscribeAnswer | PingAnswer | Farewell
+
+
+def read_answer(version: Version, first: int, octets: Octets) -> Answer:
+    """Read a frame that is no message.
+
+    Parameters
+    ----------
+    version
+        Of MQTT.
+    first
+        The first byte of the frame.
+    octets
+        Its body.
+
+    Raises
+    ------
+    MalformedFrameError
+        If it is none that a broker may send, or not complete, or there is something behind it.
+    """
+    match first:
+        case _ if first == _CONNACK:
+            answer: Answer = _connect_answer(version, octets)
+        case _ if first == _PUBACK:
+            answer = _publish_answer(version, octets)
+        case _ if first == _SUBACK:
+            number = octets.two()
+            _read_properties(version, octets)
+            answer = SubscribeAnswer(number, tuple(octets.raw(octets.left)))
+        case _ if first == _PINGRESP:
+            answer = PingAnswer()
+        case _ if first == _DISCONNECT and version is Version.V5:
+            code = octets.one() if octets.left else 0
+            properties = read_properties(octets) if octets.left else NO_PROPERTIES
+            answer = Farewell(code, properties.get(Property.REASON_STRING, ""))
+        case _:
+            raise MalformedFrameError(f"a broker sends no frame that begins with {first:#04x}")
+    if octets.left:
+        raise MalformedFrameError("a frame is longer than its content")
+    return answer
+
+
+def _connect_answer(version: Version, octets: Octets) -> ConnectAnswer:
+    if version is Version.V5 and octets.left == _OLD_CONNACK_BYTES:
+        octets.raw(octets.left)
+        return ConnectAnswer(UNACCEPTABLE_VERSION)  # whatever the code: only older brokers answer so
+    octets.one()
+    code = octets.one()
+    properties = _read_properties(version, octets)
+    receive_maximum = properties.get(Property.RECEIVE_MAXIMUM, MOST_IN_FLIGHT)
+    largest = properties.get(Property.MAXIMUM_PACKET_SIZE, LARGEST_LENGTH)
+    if receive_maximum == 0 or largest == 0:
+        raise MalformedFrameError("the broker takes no messages")
+    return ConnectAnswer(
+        code,
+        receive_maximum,
+        largest,
+        properties.get(Property.SERVER_KEEP_ALIVE),
+        properties.get(Property.REASON_STRING, ""),
+    )
+
+
+def _publish_answer(version: Version, octets: Octets) -> PublishAnswer:
+    number, code = octets.two(), 0
+    if version is Version.V5 and octets.left:
+        code = octets.one()
+        if octets.left:
+            read_properties(octets)
+    return PublishAnswer(number, code)
+
+
+def _read_properties(version: Version, octets: Octets) -> Properties:
+    return read_properties(octets) if version is Version.V5 else NO_PROPERTIES
