@@ -36,7 +36,7 @@ from cluster.service.publishing.publisher_channel import Orders
 from cluster.service.publishing.supervised_publisher import MODULE, Progress, SupervisedPublisher
 from cluster.storage.synced_files import Troubles
 from protocols.event_log import configure_logging
-from protocols.mqtt.connection import MOST_IN_FLIGHT
+from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.link import BrokerAddress
 from proxy.broker import running_broker
 

@@ -27,7 +27,7 @@ OF_EVERY_COMMAND = {
     "protocols.text.plain_text",
 }
 OF_SERVERS = {
-    *("asyncio", "structlog", "msgspec", "prometheus_client", "uvicorn", "fastapi", "gmqtt", "amqtt"),
+    *("asyncio", "structlog", "msgspec", "prometheus_client", "uvicorn", "fastapi", "amqtt"),
     *("numpy", "polars", "pyarrow", "pandas", "sqlglot", "pyspark", "py4j", "deltalake", "psycopg"),
 }
 OF_CLIENTS = {"httpx", "httpcore", "ssl", "pydantic", "rich"}

@@ -3,6 +3,9 @@
 Messages are handed over one after another, a burst at a time, and acknowledged to the broker after that: a broker with
 a slow subscriber waits. When many messages come, reading pauses for a millisecond between bursts. A broker wakes its
 subscriber for each message that it writes; read in bursts, they cost less than half the time (docs/dependencies.md).
+
+Reading never pauses because a handler is slow: a handler that publishes waits for an acknowledgement, which comes on
+the same socket. What bounds the messages that wait is how many the broker may send before they are acknowledged.
 """
 
 from __future__ import annotations
@@ -14,8 +17,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from protocols.event_log import get_logger
-from protocols.mqtt.client import Client, MQTTError
-from protocols.mqtt.messages import BrokenOffError, BrokerAddress, LinkError, Message, Subscription
+from protocols.mqtt.answers import Answer, ConnectAnswer, Farewell, PublishAnswer, SubscribeAnswer
+from protocols.mqtt.broker_socket import BrokerSocket
+from protocols.mqtt.client_protocol import ClientProtocol
+from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT, BrokenWindowError, FramePublishing
+from protocols.mqtt.inbox import Inbox
+from protocols.mqtt.messages import (
+    VERSIONS,
+    BrokenOffError,
+    BrokerAddress,
+    LinkError,
+    Message,
+    Subscription,
+    Version,
+    VersionRefusedError,
+)
+from protocols.mqtt.octets import UnsendableError
+from protocols.mqtt.reasons import REFUSED, connect_refusal, reason_text
+from protocols.mqtt.sent_frames import PING, Connect
+from protocols.mqtt.silence import Look, SilenceWatch, keep_alive_for
 
 if TYPE_CHECKING:
     from protocols.mqtt.publish_frames import PublishFrames
@@ -25,21 +45,14 @@ log = get_logger(__name__)
 ANSWER_SECONDS = 10.0
 """The broker answers a connect or a subscription within this time, or the connection is given up."""
 FAREWELL_SECONDS = 2.0
-MOST_IN_FLIGHT = 1_000
-"""Published messages that the broker may not have acknowledged yet; further ones wait."""
-WRITTEN_AT_ONCE = MOST_IN_FLIGHT // 4
-"""Of many frames, so many are written at a time, as soon as there is room for them."""
 BURST_MESSAGES = 256
 """The most messages that are handed over before other tasks run."""
 SILENCE_SECONDS = 15.0
 """A broker that sends nothing for this long, even after a ping, has hung."""
-LOOKS = 6
-"""Checks per silence whether the broker has sent something; it gets a ping after a third of them."""
 BUSY_MESSAGES = 16
 BUSY_SECONDS = 0.01
 """More than so many messages within this time are many."""
 PAUSE_SECONDS = 0.001
-REFUSED = 128
 
 
 class Connection:
@@ -49,6 +62,8 @@ class Connection:
     ----------
     address, client_id, will, max_queued, silence_seconds
         As in :class:`protocols.mqtt.link.MqttLink`.
+    version
+        Of MQTT.
     """
 
     def __init__(
@@ -59,141 +74,151 @@ class Connection:
         will: Message | None,
         max_queued: int,
         silence_seconds: float = SILENCE_SECONDS,
+        version: Version,
     ) -> None:
+        self.version = version
         self._address = address
-        self._max_queued = max_queued
-        self._silence = silence_seconds
-        self._quiet_looks = 0
+        self._silence_seconds = silence_seconds
+        keep_alive = keep_alive_for(silence_seconds)
+        self._silence = SilenceWatch(silence_seconds, keep_alive)
         self.hung = False
         """True once the connection was given up because the broker sent nothing any more."""
-        self._dropped = 0
-        self._messages: list[Message] = []
-        self._numbers: list[int] = []
+        self._end = "broke"
+        """How the connection ended, once it has."""
+        self._inbox = Inbox(max_queued)
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
         self._room = asyncio.Semaphore(MOST_IN_FLIGHT)
-        self._writing_frames = asyncio.Lock()
-        self._moved = asyncio.Event()
+        self._accepted: asyncio.Future[ConnectAnswer | None] = asyncio.get_running_loop().create_future()
+        self._publishing: dict[int, asyncio.Future[int | None]] = {}
+        """By number: the code with which a message is acknowledged, None when the connection is gone."""
         self._subscribing: dict[int, asyncio.Future[tuple[int, ...]]] = {}
         self._busy_since = 0.0
         self._handed_over = 0
-        self._client = Client(
-            address,
-            client_id,
-            will,
-            on_messages=self._arrived,
-            on_bytes=self._received,
-            on_acknowledged=self._acknowledged,
-            on_lost=self._connection_lost,
-            on_subscribed=self._subscribed,
+        self._socket = BrokerSocket(on_bytes=self._received, on_lost=self._connection_lost)
+        self._protocol = ClientProtocol(
+            version,
+            Connect(
+                client_id,
+                address.username,
+                address.password,
+                will,
+                keep_alive_seconds=keep_alive,
+                receive_maximum=MOST_IN_FLIGHT,
+            ),
         )
+        self._frames = FramePublishing(self._protocol.in_flight, self._socket)
 
     async def open(self) -> None:
-        """Connect; raises LinkError."""
-        connecting = asyncio.create_task(self._client.open(), name="connect")
-        losing = asyncio.create_task(self._lost.wait(), name="lost while connecting")
+        """Connect.
+
+        Raises
+        ------
+        VersionRefusedError
+            If the broker may speak another version of MQTT.
+        LinkError
+            If it cannot be reached, does not answer, or refuses.
+        """
         try:
-            await asyncio.wait({connecting, losing}, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if not connecting.done():
-                raise LinkError(f"the broker at {self._address} did not answer")
-            await connecting
-        except (OSError, MQTTError) as error:
+            answer = self._checked(await self._answer_to_connect())
+        except BaseException:
+            self._socket.close()
+            raise
+        self._room = asyncio.Semaphore(min(MOST_IN_FLIGHT, answer.receive_maximum))
+        if answer.keep_alive_seconds is not None:
+            self._silence = SilenceWatch(self._silence_seconds, answer.keep_alive_seconds)
+
+    async def _answer_to_connect(self) -> ConnectAnswer | None:
+        host, port = self._address.host, self._address.port
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asyncio.get_running_loop().create_connection(lambda: self._socket, host, port)
+                self._write(self._protocol.connect())
+                return await self._accepted
+        except TimeoutError as error:
+            # Some older brokers take what is new for a length, and wait for bytes that never come.
+            raise VersionRefusedError(f"the broker at {self._address} did not answer") from error
+        except (OSError, UnsendableError) as error:
             raise LinkError(f"cannot connect to the broker at {self._address}: {error}") from error
-        finally:
-            connecting.cancel()
-            losing.cancel()
+
+    def _checked(self, answer: ConnectAnswer | None) -> ConnectAnswer:
+        """Return an answer that accepts the connection."""
+        if answer is None:
+            raise VersionRefusedError(f"the connection to the broker at {self._address} {self._end} before it answered")
+        if answer.code:
+            kind = VersionRefusedError if answer.refuses_version else LinkError
+            reason = answer.reason or connect_refusal(self.version, answer.code)
+            raise kind(f"cannot connect to the broker at {self._address}: {reason}")
+        return answer
 
     async def close(self) -> None:
         """Disconnect cleanly, so that the broker does not publish the will."""
-        transport = self._client.transport
-        if transport is None:
-            return
-        try:
-            async with asyncio.timeout(FAREWELL_SECONDS):
-                await self._client.disconnect()
-        except (TimeoutError, OSError):
-            transport.abort()
-        self._connection_lost()
-
-    async def watch(self) -> None:
-        """Give up the connection once the broker has sent nothing for too long, even after a ping.
-
-        Checks are counted, not seconds, and the socket is read between them: a process that was stopped or busy for
-        long reads what the broker has sent meanwhile before it can consider it hung.
-        """
-        while not self._lost.is_set():
-            await asyncio.sleep(self._silence / LOOKS)
-            self._quiet_looks += 1
-            if self._quiet_looks == LOOKS // 3:
-                self._client.ping()
-            elif self._quiet_looks >= LOOKS:
-                self.hung = True
-                transport = self._client.transport
-                if transport is not None:
-                    transport.abort()
+        if not self._lost.is_set():
+            self._write(self._protocol.disconnect())
+            self._socket.close()
+            try:
+                async with asyncio.timeout(FAREWELL_SECONDS):
+                    await self._lost.wait()
+            except TimeoutError:
+                self._socket.abort()
                 self._connection_lost()
 
-    def _received(self) -> None:
-        self._quiet_looks = 0
+    async def watch(self) -> None:
+        """Keep the connection alive, and give it up once the broker has sent nothing for too long."""
+        while not self._lost.is_set():
+            await asyncio.sleep(self._silence.interval_seconds)
+            match self._silence.look():
+                case Look.PING:
+                    self._write(PING)
+                case Look.HUNG:
+                    self.hung = True
+                    self._give_up(f"was given up: it sent nothing for {self._silence_seconds:g} s")
+                case Look.FINE:
+                    pass
 
     async def publish(self, message: Message) -> None:
         """Publish, as :meth:`protocols.mqtt.link.MqttLink.publish` does."""
         if message.qos == 0:
-            await self._write(message)
+            self._send(message)
+            await self._socket.drain()
             return
-        async with self._room:
-            acknowledged = await self._write(message)
-            if acknowledged is not None and not await acknowledged:
-                raise self._failure(message)
+        await self._room.acquire()
+        try:
+            number = self._send(message)
+        except LinkError:
+            self._room.release()
+            raise
+        # The room is given back with the acknowledgement, even if nothing waits for it any more.
+        acknowledged = self._publishing[number] = asyncio.get_running_loop().create_future()
+        code = await acknowledged
+        if code is None:
+            raise self._failure(message)
+        if code >= REFUSED:
+            raise LinkError(f"the broker at {self._address} refused a message on {message.topic}: {reason_text(code)}")
 
     async def publish_frames(self, frames: PublishFrames) -> None:
         """Publish many messages, as :meth:`protocols.mqtt.link.MqttLink.publish_frames` does."""
-        window = self._client.in_flight
-        first = window.sent
+        if self.version is not Version.V3_1_1:
+            raise ValueError("these are frames of MQTT 3.1.1")
         try:
-            async with self._writing_frames:
-                first = window.sent
-                written = 0
-                while written < len(frames):
-                    await self._wait_for_room(min(WRITTEN_AT_ONCE, len(frames) - written))
-                    room = min(MOST_IN_FLIGHT - window.waiting, len(frames) - written)
-                    self._client.write_frames(frames.numbered(written, written + room, window.sent))
-                    window.sent += room
-                    written += room
-                    await self._client.drain()
-            while window.acknowledged < first + len(frames):
-                await self._move()
-        except ConnectionError as error:
-            raise self._broken_off(min(window.acknowledged - first, len(frames))) from error
-
-    async def _wait_for_room(self, count: int) -> None:
-        while MOST_IN_FLIGHT - self._client.in_flight.waiting < count:
-            await self._move()
-        if self._lost.is_set():
-            raise ConnectionResetError
-
-    async def _move(self) -> None:
-        """Wait until the broker acknowledges more; raises ConnectionError when the connection is gone."""
-        if self._lost.is_set():
-            raise ConnectionResetError
-        self._moved.clear()
-        await self._moved.wait()
-
-    def _broken_off(self, acknowledged: int) -> BrokenOffError:
-        return BrokenOffError(
-            f"the broker at {self._address} did not take all messages: the connection {self._end}", max(0, acknowledged)
-        )
-
-    def _acknowledged(self) -> None:
-        self._moved.set()
+            await self._frames.publish(frames)
+        except BrokenWindowError as error:
+            raise BrokenOffError(
+                f"the broker at {self._address} did not take all messages: the connection {self._end}",
+                error.acknowledged,
+            ) from error
 
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe and wait until the broker has answered; raises LinkError."""
         if self._lost.is_set():
             raise LinkError(f"the connection to the broker at {self._address} is gone")
+        try:
+            number, frame = self._protocol.subscribe(subscriptions)
+        except UnsendableError as error:
+            raise LinkError(f"cannot subscribe: {error.message}") from error
         answer: asyncio.Future[tuple[int, ...]] = asyncio.get_running_loop().create_future()
-        number = self._client.request(subscriptions)
         self._subscribing[number] = answer
+        self._write(frame)
         try:
             granted = await asyncio.wait_for(answer, ANSWER_SECONDS)
         except TimeoutError as error:
@@ -202,16 +227,21 @@ class Connection:
             self._subscribing.pop(number, None)
         if not granted:
             raise LinkError(f"the connection to the broker at {self._address} broke before it answered a subscription")
-        for subscription, qos in zip(subscriptions, granted, strict=False):
-            if qos >= REFUSED:
-                log.error("the broker rejected a subscription", broker=str(self._address), filter=subscription.filter)
+        for subscription, code in zip(subscriptions, granted, strict=True):
+            if code >= REFUSED:
+                log.error(
+                    "the broker rejected a subscription",
+                    broker=str(self._address),
+                    filter=subscription.filter,
+                    reason=reason_text(code),
+                )
 
     async def receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Call `take` with one burst of messages after another; raises LinkError when the connection is gone."""
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._messages:
+            while self._inbox:
                 await self._hand_over(take)
             if self._lost.is_set():
                 raise LinkError(f"the connection to the broker at {self._address} {self._end}")
@@ -219,10 +249,9 @@ class Connection:
 
     async def _hand_over(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Hand over one burst, and acknowledge it."""
-        messages, self._messages = self._messages[:BURST_MESSAGES], self._messages[BURST_MESSAGES:]
-        numbers, self._numbers = self._numbers[:BURST_MESSAGES], self._numbers[BURST_MESSAGES:]
+        messages, numbers = self._inbox.take(BURST_MESSAGES)
         await take(messages)
-        self._client.acknowledge(numbers)
+        self._write(self._protocol.acknowledge(numbers))
         self._handed_over += len(messages)
         # A handler that never waits would starve the socket, timers and all other tasks.
         await asyncio.sleep(0)
@@ -232,53 +261,74 @@ class Connection:
         now = time.monotonic()
         if now - self._busy_since > BUSY_SECONDS:
             self._busy_since, self._handed_over = now, 0
-        transport = self._client.transport
-        if self._handed_over <= BUSY_MESSAGES or transport is None:
+        if self._handed_over <= BUSY_MESSAGES:
             return
-        transport.pause_reading()
+        self._socket.pause_reading()
         try:
             await asyncio.sleep(PAUSE_SECONDS)
         finally:
-            transport.resume_reading()
+            self._socket.resume_reading()
 
-    async def _write(self, message: Message) -> asyncio.Future[bool] | None:
+    def _send(self, message: Message) -> int:
+        """Write a message; return its number. Raises LinkError."""
         if self._lost.is_set():
             raise self._failure(message)
-        acknowledged = self._client.write(message)
         try:
-            await self._client.drain()
-        except ConnectionError as error:
-            raise self._failure(message) from error
-        return acknowledged
+            number, frame = self._protocol.publish(message)
+        except UnsendableError as error:
+            raise LinkError(f"the broker at {self._address} cannot take a message: {error.message}") from error
+        self._write(frame)
+        return number
 
-    @property
-    def _end(self) -> str:
-        return f"was given up: it sent nothing for {self._silence:g} s" if self.hung else "broke"
+    def _write(self, octets: bytes | memoryview) -> None:
+        self._silence.sent()
+        self._socket.write(octets)
+
+    def _give_up(self, end: str) -> None:
+        self._end = end
+        self._socket.abort()
+        self._connection_lost()
 
     def _failure(self, message: Message) -> LinkError:
         return LinkError(
             f"the broker at {self._address} did not take a message on {message.topic}: the connection {self._end}"
         )
 
-    def _arrived(self, messages: list[Message], numbers: list[int]) -> None:
-        if len(self._messages) + len(messages) > self._max_queued:
-            messages, numbers = self._fitting(messages, numbers)
-        self._messages += messages
-        self._numbers += numbers
-        self._wake.set()
+    def _received(self, data: bytes) -> None:
+        self._silence.received()
+        acknowledged = self._protocol.in_flight.acknowledged
+        found = self._protocol.receive(data)
+        if found.messages:
+            self._inbox.put(found.messages, found.numbers)
+            self._wake.set()
+        if self._protocol.in_flight.acknowledged > acknowledged:
+            self._frames.acknowledged()
+        for answer in found.answers:
+            self._answered(answer)
+        if found.trouble is not None:
+            self._write(self._protocol.reject())
+            self._socket.flush()
+            self._give_up(f"was given up: it does not follow MQTT: {found.trouble.message}")
 
-    def _fitting(self, messages: list[Message], numbers: list[int]) -> tuple[list[Message], list[int]]:
-        """Return the messages that fit, with their numbers; the broker limits those that are to be acknowledged."""
-        kept: tuple[list[Message], list[int]] = [], []
-        for message, number in zip(messages, numbers, strict=True):
-            if number or len(self._messages) + len(kept[0]) < self._max_queued:
-                kept[0].append(message)
-                kept[1].append(number)
-                continue
-            self._dropped += 1
-            if self._dropped & (self._dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
-                log.warning("too many messages wait: dropped", topic=message.topic, dropped=self._dropped)
-        return kept
+    def _answered(self, answer: Answer) -> None:
+        match answer:
+            case PublishAnswer(number, code):
+                self._published(number, code)
+            case SubscribeAnswer(number, codes):
+                self._subscribed(number, codes)
+            case ConnectAnswer() if not self._accepted.done():
+                self._accepted.set_result(answer)
+            case Farewell(code, reason):
+                self._give_up(f"was ended by it: {reason or reason_text(code)}")
+            case _:
+                pass
+
+    def _published(self, number: int, code: int | None) -> None:
+        acknowledged = self._publishing.pop(number, None)
+        if acknowledged is not None:
+            self._room.release()
+            if not acknowledged.done():
+                acknowledged.set_result(code)
 
     def _subscribed(self, number: int, granted: tuple[int, ...]) -> None:
         answer = self._subscribing.get(number)
@@ -288,8 +338,11 @@ class Connection:
     def _connection_lost(self) -> None:
         self._lost.set()
         self._wake.set()
-        self._moved.set()
-        self._client.outgoing.give_up()
+        self._frames.lost()
+        if not self._accepted.done():
+            self._accepted.set_result(None)
+        for number in list(self._publishing):
+            self._published(number, None)
         for number in list(self._subscribing):
             self._subscribed(number, ())
 
@@ -302,23 +355,38 @@ async def connect(
     will: Message | None,
     max_queued: int,
     silence_seconds: float = SILENCE_SECONDS,
+    versions: Sequence[Version] = VERSIONS,
 ) -> AsyncIterator[Connection]:
     """Keep a connection while the block runs.
+
+    Parameters
+    ----------
+    address, client_id, will, max_queued, silence_seconds, versions
+        As in :class:`protocols.mqtt.link.MqttLink`.
 
     Raises
     ------
     LinkError
         If the broker cannot be reached, or refuses.
     """
-    connection = Connection(
-        address, client_id=client_id, will=will, max_queued=max_queued, silence_seconds=silence_seconds
-    )
-    watching: asyncio.Task[None] | None = None
+    for version in versions:
+        connection = Connection(
+            address,
+            client_id=client_id,
+            will=will,
+            max_queued=max_queued,
+            silence_seconds=silence_seconds,
+            version=version,
+        )
+        try:
+            await connection.open()
+            break
+        except VersionRefusedError:
+            if version is versions[-1]:
+                raise
+    watching = asyncio.create_task(connection.watch(), name=f"watch over the broker for {client_id}")
     try:
-        await connection.open()
-        watching = asyncio.create_task(connection.watch(), name=f"watch over the broker for {client_id}")
         yield connection
     finally:
-        if watching is not None:
-            watching.cancel()
+        watching.cancel()
         await connection.close()

@@ -1,8 +1,8 @@
-"""The one interface between Fjord and its MQTT client library.
+"""The one interface between Fjord and MQTT.
 
 :class:`MqttLink` keeps one connection: it connects, subscribes, publishes its birth, hands over messages, and does so
-again, with growing jittered pauses, whenever the broker goes away. Only :mod:`protocols.mqtt.client` imports an MQTT
-library, so that another can replace it.
+again, with growing jittered pauses, whenever the broker goes away. Sessions end with connections: what has to be sent
+again is known to those that send it (docs/decisions/0025-our-own-mqtt-client.md).
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from protocols.event_log import get_logger
 from protocols.mqtt.connection import SILENCE_SECONDS, Connection, connect
 from protocols.mqtt.messages import (
     DEFAULT_PORT,
+    VERSIONS,
     BrokenOffError,
     BrokerAddress,
     LinkError,
     Message,
     Subscription,
+    Version,
 )
 
 if TYPE_CHECKING:
@@ -63,6 +65,9 @@ class MqttLink:
     silence_seconds
         A broker that sends nothing for this long, even after a ping, has hung: the connection is given up, and another
         one tried.
+    versions
+        Of MQTT that may be spoken, in the order in which they are tried; the last one that a broker accepted is tried
+        first with the next connection.
     """
 
     def __init__(
@@ -76,6 +81,7 @@ class MqttLink:
         on_connect: Callable[[], Awaitable[None]] | None = None,
         max_queued: int = 65_536,
         silence_seconds: float = SILENCE_SECONDS,
+        versions: Sequence[Version] = VERSIONS,
         random_source: random.Random | None = None,
     ) -> None:
         self.address = address
@@ -92,6 +98,7 @@ class MqttLink:
         self._on_connect = on_connect
         self._max_queued = max_queued
         self._silence = silence_seconds
+        self._versions = tuple(versions)
         self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
         self._connection: Connection | None = None
 
@@ -146,7 +153,8 @@ class MqttLink:
     async def publish_frames(self, frames: PublishFrames) -> None:
         """Publish many messages with a quality of service of 1, and wait until the broker has all of them.
 
-        They are published in order, behind those of earlier calls, which need not have returned.
+        They are published in order, behind those of earlier calls, which need not have returned. Only a link that
+        speaks nothing but MQTT 3.1.1 publishes them: a message has the same bytes with every connection then.
 
         Raises
         ------
@@ -171,8 +179,11 @@ class MqttLink:
             will=self._will,
             max_queued=self._max_queued,
             silence_seconds=self._silence,
+            versions=self._versions,
         ) as connection:
             self._connection = connection
+            others = [each for each in self._versions if each is not connection.version]
+            self._versions = (connection.version, *others)
             # Answers to a birth must find us subscribed.
             if self._subscriptions:
                 await connection.subscribe(self._subscriptions)
@@ -181,7 +192,12 @@ class MqttLink:
             self.connects_total += 1
             self.connected.set()
             self.trouble = None
-            log.info("connected to the broker", broker=str(self.address), client=self._client_id)
+            log.info(
+                "connected to the broker",
+                broker=str(self.address),
+                client=self._client_id,
+                mqtt=str(connection.version),
+            )
             if self._on_connect is not None:
                 await self._on_connect()
             await connection.receive(take)
@@ -196,5 +212,6 @@ __all__ = [
     "Message",
     "MqttLink",
     "Subscription",
+    "Version",
     "pauses",
 ]

@@ -18,9 +18,20 @@ class Version(IntEnum):
     V3_1_1 = 4
     V5 = 5
 
+    def __str__(self) -> str:
+        return "3.1.1" if self is Version.V3_1_1 else "5"
+
+
+VERSIONS = (Version.V5, Version.V3_1_1)
+"""The newest first."""
+
 
 class LinkError(FjordError):
     """A message could not be handed to the broker."""
+
+
+class VersionRefusedError(LinkError):
+    """The broker does not speak a version of MQTT, or did not answer, so that it may not."""
 
 
 class BrokenOffError(LinkError):

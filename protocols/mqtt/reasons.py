@@ -23,7 +23,7 @@ _CONNECT_REFUSALS: Mapping[int, str] = MappingProxyType(
         2: "client identifier rejected",
         3: "server unavailable",
         4: "bad user name or password",
-        5: "not authorized",
+        5: "not authorised",
     }
 )
 _REASONS: Mapping[int, str] = MappingProxyType(
@@ -35,7 +35,7 @@ _REASONS: Mapping[int, str] = MappingProxyType(
         0x84: "unsupported protocol version",
         0x85: "client identifier not valid",
         0x86: "bad user name or password",
-        0x87: "not authorized",
+        0x87: "not authorised",
         0x88: "server unavailable",
         0x89: "server busy",
         0x8A: "banned",

@@ -12,6 +12,7 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Final
 
+from amqtt.adapters import ReaderAdapter, StreamWriterAdapter
 from amqtt.broker import Broker
 from amqtt.errors import AMQTTError
 from amqtt.plugins.base import BaseAuthPlugin
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from proxy.broker.choice import BrokerSettings
 
 _MOST_CONNECTIONS: Final = 10_000
+_MORE_BIT: Final = 0x80
+_LONGEST_LENGTH: Final = 4
+_NAME_BYTES: Final = 6
+_NEWEST_LEVEL: Final = 4
+"""MQTT 3.1.1."""
+_UNSUPPORTED_VERSION: Final = b"\x20\x03\x00\x84\x00"
+"""A CONNACK of MQTT 5."""
 
 
 class AdmitEveryone(BaseAuthPlugin):  # type: ignore[misc] # amqtt ships no types
@@ -39,6 +47,58 @@ class AdmitEveryone(BaseAuthPlugin):  # type: ignore[misc] # amqtt ships no type
         """Return True."""
         _ = session
         return True
+
+
+class Rereading(ReaderAdapter):  # type: ignore[misc] # as above
+    """Reads bytes that were read before, and then what follows them.
+
+    Parameters
+    ----------
+    begin
+        The bytes.
+    reader
+        Reads what follows.
+    """
+
+    def __init__(self, begin: bytes, reader: asyncio.StreamReader) -> None:
+        self._begin = begin
+        self._reader = reader
+
+    async def read(self, n: int = -1) -> bytes:
+        """Return `n` bytes; as many as there are if it is -1."""
+        if not self._begin:
+            return await (self._reader.read(n) if n < 0 else self._reader.readexactly(n))
+        if n < 0:
+            n = len(self._begin)
+        begin, self._begin = self._begin[:n], self._begin[n:]
+        return begin + await self._reader.readexactly(n - len(begin))
+
+    def feed_eof(self) -> None:
+        """Mark the end."""
+        self._reader.feed_eof()
+
+
+class OldBroker(Broker):  # type: ignore[misc] # as above
+    """amqtt that refuses MQTT 5 at once: it would take properties for a length, and wait for bytes that never come."""
+
+    async def stream_connected(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, listener_name: str
+    ) -> None:
+        """Serve a client, which has just connected."""
+        try:
+            begin = await reader.readexactly(2)
+            while begin[-1] & _MORE_BIT and len(begin) <= _LONGEST_LENGTH:
+                begin += await reader.readexactly(1)
+            begin += await reader.readexactly(_NAME_BYTES + 1)
+            if begin[-1] > _NEWEST_LEVEL and begin[-1 - _NAME_BYTES : -1] == b"\0\4MQTT":
+                writer.write(_UNSUPPORTED_VERSION)
+                await writer.drain()
+                writer.close()
+                return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+            return
+        await self.external_connected(Rereading(begin, reader), StreamWriterAdapter(writer), listener_name)
 
 
 class EmbeddedBroker:
@@ -65,7 +125,7 @@ async def running_amqtt(settings: BrokerSettings) -> AsyncIterator[EmbeddedBroke
         logger = logging.getLogger(library)
         logger.setLevel(max(logger.level, logging.WARNING))
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    broker = Broker(
+    broker = OldBroker(
         {
             "listeners": {
                 "default": {

@@ -20,6 +20,7 @@ from protocols.wire.packets import (
     decode_announcement,
     decode_packet,
 )
+from protocols.wire.programs import SECOND_US
 from proxy.fleet.demand_assembly import Assembled, DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.neighbours import Neighbours
@@ -166,13 +167,15 @@ class Receiver:
     async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
         """Send controls to a mote that has been listening since `radio_us`."""
         for each in controls:
-            if self._clocks.radio() - radio_us >= each.window_us:
+            left_us = each.window_us - (self._clocks.radio() - radio_us)
+            if left_us <= 0:
                 self._metrics.count("controls_unsent")
                 continue
             topic = topics.control(self._proxy, each.control.mote)
+            expiry_seconds = -(-left_us // SECOND_US)
             try:
                 # Quality of service 0: a control that does not arrive in the window must not arrive at all.
-                await self._link.publish(Message(topic, encode(each.control), qos=0))
+                await self._link.publish(Message(topic, encode(each.control), qos=0, expiry_seconds=expiry_seconds))
             except LinkError:
                 self._metrics.count("controls_unsent")
                 continue

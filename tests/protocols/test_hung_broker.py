@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version
 
 SILENCE_SECONDS = 0.6
 LIMIT_SECONDS = 20.0
@@ -68,7 +68,7 @@ async def broker():
 async def linked(broker):
     link = MqttLink(
         BrokerAddress(port=broker.port), client_id="a", subscriptions=[Subscription("#")],
-        silence_seconds=SILENCE_SECONDS,
+        silence_seconds=SILENCE_SECONDS, versions=[Version.V3_1_1],
     )  # fmt: skip
 
     async def handle(_):

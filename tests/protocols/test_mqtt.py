@@ -11,14 +11,16 @@ import sys
 
 import pytest
 
-from protocols.mqtt.connection import BURST_MESSAGES, MOST_IN_FLIGHT, connect
-from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, pauses
+from protocols.mqtt.connection import BURST_MESSAGES, connect
+from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version, pauses
 from proxy.broker import running_broker
 from proxy.broker.choice import BrokerSettings
 from proxy.broker.mosquitto import find_mosquitto
 from proxy.broker.running import broker_by_settings
 
 TIME_LIMIT_SECONDS = 20
+OLD = (Version.V3_1_1,)
 needs_mosquitto = pytest.mark.skipif(find_mosquitto() is None, reason="Mosquitto is not installed")
 ENGINES = [pytest.param("amqtt", id="amqtt"), pytest.param("mosquitto", id="mosquitto", marks=needs_mosquitto)]
 
@@ -232,7 +234,7 @@ class SilentBroker:
 
 
 async def test_publishing_waits_for_the_broker_and_fails_when_the_connection_breaks_first():
-    async with SilentBroker() as broker, running(Peer(broker.address, "a")) as peer:
+    async with SilentBroker() as broker, running(Peer(broker.address, "a", versions=OLD)) as peer:
         publishing = asyncio.create_task(peer.link.publish(Message("any", b"x")))
         await asyncio.wait_for(broker.published.wait(), TIME_LIMIT_SECONDS)
         assert not publishing.done()
@@ -242,7 +244,7 @@ async def test_publishing_waits_for_the_broker_and_fails_when_the_connection_bre
 
 
 async def test_publishing_without_a_quality_of_service_does_not_wait():
-    async with SilentBroker() as broker, running(Peer(broker.address, "a")) as peer:
+    async with SilentBroker() as broker, running(Peer(broker.address, "a", versions=OLD)) as peer:
         await asyncio.wait_for(peer.link.publish(Message("any", b"x", qos=0)), TIME_LIMIT_SECONDS)
 
 
@@ -302,7 +304,7 @@ async def test_messages_are_acknowledged_after_they_were_taken():
         at_work.set()
         await done.wait()
 
-    async with server, connect(address, client_id="a", will=None, max_queued=10) as connection:
+    async with server, connect(address, client_id="a", will=None, max_queued=10, versions=OLD) as connection:
         receiving = asyncio.create_task(connection.receive(take))
         await asyncio.wait_for(at_work.wait(), TIME_LIMIT_SECONDS)
         await connection.publish(Message("m", b"", qos=0))
@@ -327,8 +329,8 @@ async def test_a_connection_that_brings_no_mqtt_is_given_up():
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
-    async with server, connect(address, client_id="a", will=None, max_queued=3) as connection:
-        with pytest.raises(LinkError, match="broke"):
+    async with server, connect(address, client_id="a", will=None, max_queued=3, versions=OLD) as connection:
+        with pytest.raises(LinkError, match="was given up: it does not follow MQTT: a length has more than four bytes"):
             await asyncio.wait_for(connection.receive(take), TIME_LIMIT_SECONDS)
     assert received == [b"x"]
 
@@ -351,9 +353,9 @@ async def test_only_messages_without_acknowledgement_are_dropped_when_too_many_w
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
-    async with server, connect(address, client_id="a", will=None, max_queued=3) as connection:
+    async with server, connect(address, client_id="a", will=None, max_queued=3, versions=OLD) as connection:
         async with asyncio.timeout(TIME_LIMIT_SECONDS):
-            while len(connection._messages) < 8:  # noqa: ASYNC110 - there is no event to wait for
+            while len(connection._inbox) < 8:  # noqa: ASYNC110 - there is no event to wait for
                 await asyncio.sleep(0.001)
         with pytest.raises(LinkError, match="broke"):
             await asyncio.wait_for(connection.receive(take), TIME_LIMIT_SECONDS)

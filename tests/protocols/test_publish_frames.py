@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.connection import MOST_IN_FLIGHT, connect
+from protocols.mqtt.connection import connect
+from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.frames import take_messages
 from protocols.mqtt.in_flight import FIRST, NUMBERS, InFlight, number_of
-from protocols.mqtt.link import BrokenOffError, BrokerAddress, Message, MqttLink
+from protocols.mqtt.link import BrokenOffError, BrokerAddress, Message, MqttLink, Version
 from protocols.mqtt.publish_frames import NUMBER, OversizedMessageError, PublishFrames, beginnings
 from proxy.broker import running_broker
 from tests.protocols.test_mqtt import ENGINES, TIME_LIMIT_SECONDS, Peer, at, running
@@ -90,7 +91,7 @@ async def test_many_messages_come_in_order_and_once_beside_single_ones(engine):
     async with (
         running_broker(engine=engine) as broker,
         running(Peer(at(broker), "a", "to/+")) as receiver,
-        running(Peer(at(broker), "b", "other")) as sender,
+        running(Peer(at(broker), "b", "other", versions=[Version.V3_1_1])) as sender,
     ):
         await asyncio.gather(
             *(sender.link.publish_frames(each) for each in parts),
@@ -122,7 +123,10 @@ async def test_no_more_are_in_flight_than_allowed_and_those_acknowledged_are_kno
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = BrokerAddress(port=server.sockets[0].getsockname()[1])
     frames = frames_of([Message("n", random.Random(number).randbytes(20)) for number in range(2 * MOST_IN_FLIGHT)])
-    async with server, connect(address, client_id="a", will=None, max_queued=10) as connection:
+    async with (
+        server,
+        connect(address, client_id="a", will=None, max_queued=10, versions=[Version.V3_1_1]) as connection,
+    ):
         first = asyncio.create_task(connection.publish_frames(frames))
         second = asyncio.create_task(connection.publish_frames(frames))
         async with asyncio.timeout(TIME_LIMIT_SECONDS):

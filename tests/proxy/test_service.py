@@ -380,6 +380,15 @@ async def test_control_that_cannot_be_sent_is_counted(settings, frames):
         assert service.metrics.value("controls_unsent") == 1
 
 
+@pytest.mark.parametrize(("listen_us", "seconds"), [(50_000, 1), (2_900_000, 3)])
+async def test_a_control_expires_with_the_listen_window(settings, frames, listen_us, seconds):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        await receive(service, frames.packet(0, listen=listen_us))
+        (control,) = service.link.on(topics.control("p", "m1"))
+        assert (control.qos, control.expiry_seconds) == (0, seconds)
+
+
 async def test_restarted_proxy_does_not_put_motes_to_sleep_before_it_receives_the_demand(settings, frames):
     async with running(settings) as service:
         await introduce(service, frames)

@@ -34,7 +34,7 @@ from cluster.service.publishing.publisher_channel import (
 from cluster.service.publishing.result_messages import result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA, ROW, CommittedResults
 from protocols.event_log import configure_logging, get_logger
-from protocols.mqtt.link import Message, MqttLink
+from protocols.mqtt.link import Message, MqttLink, Version
 
 log = get_logger(__name__)
 
@@ -65,7 +65,12 @@ class PublisherProcess:
         self._failures: Counter[str] = Counter()
         self._failure = ""
         self._publication = Publication(Path(orders.folder))
-        self._link = MqttLink(orders.broker, client_id=orders.client_id, silence_seconds=orders.silence_seconds)
+        self._link = MqttLink(
+            orders.broker,
+            client_id=orders.client_id,
+            silence_seconds=orders.silence_seconds,
+            versions=[Version.V3_1_1],  # as the frames of results are
+        )
         self._publisher = Publisher(
             CommittedResults(f"{orders.folder}/{RESULTS}"),
             self._publication,
