@@ -128,7 +128,7 @@ class SampleLedger:
                 account.begin(max(since_us[fingerprint], account.demanded_us, low_watermark_us), grid_us)
 
     def counts_until(self, until_us: int, now: MoteSnapshot, most: int) -> Iterator[tuple[int, Aggregated]]:
-        """Yield the stamps and counts of the panes that end up to an instant."""
+        """Yield the stamps and counts of the panes that end up to an instant: at most so many of each account."""
         for fingerprint, account in self._accounts.items():
             for count in account.counts_until(until_us, now.low_watermark_us, now.clock_us, most):
                 yield count.end_us - 1, _aggregated(fingerprint, account, count)

@@ -189,8 +189,10 @@ class WaitingTuples:
 
     def join(self, packet: PacketTuples) -> None:
         """Add tuples even if the queue is full: the batch is about to be cut."""
-        self._queue.append(packet)
-        self._count += len(packet.starts_us)
+        count, rows = len(packet.starts_us), self.limits.rows
+        # No more together than fit into a batch: each batch that is cut off looks at all that are together.
+        self._queue.extend([packet] if count <= rows else (packet.cut(at, at + rows) for at in range(0, count, rows)))
+        self._count += count
 
     def drop_all(self) -> int:
         """Drop all waiting tuples; return how many."""

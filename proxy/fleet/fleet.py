@@ -45,8 +45,8 @@ from proxy.records.watermarks import MoteWatermark
 
 REPLAN_AFTER_US = 600 * SECOND_US
 """How often programs are chosen again, by the values observed until then."""
-MOST_COUNTS = 100_000
-"""Panes, those of all motes added up, of which one cut reports expected and missing samples."""
+MOST_COUNTS = 50_000
+"""Panes, those of all motes and demands added up, of which one cut reports expected and missing samples."""
 _NO_BOOT = -1
 
 
@@ -397,6 +397,6 @@ class Fleet:
         if until_us is None or not counted:
             return []
         since_us = stream.counted_since(mote.ledger.began_us for mote in counted)
-        most = max(1, MOST_COUNTS // len(counted))
+        most = max(1, MOST_COUNTS // sum(len(mote.ledger) for mote in counted))
         counts = (mote.count_samples(until_us, since_us, most) for mote in counted)
         return [each for each in counts if each is not None]

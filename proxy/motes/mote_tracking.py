@@ -208,7 +208,7 @@ class MoteTracking:
         since_us
             By fingerprint: from when on other motes of the stream are due to take samples.
         most
-            Panes to report.
+            Panes to report of each account.
         """
         if self.announcement is None:
             return None

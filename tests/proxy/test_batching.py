@@ -138,3 +138,26 @@ def test_packets_that_wait_together_make_the_batches_of_tuples_that_wait_alone(d
         assert list(zip(columns["a"], columns["t"], columns["b"], strict=True)) == [
             each.values for each in cuts[0].tuples
         ]
+
+
+def test_many_tuples_at_once_are_cut_into_batches_with_as_much_work_as_there_are_tuples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counts of missing samples come by the hundred thousand when a watermark jumps."""
+    copied: list[int] = []
+    cut = PacketTuples.cut
+
+    def counting(self: PacketTuples, first: int, end: int | None = None) -> PacketTuples:
+        copied.append(len(found := cut(self, first, end)))
+        return found
+
+    monkeypatch.setattr(PacketTuples, "cut", counting)
+    many = PacketTuples.of([WaitingTuple(at, (1.0, "x", None), MotePosition("m", 1, 0, 0)) for at in range(5_000)])
+    made = queue(waiting(-1), rows=10)
+    made.join(many)
+    batches = []
+    while made:
+        batches.append(starts(made.take(SCHEMA)))
+    assert [at for batch in batches for at in batch] == list(range(-1, 5_000))
+    assert {len(batch) for batch in batches[:-1]} == {10}
+    assert sum(copied) <= 4 * len(many)

@@ -6,6 +6,7 @@ from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN
 from protocols.wire.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import SamplingProgram, program_number
+from proxy.fleet import fleet
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.fleet.stream_state import StreamProgress
@@ -237,3 +238,16 @@ def test_announced_absence_is_not_due_whatever_the_mote_sends_next(frames):
             )
             receive(proxy, packet, at + 1)
         assert counts_in(proxy.cut(0)) == [("m1", 60, 2, 0), ("m1", 120, 3, 0)]
+
+
+def test_a_cut_has_few_counts_however_many_demands_count_the_same_samples(frames, monkeypatch):
+    monkeypatch.setattr(fleet, "MOST_COUNTS", 12)
+    queries = tuple(
+        QueryDemand(f"q{number}", ("speed",), None, completeness=CompletenessDemand(f"c{number}", 10 * S))
+        for number in range(3)
+    )
+    proxy = sampling(frames, ("m1", 7), ("m2", 8), demanded=StreamDemand(VERSION, "c", "traffic", 1, queries))
+    begin(proxy, frames, "m1", "m2")
+    send_samples(proxy, frames, "m1", range(99), 130)
+    send_samples(proxy, frames, "m2", range(99), 130)
+    assert 0 < len(counts_in(proxy.cut(131 * S))) <= 12
