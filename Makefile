@@ -21,7 +21,7 @@ FORMAT ?= speedscope
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants coverage lint format bench bench-peers profile clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants fuzz coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -54,6 +54,9 @@ oracle: $(INSTALLED) ## Random queries over random streams against their definit
 
 mutants: $(INSTALLED) ## Small faults put into translator, rules and operators, which tests must find: [COUNT=200] [SEED=n] [WORKERS=2]
 	@$(BIN)/python -m tests.mutants --count '$(COUNT)' --workers '$(WORKERS)' $(if $(SEED),--seed '$(SEED)')
+
+fuzz: $(INSTALLED) ## Random inputs behind the decoders, with a limit of processor time for each: [MINUTES=10] [SEED=n]
+	@$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
 
 coverage: $(INSTALLED) ## Lines and branches that the tests of test-fast leave out; fails below the floor in pyproject.toml
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))' --cov

@@ -1,0 +1,151 @@
+"""A few inputs of each target, and that a fault behind any decoder would be found; ``make fuzz`` tries many more."""
+
+from __future__ import annotations
+
+import random
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from protocols.acquisition import merging
+from protocols.errors import FrameError
+from proxy.fleet.batching import WaitingTuples
+from proxy.motes.packet_numbers import PacketNumbers
+from tests.fuzz import fleet_target, measuring
+from tests.fuzz.__main__ import main
+from tests.fuzz.measuring import Tally, run_input, run_inputs
+from tests.fuzz.targets import all_targets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from protocols.errors import FjordError
+
+FEW = {"frames": 300, "fleet": 25, "devices": 25, "statements": 60, "batches": 10, "entries": 40}
+TARGETS = all_targets()
+
+
+def named(target: str, count: int, seed: int = 0) -> list[str]:
+    return [f"{target}/{seed}/{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_raises_anything_but_our_own_errors(name: str) -> None:
+    tally = Tally()
+    for _ in run_inputs(TARGETS[name], named(name, FEW[name]), tally):
+        pass
+    # How long a step takes depends on what else the machine does: `make fuzz` has limits.
+    assert [each for each in tally.findings if not each.what.startswith("took")] == []
+    assert tally.inputs == FEW[name]
+    assert tally.steps > tally.inputs, "some are accepted, and go on"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_an_input_is_drawn_again_from_its_name(name: str) -> None:
+    first, again = (
+        [given(step) for step, _ in zip(TARGETS[name].steps(random.Random("x")), range(3), strict=False)]
+        for _ in range(2)
+    )
+    assert first == again
+
+
+def given(step: Callable[[], object]) -> list[object]:
+    """Return the payloads and texts that a step is given."""
+    return [each for each in getattr(step, "args", ()) if isinstance(each, bytes | str)]
+
+
+class Scripted:
+    """A target whose only input consists of some steps."""
+
+    name = "scripted"
+    errors: tuple[type[FjordError], ...] = (FrameError,)
+    limit_seconds = 0.02
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self._steps = steps
+
+    def steps(self, _: random.Random) -> Iterator[Callable[[], object]]:
+        yield from self._steps
+
+
+def raising(error: Exception) -> None:
+    raise error
+
+
+def working(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+def found(*steps: Callable[[], object]) -> Tally:
+    tally = Tally()
+    run_input(Scripted(*steps), "scripted/1/0", tally)
+    return tally
+
+
+def test_our_own_errors_are_refusals() -> None:
+    tally = found(partial(raising, FrameError("shape", "odd")), lambda: None)
+    assert (tally.steps, tally.refused, tally.findings) == (2, 1, [])
+
+
+def test_other_errors_long_steps_and_endless_ones_are_findings() -> None:
+    tally = found(partial(raising, ZeroDivisionError("by zero")), lambda: None)
+    assert [each.what for each in tally.findings] == ["ZeroDivisionError: by zero"]
+    assert (tally.foreign, tally.over_limit, tally.steps) == (1, 0, 1)
+    assert "in raising" in tally.findings[0].detail
+    assert found(partial(working, 0.03)).over_limit == 1
+    endless = found(partial(working, 60.0))
+    assert endless.over_limit == 1
+    assert endless.findings[0].what == f"took more than {measuring.STUCK * 0.02:g} s"
+
+
+def test_a_fleet_that_breaks_at_an_odd_packet_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    announced = PacketNumbers.announced
+
+    def breaking(self: PacketNumbers, boot: int) -> bool:
+        if boot >= 2**62:
+            raise IndexError("there is no such boot")
+        return announced(self, boot)
+
+    monkeypatch.setattr(PacketNumbers, "announced", breaking)
+    assert searched("fleet", 60).foreign > 0
+
+
+def test_a_cut_that_loses_its_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(self: WaitingTuples, packet: object) -> None:
+        self._queue.append(packet)  # type: ignore[arg-type]
+        self._count += len(packet.starts_us)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(WaitingTuples, "join", joined)
+    monkeypatch.setattr(fleet_target.FleetTarget, "limit_seconds", 2.0)
+    tally = Tally()
+    run_input(TARGETS["fleet"], "fleet/1/15", tally)
+    assert tally.over_limit == 1
+
+
+def test_a_long_search_for_a_new_mote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "STEPS_AT_ONCE", merging.MOST_STEPS)
+    tally = Tally()
+    run_input(TARGETS["fleet"], "fleet/1/77", tally)
+    assert tally.over_limit == 1
+
+
+def searched(name: str, count: int) -> Tally:
+    tally = Tally()
+    for each in run_inputs(TARGETS[name], named(name, count), tally):
+        if each.findings:
+            break
+    return tally
+
+
+def test_the_command_shows_a_table_and_repeats_an_input() -> None:
+    done = CliRunner().invoke(main, ["--only", "frames/1/0", "--only", "entries/1/0"])
+    assert done.exit_code == 0, done.output
+    assert "2 inputs, 0 errors other than our own, 0 over their limit" in done.output
+    wrong = CliRunner().invoke(main, ["--target", "nothing"])
+    assert wrong.exit_code == 2
+    assert "there is no target 'nothing'; targets are frames, fleet" in wrong.output
