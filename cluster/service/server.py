@@ -90,6 +90,7 @@ class ClusterServer:
                 ]
                 async with self._serving(tasks):
                     running.append(tasks.create_task(parts.engine.run(on_commit, ready), name="engine"))
+                    running.append(tasks.create_task(parts.engine.archive_classes(), name="archive of classes"))
                     await self._stopping.wait()
                     await self._publish_offline()
                     for task in running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Mapping
@@ -9,9 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from cluster.spark.home import use_installed_pyspark
-from cluster.spark.java import find_java, use_java
+from cluster.spark.cached_folders import cache_folder
+from cluster.spark.class_archive import ClassArchive
+from cluster.spark.home import SPARK_HOME, use_installed_pyspark
+from cluster.spark.java import JavaRuntime, find_java, use_java
 from cluster.spark.spark_log import SparkLog, SparkStartError
+from protocols.event_log import get_logger
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -23,6 +27,8 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
+log = get_logger(__name__)
+
 PYTHON = "PYSPARK_PYTHON"
 """The variable that says what runs Spark's Python processes."""
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
@@ -92,7 +98,8 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
     SparkStartError
         If it does not start.
     """
-    use_java(find_java())
+    java = find_java()
+    use_java(java)
     os.environ.setdefault(PYTHON, sys.executable)
     # One operator's work is small: threads would cost each Polars call more than they save.
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
@@ -102,11 +109,12 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
 
     local_folder.mkdir(parents=True, exist_ok=True)
     use_installed_pyspark()
+    archive = class_archive(java, local_folder)
     options = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+        "spark.driver.extraJavaOptions": archive.java_options(),
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -133,6 +141,29 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
     session.sparkContext.setLogLevel("ERROR")
     _write_no_checksums(session)
     return session
+
+
+def class_archive(java: JavaRuntime, local_folder: Path) -> ClassArchive:
+    """Return the archive of the classes that a session with these files of its own loads."""
+    return ClassArchive.of(
+        java.home,
+        Path(os.environ[SPARK_HOME]),
+        JAVA_OPTIONS,
+        cache=cache_folder(os.environ),
+        classes=local_folder / "classes",
+    )
+
+
+async def archive_classes(session: SparkSession, local_folder: Path) -> None:
+    """Archive the classes that a session has loaded, for later ones."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - as below
+
+    java: Any = session._jvm  # noqa: SLF001 - Java alone knows what it was started with
+    try:
+        class_path = await asyncio.to_thread(java.java.lang.System.getProperty, "java.class.path")
+        await class_archive(await asyncio.to_thread(find_java), local_folder).write(class_path)
+    except (Py4JError, OSError) as error:
+        log.info("Java's classes cannot be archived", reason=str(error))
 
 
 def _start(options: Mapping[str, str], log: SparkLog | None) -> SparkSession:

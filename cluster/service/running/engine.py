@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.counters import Counters, added
-from cluster.spark.session import SessionSettings, open_session
+from cluster.spark.session import SessionSettings, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkLog
 from protocols.event_log import get_logger
 
@@ -31,6 +31,10 @@ FAILED_START = "start of the Fjord"
 RESTART_PAUSE_SECONDS = 5.0
 POLL_SECONDS = 0.5
 """Between two looks at whether the engine runs."""
+SPARK_FILES = "spark"
+"""The folder of Spark's own files in the data folder."""
+ARCHIVE_SECONDS = 60.0
+"""From the start until Java's classes are archived, which would slow down the start itself."""
 LOG_PAUSE_SECONDS = 1.0
 """Between two looks at how large Spark's log is."""
 
@@ -79,6 +83,8 @@ class Engine:
         self._state: EngineState | None = None
         """As Java last reported it; None before the first report."""
         self._reported_at = time.monotonic()
+        self._began = asyncio.Event()
+        """Set once it has been ready."""
         self.starts = 0
         self.restarts = 0
         self.counters: Counters = {}
@@ -121,7 +127,7 @@ class Engine:
                 partitions=self._settings.partitions,
                 driver_memory=self._settings.driver_memory,
             ),
-            self._folder / "spark",
+            self._folder / SPARK_FILES,
             self._log,
         )
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
@@ -133,8 +139,10 @@ class Engine:
                 reason = str(error)
                 self._registry.troubles.note(FAILED_START, reason[:500])
             while running is not None and (await self._poll(running)).active:
-                if ready is not None and self.ready:
-                    ready.set()
+                if self.ready:
+                    self._began.set()
+                    if ready is not None:
+                        ready.set()
                 await asyncio.sleep(POLL_SECONDS)
             reason = self._state.failure if running is not None and self._state is not None else reason
             self.restarts += 1
@@ -147,6 +155,13 @@ class Engine:
         while True:
             await asyncio.to_thread(self._log.rotate)
             await asyncio.sleep(LOG_PAUSE_SECONDS)
+
+    async def archive_classes(self) -> None:
+        """Once it has run for a while, archive the classes that Java has loaded, for later starts."""
+        await self._began.wait()
+        await asyncio.sleep(ARCHIVE_SECONDS)
+        if self._spark is not None:
+            await archive_classes(self._spark, self._folder / SPARK_FILES)
 
     def stop(self) -> None:
         """Stop the queries, and Spark."""
