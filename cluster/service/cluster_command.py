@@ -197,16 +197,19 @@ def _run(settings: ClusterSettings) -> None:
     from cluster.spark.java import find_java
 
     java = find_java()  # without Java, nothing else is started
-    from cluster.service.running.loaded import fork_loaded_parent
-
-    fork_loaded_parent(settings.master)
-    from cluster.service.server import ClusterServer
     from cluster.spark.spark_log import SPARK_LOG
+
+    log = settings.folder / SPARK_LOG
+    typer.echo(f"Spark takes some seconds to start on {java.description}; what Spark writes is in {log}")
+    from cluster.service.running.early import begin
+
+    begun = begin(settings, java)
+    from cluster.service.server import ClusterServer
 
     async def serve() -> None:
         import signal
 
-        server = ClusterServer(settings)
+        server = ClusterServer(settings, begun)
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, server.stop)
@@ -222,6 +225,7 @@ def _run(settings: ClusterSettings) -> None:
         finally:
             announcing.cancel()
 
-    log = settings.folder / SPARK_LOG
-    typer.echo(f"Spark takes some seconds to start on {java.description}; what Spark writes is in {log}")
-    asyncio.run(serve())
+    try:
+        asyncio.run(serve())
+    finally:
+        begun.java.end()

@@ -22,6 +22,7 @@ from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.registry.registry import Registry
+from cluster.service.running.early import Begun
 from cluster.service.running.parts import make_parts
 from cluster.service.running.settings import ClusterSettings
 from protocols.errors import TopicError
@@ -43,6 +44,8 @@ class ClusterServer:
     ----------
     settings
         How to run it.
+    begun
+        What of it runs already; None begins here.
 
     Raises
     ------
@@ -51,18 +54,19 @@ class ClusterServer:
         the API would be open to the network without a token.
     """
 
-    def __init__(self, settings: ClusterSettings) -> None:
+    def __init__(self, settings: ClusterSettings, begun: Begun | None = None) -> None:
         if settings.api_host not in LOOPBACK and not settings.api_token:
             raise ClusterError(
                 f"the API would listen on {settings.api_host} without a token",
                 hint="set FJORD_API_TOKEN, or listen on 127.0.0.1",
             )
         self._settings = settings
-        self._folder = open_folder(settings.folder)
+        self._folder = open_folder(settings.folder) if begun is None else begun.folder
         path = self._folder.path
         self._registry = Registry(path / REGISTRY, PlanFiles(path / "plans"), max_queries=settings.max_queries)
         self._link = self._make_link()
-        self.parts = make_parts(settings, path, self._registry, self._link)
+        java = None if begun is None else begun.java
+        self.parts = make_parts(settings, path, self._registry, self._link, java)
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
         self._stopping = asyncio.Event()
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from cluster.spark.cached_folders import cache_folder
 from cluster.spark.class_archive import ClassArchive
 from cluster.spark.home import SPARK_HOME, use_installed_pyspark
 from cluster.spark.java import JavaRuntime, find_java, use_java
+from cluster.spark.java_process import JavaProcess, start_java
 from cluster.spark.spark_log import SparkLog, SparkStartError
 from protocols.event_log import get_logger
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -29,6 +28,8 @@ KEPT_MEMORY = "dirty_decay_ms:5000"
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
 log = get_logger(__name__)
 
+SPARK_FILES = "spark"
+"""The folder of Spark's own files in a data folder."""
 PYTHON = "PYSPARK_PYTHON"
 """The variable that says what runs Spark's Python processes."""
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
@@ -79,7 +80,31 @@ class SessionSettings:
     extra: dict[str, str] = field(default_factory=dict)
 
 
-def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | None = None) -> SparkSession:
+def begin_java(
+    settings: SessionSettings, local_folder: Path, log: SparkLog, runtime: JavaRuntime | None = None
+) -> JavaProcess:
+    """Start the Java of a session, and do not wait for it.
+
+    Parameters
+    ----------
+    settings, local_folder, log
+        As of the session that is opened later.
+    runtime
+        Which Java; None looks for one.
+
+    Raises
+    ------
+    JavaMissingError
+        If there is no Java.
+    """
+    options = _prepared(settings, local_folder, runtime)
+    with log.open() as file:
+        return start_java(Path(os.environ[SPARK_HOME]), options, file)
+
+
+def open_session(
+    settings: SessionSettings, local_folder: Path, log: SparkLog | None = None, java: JavaProcess | None = None
+) -> SparkSession:
     """Start Spark and return its session.
 
     Parameters
@@ -90,6 +115,8 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
         For its own files.
     log
         What Java and its Python workers write to; None for the terminal.
+    java
+        The Java that :func:`begin_java` has started; None starts one.
 
     Raises
     ------
@@ -98,23 +125,45 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
     SparkStartError
         If it does not start.
     """
-    java = find_java()
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs JAVA_HOME to be set
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    if java is None and log is not None and SparkContext._gateway is None:  # noqa: SLF001 - whether there is one
+        java = begin_java(settings, local_folder, log)
+    options = _prepared(settings, local_folder) if java is None else java.options
+    conf = SparkConf().setAll(list(options.items()))
+    try:
+        if java is not None:
+            SparkContext(conf=conf, gateway=_connected(java))
+        session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, Py4JError, OSError) as error:
+        if java is not None:
+            java.end()
+        raise SparkStartError(str(error), log, 0 if java is None else java.log_begins) from error
+    session.sparkContext.setLogLevel("ERROR")
+    _write_no_checksums(session)
+    return session
+
+
+def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntime | None = None) -> dict[str, str]:
+    """Set the variables that Spark and its processes read; return Spark's settings."""
+    java = runtime or find_java()
     use_java(java)
     os.environ.setdefault(PYTHON, sys.executable)
-    # One operator's work is small: threads would cost each Polars call more than they save.
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    os.environ.setdefault("_RJEM_MALLOC_CONF", KEPT_MEMORY)
     # Otherwise Spark looks for the machine's address on the network, and prints a warning.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
     local_folder.mkdir(parents=True, exist_ok=True)
     use_installed_pyspark()
-    archive = class_archive(java, local_folder)
-    options = {
+    return {
+        "spark.app.name": "fjord",
+        "spark.master": settings.master,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": archive.java_options(),
+        "spark.driver.extraJavaOptions": class_archive(java, local_folder).java_options(),
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -132,15 +181,12 @@ def open_session(settings: SessionSettings, local_folder: Path, log: SparkLog | 
         "spark.python.worker.reuse": "true",
         # Over TCP each task waits 40 ms for its input: a small packet waits until the one before it is acknowledged.
         "spark.python.unix.domain.socket.enabled": "true",
+        # One operator's work is small: threads would cost each Polars call more than they save.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.executorEnv._RJEM_MALLOC_CONF": KEPT_MEMORY,
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         **settings.extra,
     }
-    session = _start({"spark.app.name": "fjord", "spark.master": settings.master, **options}, log)
-    session.sparkContext.setLogLevel("ERROR")
-    _write_no_checksums(session)
-    return session
 
 
 def class_archive(java: JavaRuntime, local_folder: Path) -> ClassArchive:
@@ -166,30 +212,15 @@ async def archive_classes(session: SparkSession, local_folder: Path) -> None:
         log.info("Java's classes cannot be archived", reason=str(error))
 
 
-def _start(options: Mapping[str, str], log: SparkLog | None) -> SparkSession:
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - needs JAVA_HOME to be set
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-    from pyspark.sql import SparkSession  # noqa: PLC0415
-
-    conf = SparkConf().setAll(list(options.items()))
-    since = 0
-    try:
-        if log is not None and SparkContext._gateway is None:  # noqa: SLF001 - no other way to set where Java writes
-            with log.open() as file:
-                since = file.tell()
-                SparkContext(conf=conf, gateway=_java(conf, file))
-        return SparkSession.builder.config(conf=conf).getOrCreate()
-    except (PySparkException, Py4JError, OSError) as error:
-        raise SparkStartError(str(error), log, since) from error
-
-
-def _java(conf: SparkConf, output: BinaryIO) -> Any:
-    """Start the Java process that Spark runs in."""
+def _connected(java: JavaProcess) -> Any:
+    """Return PySpark's connection to a Java, once that listens."""
     from pyspark import java_gateway  # noqa: PLC0415 - as above
 
-    launch: Any = java_gateway.launch_gateway  # it has no types
-    return launch(conf, {"stdout": output, "stderr": output})
+    connect: Any = java_gateway.launch_gateway  # it has no types
+    with java.found():
+        gateway = connect()
+    gateway.proc = java.process  # as if PySpark had started it; without its standard input Java would end
+    return gateway
 
 
 def _write_no_checksums(session: SparkSession) -> None:

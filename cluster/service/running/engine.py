@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.counters import Counters, added
-from cluster.spark.session import SessionSettings, archive_classes, open_session
+from cluster.spark.session import SPARK_FILES, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkLog
 from protocols.event_log import get_logger
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cluster.service.registry.registry import Registry
     from cluster.service.running.settings import ClusterSettings
     from cluster.spark.hosting import EngineState, RunningEngine
+    from cluster.spark.java_process import JavaProcess
     from cluster.storage.results_table import ResultsTable
 
 log = get_logger(__name__)
@@ -29,10 +30,8 @@ FAILED_START = "start of the Fjord"
 """A label of metrics and a key of the status: it never changes."""
 
 RESTART_PAUSE_SECONDS = 5.0
-POLL_SECONDS = 0.5
-"""Between two looks at whether the engine runs."""
-SPARK_FILES = "spark"
-"""The folder of Spark's own files in the data folder."""
+POLL_SECONDS, START_POLL_SECONDS = 0.5, 0.1
+"""Between two looks at whether the engine runs; the latter until it first does."""
 ARCHIVE_SECONDS = 60.0
 """From the start until Java's classes are archived, which would slow down the start itself."""
 LOG_PAUSE_SECONDS = 1.0
@@ -59,6 +58,8 @@ class Engine:
         Where it commits answers.
     buckets, first_key
         Parts into which the state of operators is divided, and the key of the first of them in Spark.
+    java
+        The Java for Spark; None starts one.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Engine:
         buckets: int,
         *,
         first_key: int = 0,
+        java: JavaProcess | None = None,
     ) -> None:
+        self._java = java
         self._settings = settings
         self._folder = folder
         self._registry = registry
@@ -122,13 +125,10 @@ class Engine:
         began = time.monotonic()
         self._spark = await asyncio.to_thread(
             open_session,
-            SessionSettings(
-                master=self._settings.master,
-                partitions=self._settings.partitions,
-                driver_memory=self._settings.driver_memory,
-            ),
+            self._settings.session,
             self._folder / SPARK_FILES,
             self._log,
+            self._java,
         )
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
         while True:
@@ -143,7 +143,7 @@ class Engine:
                     self._began.set()
                     if ready is not None:
                         ready.set()
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS if self._began.is_set() else START_POLL_SECONDS)
             reason = self._state.failure if running is not None and self._state is not None else reason
             self.restarts += 1
             log.error("the engine stopped and will be started again", reason=str(reason)[:2000])

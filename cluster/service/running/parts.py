@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cluster.service.catalog.relation_service import RelationService
     from cluster.service.registry.registry import Registry
     from cluster.service.running.settings import ClusterSettings
+    from cluster.spark.java_process import JavaProcess
     from protocols.mqtt.link import MqttLink
 
 log = get_logger(__name__)
@@ -93,7 +94,9 @@ class ClusterParts:
     engine: Engine
 
 
-def make_parts(settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink) -> ClusterParts:
+def make_parts(
+    settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink, java: JavaProcess | None = None
+) -> ClusterParts:
     """Return the parts of a cluster over a data folder.
 
     Parameters
@@ -102,6 +105,8 @@ def make_parts(settings: ClusterSettings, folder: Path, registry: Registry, link
         As in :class:`ClusterParts`.
     folder
         The data folder.
+    java
+        The Java for Spark; None starts one.
 
     Raises
     ------
@@ -182,7 +187,7 @@ def make_parts(settings: ClusterSettings, folder: Path, registry: Registry, link
             notes=partial(_notes, registry, sensors, queries.relations),
             troubles=registry.troubles,
         ),
-        engine=Engine(settings, folder, registry, results, buckets, first_key=key),
+        engine=Engine(settings, folder, registry, results, buckets, first_key=key, java=java),
     )
 
 

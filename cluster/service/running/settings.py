@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster.spark.session import SessionSettings
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
 
 DEFAULT_API_PORT = 8642
@@ -104,3 +105,8 @@ class ClusterSettings:
     planning_seconds: float = 10.0
     max_relation_bytes: int = 2 * 1024**3
     relation_memory_bytes: int = 256 * 1024**2
+
+    @property
+    def session(self) -> SessionSettings:
+        """How Spark is run."""
+        return SessionSettings(master=self.master, partitions=self.partitions, driver_memory=self.driver_memory)

@@ -47,26 +47,63 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
+class ForkingPlace:
+    """Where a parent is, or will be.
+
+    Parameters
+    ----------
+    folder
+        Its own.
+    """
+
+    folder: Path
+
+    @classmethod
+    def make(cls, python: str = sys.executable) -> ForkingPlace | None:
+        """Return a new place; None where processes are not forked.
+
+        Parameters
+        ----------
+        python
+            What runs if the parent does not answer.
+        """
+        if sys.platform != "linux":
+            return None
+        place = cls(Path(tempfile.mkdtemp(prefix="fjord-fork-")))
+        words = [python, "-I", "-S", stand_in.__file__, str(place.socket), python]
+        place.program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        place.program.chmod(0o700)
+        return place
+
+    @property
+    def program(self) -> Path:
+        """What Spark runs in place of Python."""
+        return self.folder / "python"
+
+    @property
+    def socket(self) -> Path:
+        """Where the parent listens."""
+        return self.folder / "parent"
+
+
+@dataclass(frozen=True, slots=True)
 class ForkingParent:
     """A running parent. It ends when the process that started it does.
 
     Parameters
     ----------
-    program
-        What Spark runs in place of Python.
     process
         Its number.
     lifeline
         A descriptor; the parent ends once it is closed, here and in all forks of this process.
     """
 
-    program: Path
     process: int
     lifeline: int
 
 
 def start_forking_parent(
-    in_forks: Callable[[], None] = lambda: None, *, python: str = sys.executable, closing: Iterable[int] = ()
+    place: ForkingPlace, in_forks: Callable[[], None] = lambda: None, *, closing: Iterable[int] = ()
 ) -> ForkingParent | None:
     """Fork this process; the fork serves as a parent with all that is loaded here.
 
@@ -74,40 +111,33 @@ def start_forking_parent(
 
     Parameters
     ----------
+    place
+        Where it listens. It is removed when the parent ends.
     in_forks
         Called in every fork of the parent, once it has its own environment.
-    python
-        What runs where the parent does not answer.
     closing
         Descriptors that the parent should not keep open.
     """
-    if sys.platform != "linux":
-        return None
     if unsafe := _unsafe_threads():
         log.warning("Spark's Python processes are not forked", threads=unsafe)
         return None
+    listening = socket.socket(socket.AF_UNIX)
     try:
-        folder = Path(tempfile.mkdtemp(prefix="fjord-fork-"))
-        listening = socket.socket(socket.AF_UNIX)
-        path = str(folder / "parent")
-        listening.bind(path)
+        listening.bind(str(place.socket))
         listening.listen()
     except OSError as error:
         log.warning("Spark's Python processes are not forked", reason=str(error))
+        listening.close()
         return None
-    words = [python, "-I", "-S", stand_in.__file__, path, python]
-    program = folder / "python"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-    program.chmod(0o700)
     life, lifeline = os.pipe()
     gc.collect()
     gc.freeze()
     process = os.fork()
     if process == 0:
-        _end_with(lambda: _serve_as_parent(folder, listening, life, [lifeline, *closing], in_forks))
+        _end_with(lambda: _serve_as_parent(place.folder, listening, life, [lifeline, *closing], in_forks))
     listening.close()
     os.close(life)
-    return ForkingParent(program, process, lifeline)
+    return ForkingParent(process, lifeline)
 
 
 def _unsafe_threads() -> list[str]:

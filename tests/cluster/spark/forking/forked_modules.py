@@ -20,9 +20,10 @@ SECONDS = 30.0
 STARTER = """\
 import sys
 {before}
-from cluster.spark.forking.parent import start_forking_parent
-parent = start_forking_parent({arguments})
-print(parent and parent.program, parent and parent.process, flush=True)
+from cluster.spark.forking.parent import ForkingPlace, start_forking_parent
+place = ForkingPlace.make()
+parent = start_forking_parent(place, {arguments})
+print(place.program, parent and parent.process, flush=True)
 sys.stdin.read()
 """
 

@@ -1,0 +1,126 @@
+"""The Java that Spark runs in: started early, while this process still imports what it says to it.
+
+PySpark itself starts Java and waits for it. But it also talks to a Java that has been started before, if variables say
+where that is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+PROGRAM: Final = Path("bin") / "spark-submit"
+SHELL: Final = "pyspark-shell"
+"""What Spark calls a program that talks to it, instead of one that it runs."""
+WHERE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+PORT: Final = "PYSPARK_GATEWAY_PORT"
+SECRET: Final = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
+"""Variables by which Java and PySpark find each other."""
+POLLING_SECONDS: Final = 0.01
+_NUMBERS: Final = struct.Struct("!ii")
+
+
+class JavaEndedError(OSError):
+    """Java has ended before PySpark could talk to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaProcess:
+    """A Java that starts, or waits for PySpark. It ends when its standard input does.
+
+    Parameters
+    ----------
+    process
+        It.
+    options
+        Spark's settings.
+    where
+        The file to which it writes where it listens, in a folder of its own.
+    log_begins
+        Position in its log at which it begins.
+    """
+
+    process: subprocess.Popen[bytes]
+    options: Mapping[str, str]
+    where: Path
+    log_begins: int
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor of its standard input: whatever holds it keeps Java running."""
+        assert self.process.stdin is not None  # noqa: S101 - it is a pipe
+        return self.process.stdin.fileno()
+
+    @contextmanager
+    def found(self) -> Iterator[None]:
+        """Wait until Java listens; inside, PySpark finds it.
+
+        Raises
+        ------
+        JavaEndedError
+            If it has ended.
+        """
+        try:
+            while not self.where.exists():
+                if self.process.poll() is not None:
+                    raise JavaEndedError(f"Java has ended with code {self.process.returncode}")
+                time.sleep(POLLING_SECONDS)
+            written = self.where.read_bytes()
+        finally:
+            self._remove_file()
+        port, length = _NUMBERS.unpack_from(written)
+        secret = written[_NUMBERS.size : _NUMBERS.size + length].decode()
+        os.environ.update({PORT: str(port), SECRET: secret})
+        try:
+            yield
+        finally:
+            del os.environ[PORT], os.environ[SECRET]
+
+    def end(self) -> None:
+        """Let it end, if it has not."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self._remove_file()
+
+    def _remove_file(self) -> None:
+        shutil.rmtree(self.where.parent, ignore_errors=True)
+
+
+def start_java(spark_home: Path, options: Mapping[str, str], output: BinaryIO) -> JavaProcess:
+    """Start a Java for Spark, and do not wait for it.
+
+    Parameters
+    ----------
+    spark_home
+        The folder of Spark.
+    options
+        Its settings.
+    output
+        The log, to which Java and its processes write.
+    """
+    settings = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    where = Path(tempfile.mkdtemp(prefix="fjord-java-")) / "where"
+    begins = output.tell()
+    process = subprocess.Popen(
+        [spark_home / PROGRAM, *settings, SHELL],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        env={**os.environ, WHERE: str(where), "SPARK_CONNECT_MODE": "0"},
+        preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - as PySpark does: Ctrl-C is for this process
+    )
+    return JavaProcess(process, options, where, begins)
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

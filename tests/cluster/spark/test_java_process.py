@@ -1,0 +1,90 @@
+"""A Java is started without waiting for it; PySpark is shown where it listens, and it ends with its standard input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.spark.java_process import PORT, SECRET, JavaEndedError, JavaProcess, start_java
+
+SECONDS = 30.0
+LISTENING = """\
+echo "$@"
+printf '\\000\\000\\037\\220\\000\\000\\000\\006secret' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"
+mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+exec cat
+"""
+
+Start = Callable[[str], JavaProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start a script in place of Spark's program that starts Java."""
+    begun: list[JavaProcess] = []
+
+    def started(script: str) -> JavaProcess:
+        program = tmp_path / "bin" / "spark-submit"
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\n{script}")
+        program.chmod(0o755)
+        with (tmp_path / "log").open("ab") as log:
+            log.write(b"before\n")
+            begun.append(start_java(tmp_path, {"spark.master": "local[2]"}, log))
+        return begun[0]
+
+    yield started
+    for java in begun:
+        java.end()
+        java.process.kill()
+        java.process.wait(SECONDS)
+
+
+def test_pyspark_finds_where_java_listens_and_no_other_program_does(start: Start) -> None:
+    java = start(LISTENING)
+    with java.found():
+        assert (os.environ[PORT], os.environ[SECRET]) == ("8080", "secret")
+    assert PORT not in os.environ
+    assert SECRET not in os.environ
+    assert not java.where.parent.exists(), "the file says how to be obeyed"
+
+
+def test_java_gets_settings_and_writes_to_the_log(start: Start, tmp_path: Path) -> None:
+    java = start(LISTENING)
+    with java.found():
+        pass
+    log = (tmp_path / "log").read_bytes()
+    assert log[java.log_begins :] == b"--conf spark.master=local[2] pyspark-shell\n"
+
+
+def test_a_java_that_ends_early_is_an_error(start: Start) -> None:
+    java = start("exit 3\n")
+    with pytest.raises(JavaEndedError, match="code 3"), java.found():
+        pass
+    assert not java.where.parent.exists()
+
+
+def test_java_ends_with_its_input_and_not_with_an_interrupt(start: Start) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background shells ignore it
+    java = start(LISTENING)
+    signal.signal(signal.SIGINT, before)
+    with java.found():
+        java.process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        java.process.wait(0.3)
+    java.end()
+    assert java.process.wait(SECONDS) == 0
+
+
+def test_nothing_that_is_started_later_keeps_java_running(start: Start) -> None:
+    java = start(LISTENING)
+    with subprocess.Popen(["sleep", "1000"], close_fds=False) as other:
+        with java.found():
+            java.end()
+        assert java.process.wait(SECONDS) == 0
+        other.kill()
