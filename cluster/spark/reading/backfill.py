@@ -94,6 +94,7 @@ def backfill_reads(
                     passed_us if until_us is None else until_us,
                     (from_us, NEVER if until_us is None else until_us),
                     epoch,
+                    tuple((file.first_us, file.last_us) for file in files),
                 )
             )
     return found

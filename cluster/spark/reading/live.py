@@ -106,6 +106,7 @@ class LiveReads:
             tuple((file.path, file.rows) for file in files),
             self._tables.watermark_us(stream, end),
             (from_us, until_us),
+            stamps=tuple((file.first_us, file.last_us) for file in files),
         )
 
 

@@ -6,15 +6,19 @@ Nothing here imports operators: Spark's processes that only plan tasks do withou
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
+from cluster.fjord.batch import ALWAYS, NEVER
 from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 
 ROWS_PER_TASK = 250_000
 """Fewer rows are not worth a Python task of their own, which takes about 0.2 s."""
+MOST_READ_TWICE = 1.25
+"""So many times the rows of all files tasks read together at most, when each reads a slice of time."""
 
 
 class StreamRead(msgspec.Struct, frozen=True):
@@ -32,6 +36,8 @@ class StreamRead(msgspec.Struct, frozen=True):
         Between which stamps; None for all rows of the files.
     backfill_epoch
         The epoch of the query whose history this is; None for what all other queries read live.
+    stamps
+        The first and last stamp of each file; empty if they are not known.
     """
 
     stream: str
@@ -39,6 +45,7 @@ class StreamRead(msgspec.Struct, frozen=True):
     watermark_us: int | None
     between_us: tuple[int, int] | None = None
     backfill_epoch: int | None = None
+    stamps: tuple[tuple[int, int], ...] = ()
 
 
 class UpstreamTask(msgspec.Struct, frozen=True):
@@ -90,9 +97,11 @@ class UpstreamTask(msgspec.Struct, frozen=True):
 
 
 def divided(reads: Sequence[StreamRead], max_parts: int) -> list[tuple[StreamRead, ...]]:
-    """Divide the files of reads, in order, into as many parts as their rows justify, at least one.
+    """Divide reads into as many parts as their rows justify, at least one.
 
-    Each part has all the reads, if only with their watermarks and without files.
+    Parts are slices of time if that is known of all files and few of them are read twice: then the answers of the parts
+    follow each other. Otherwise each file is in one part. Each part has all the reads, if only with their watermarks
+    and without files.
 
     Parameters
     ----------
@@ -101,20 +110,65 @@ def divided(reads: Sequence[StreamRead], max_parts: int) -> list[tuple[StreamRea
     max_parts
         How many parts there may be.
     """
-    files = [(number, file) for number, read in enumerate(reads) for file in read.files]
-    rows = sum(count for _, (_, count) in files)
+    rows = sum(count for read in reads for _, count in read.files)
     wanted = max(1, min(max_parts, rows // ROWS_PER_TASK))
-    parts: list[list[tuple[int, tuple[str, int]]]] = [[]]
+    slices = _slices(reads, wanted) if wanted > 1 and all(map(_is_stamped, reads)) else []
+    read_in_all = sum(count for part in slices for read in part for _, count in read.files)
+    if len(slices) == wanted and read_in_all <= MOST_READ_TWICE * rows:
+        return slices
+    return _of_files(reads, wanted)
+
+
+def _is_stamped(read: StreamRead) -> bool:
+    return read.between_us is not None and len(read.stamps) == len(read.files)
+
+
+def _slices(reads: Sequence[StreamRead], wanted: int) -> list[tuple[StreamRead, ...]]:
+    """Divide reads at the first stamps of files, so that each part has about as many rows."""
+    files = sorted(
+        (max(first_us, read.between_us[0]), count)
+        for read in reads
+        if read.between_us is not None
+        for (_, count), (first_us, _) in zip(read.files, read.stamps, strict=True)
+    )
+    rows, filled, begins = sum(count for _, count in files), 0, [files[0][0]]
+    for first_us, count in files:
+        if filled >= rows * len(begins) / wanted and len(begins) < wanted and first_us > begins[-1]:
+            begins.append(first_us)
+        filled += count
+    return [tuple(_between(read, *ends) for read in reads) for ends in pairwise([ALWAYS, *begins[1:], NEVER])]
+
+
+def _between(read: StreamRead, from_us: int, until_us: int) -> StreamRead:
+    """Return a read of what is stamped between two instants."""
+    begins_us, ends_us = read.between_us or (from_us, until_us)
+    begins_us, ends_us = max(begins_us, from_us), min(ends_us, until_us)
+    kept = [
+        (file, stamps)
+        for file, stamps in zip(read.files, read.stamps, strict=True)
+        if stamps[0] < ends_us and stamps[1] >= begins_us
+    ]
+    files, stamps = tuple(file for file, _ in kept), tuple(stamps for _, stamps in kept)
+    return msgspec.structs.replace(read, files=files, stamps=stamps, between_us=(begins_us, max(begins_us, ends_us)))
+
+
+def _of_files(reads: Sequence[StreamRead], wanted: int) -> list[tuple[StreamRead, ...]]:
+    """Divide the files of reads, in order."""
+    files = [(number, place) for number, read in enumerate(reads) for place in range(len(read.files))]
+    rows = sum(count for read in reads for _, count in read.files)
+    parts: list[list[tuple[int, int]]] = [[]]
     filled = 0
-    for number, file in files:
+    for number, place in files:
         if filled >= rows * len(parts) / wanted and len(parts) < wanted:
             parts.append([])
-        parts[-1].append((number, file))
-        filled += file[1]
+        parts[-1].append((number, place))
+        filled += reads[number].files[place][1]
     return [
-        tuple(
-            msgspec.structs.replace(read, files=tuple(file for place, file in part if place == number))
-            for number, read in enumerate(reads)
-        )
+        tuple(_with_files(read, [place for of, place in part if of == number]) for number, read in enumerate(reads))
         for part in parts
     ]
+
+
+def _with_files(read: StreamRead, places: Sequence[int]) -> StreamRead:
+    stamps = tuple(read.stamps[place] for place in places) if read.stamps else ()
+    return msgspec.structs.replace(read, files=tuple(read.files[place] for place in places), stamps=stamps)
