@@ -200,7 +200,8 @@ class ResultsTable(CompactedTable):
             If the table cannot be read after an error.
         """
         application = self._application(writer)
-        NumberedFiles(self.root, application).remove_uncommitted(self._appended.stored(application))
+        with self._appending:  # a thread of an engine that has been stopped may be about to commit its files
+            NumberedFiles(self.root, application).remove_uncommitted(self._appended.stored(application))
 
     def _numbered(self, rows: pl.DataFrame, last: Mapping[str, int]) -> pl.DataFrame:
         """Return rows with their numbers, given the last one of each query, and those of the rows that they close."""

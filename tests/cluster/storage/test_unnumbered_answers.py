@@ -7,7 +7,9 @@ commit     a 8 9, b 3  |  a 10, c 1        the driver numbers them, in the order
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import duckdb
 import polars as pl
@@ -155,6 +157,28 @@ def test_what_a_crash_leaves_between_files_and_commit_is_removed_and_answered_on
     assert len(list(Path(table.root).glob("*.parquet"))) == 2, "only what does not count"
     tasks.append(1, tasks.file(("a", 2)))
     assert numbered(table) == [("a", 1, 1), ("a", 2, 2), ("a", 3, 2)]
+
+
+def test_files_that_another_thread_is_about_to_commit_stay(tmp_path: Path) -> None:
+    table = opened(tmp_path)
+    tasks, written, go_on = Tasks(table), Event(), Event()
+
+    def slowly(files: Sequence[Numbering]) -> list[AddAction]:
+        entries = tasks.write(files)
+        written.set()
+        go_on.wait(10)
+        return entries
+
+    with ThreadPoolExecutor() as threads:
+        append = threads.submit(table.append_parts, [tasks.file(("a", 1))], 0, WRITER, slowly)
+        assert written.wait(10)
+        removal = threads.submit(table.remove_uncommitted, WRITER)
+        with pytest.raises(TimeoutError):
+            removal.result(0.2)
+        go_on.set()
+        append.result(10)
+        removal.result(10)
+    assert numbered(table) == [("a", 1, 1)]
 
 
 def test_a_file_has_its_name_only_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
