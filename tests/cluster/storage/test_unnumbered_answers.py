@@ -159,6 +159,20 @@ def test_what_a_crash_leaves_between_files_and_commit_is_removed_and_answered_on
     assert numbered(table) == [("a", 1, 1), ("a", 2, 2), ("a", 3, 2)]
 
 
+def test_a_micro_batch_that_is_run_again_writes_the_same_files(tmp_path: Path) -> None:
+    tasks = Tasks(opened(tmp_path))
+
+    def full(files: Sequence[Numbering]) -> list[AddAction]:
+        tasks.write(files)
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space"):
+        tasks.table.append_parts([tasks.file(("a", 1))], 0, WRITER, full)
+    tasks.append(0, tasks.file(("a", 1)))
+    assert numbered(tasks.table) == [("a", 1, 1)]
+    assert len(list(Path(tasks.table.root).glob("*.parquet"))) == 1
+
+
 def test_files_that_another_thread_is_about_to_commit_stay(tmp_path: Path) -> None:
     table = opened(tmp_path)
     tasks, written, go_on = Tasks(table), Event(), Event()
