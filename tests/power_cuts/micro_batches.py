@@ -28,8 +28,8 @@ from cluster.storage.results_table import ResultsTable
 from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered
 
 BUCKETS = 2
-ANSWERS_RETURNED = 2
-"""Tasks that have more answers write them."""
+ANSWERS_RETURNED = 0
+"""Tasks that have more answers write them: all without state."""
 _numbers = itertools.count()
 
 
