@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from cluster.language.algebra import Source
@@ -33,7 +34,7 @@ from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from cluster.storage.unnumbered_answers import UnnumberedFolder
+from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered, write_unnumbered
 from protocols.wire.streams import FieldType
 from proxy.storage.data_folder import owned_data_folder
 from proxy.storage.database import open_database
@@ -88,6 +89,25 @@ def test_files_are_on_disk_before_the_commit_that_names_them(
     (file,) = table.log.read(1).files
     assert before == [f"traffic/{file.path}", "traffic"]
     assert synced() == [commit_of(1), "traffic/_delta_log"]
+
+
+def test_a_file_that_a_task_writes_is_on_disk_before_it_has_its_name(tmp_path: Path, synced: Recorded) -> None:
+    results = ResultsTable(str(tmp_path / "results"), "f")
+    folder = UnnumberedFolder(results.root, "run")
+    folder.make()
+    written: list[str] = []
+
+    def write(files: Sequence[Numbering]) -> list[AddAction]:
+        synced()
+        entries = [write_numbered(each) for each in files]
+        written.extend(synced())
+        return entries
+
+    results.append_parts([write_unnumbered(folder.path, answers(("a", 1)))], 0, "stateless", write)
+    made, named = written
+    assert made.startswith("results/_fjord_unnumbered/run/part-"), "the whole content"
+    assert named == "results", "the name"
+    assert synced() == ["results/_delta_log/00000000000000000001.json", "results/_delta_log"]
 
 
 def test_a_merged_file_is_on_disk_before_the_commit_that_names_it(tmp_path: Path, synced: Recorded) -> None:
