@@ -52,7 +52,7 @@ QUERIES = {
     "late-rows": "SELECT speed FROM speeds WHERE speed > 3",
     "late-counts": "SELECT COUNT(*) AS n FROM speeds WINDOW(RANGE 1 SECOND SLIDE 1 SECOND)",
 }
-INSTANTS = 80
+INSTANTS = 240
 """A life ends after so many at most: some fall into the start, and some lives reach a checkpoint or a compaction."""
 MEANWHILE = 0.2
 """How often another part reads what is being written."""
