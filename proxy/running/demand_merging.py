@@ -17,6 +17,9 @@ PAUSE_SECONDS = 0.1
 """How long a demand waits for others on the way."""
 SHARE = 4
 """Between two merges lies a pause so many times as long as the first took: they take a fifth of the time at most."""
+SHORTEST_PAUSE_SECONDS = 0.5
+"""The least pause between two merges. Motes take programs in their listen windows, seconds apart: more merges make
+little earlier, and while queries are added one by one each costs as much as hundreds of packets."""
 LONGEST_PAUSE_SECONDS = 5.0
 
 
@@ -95,7 +98,7 @@ class DemandMerging:
                 await self._merge_waiting()
                 await self._replan()
                 took_seconds = (self._clocks.radio() - began_us) / 1e6
-                await asyncio.sleep(min(SHARE * took_seconds, LONGEST_PAUSE_SECONDS))
+                await asyncio.sleep(max(SHORTEST_PAUSE_SECONDS, min(SHARE * took_seconds, LONGEST_PAUSE_SECONDS)))
         finally:
             if self._under_way is not None:
                 self._under_way.stop()

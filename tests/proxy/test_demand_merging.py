@@ -126,6 +126,19 @@ async def test_a_burst_of_demands_is_few_merges_with_the_programs_of_the_last(fr
         assert proxy.fleet.streams["traffic"].demand_epoch == 100
 
 
+async def test_demands_that_come_one_by_one_are_few_merges(frames: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demand_merging, "SHORTEST_PAUSE_SECONDS", 0.2)
+    loop = asyncio.get_running_loop()
+    async with running(announced(frames)) as proxy:
+        began = loop.time()
+        for count in range(1, 31):
+            proxy.merging.received(slow_ones(count, epoch=count), (), MESSAGE)
+            await asyncio.sleep(0.02)
+        await proxy.merging.settled()
+        assert proxy.merging.merges <= 1 + (loop.time() - began) / 0.2
+        assert proxy.fleet.streams["traffic"].demand_epoch == 30
+
+
 async def test_the_event_loop_does_not_merge(frames: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[int] = set()
     merged = Merger._merged
