@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,9 @@ def processor_seconds(parts: dict[str, Child]) -> dict[str, float]:
     """Return the processor time of each part, with the processes that it has started; Java and Spark's apart."""
     found: dict[str, float] = {}
     for name, process in _processes(parts):
-        times = process.cpu_times()
-        found[name] = found.get(name, 0.0) + times.user + times.system
+        with suppress(psutil.NoSuchProcess):  # Java starts others for an instant
+            times = process.cpu_times()
+            found[name] = found.get(name, 0.0) + times.user + times.system
     return found
 
 
@@ -205,7 +207,8 @@ def memory_bytes(parts: dict[str, Child]) -> dict[str, int]:
     """Return the memory of each part: what it alone has, and its share of what it shares."""
     found: dict[str, int] = {}
     for name, process in _processes(parts):
-        found[name] = found.get(name, 0) + process.memory_full_info().pss
+        with suppress(psutil.NoSuchProcess):
+            found[name] = found.get(name, 0) + process.memory_full_info().pss
     return found
 
 
@@ -215,9 +218,10 @@ def _processes(parts: dict[str, Child]) -> list[tuple[str, psutil.Process]]:
         parent = psutil.Process(child.process.pid)
         found.append((name, parent))
         for each in parent.children(recursive=True):
-            java = each.name() == "java"
-            worker = name == "cluster" and not java
-            found.append(("java" if java else "workers" if worker else name, each))
+            with suppress(psutil.NoSuchProcess):
+                java = each.name() == "java"
+                worker = name == "cluster" and not java
+                found.append(("java" if java else "workers" if worker else name, each))
     return found
 
 
