@@ -18,6 +18,7 @@ from protocols.wire.programs import Band, DeadBand, ListenSchedule
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 from tests.system.pushed_down import MINUTE, SECOND, ProxyOnTheAir, answers, run
+from tests.system.test_completeness import WAYS, check, losing
 from tests.system.test_push_down import QUERIES, SCHEMA, Road
 
 LISTEN = ListenSchedule(7 * SECOND, 20_000)
@@ -96,3 +97,24 @@ def test_answers_are_those_of_raw_sampling(names: list[str], tmp_path: Path) -> 
     assert not early.refused
     for name in names:
         assert answers(early, name) == answers(raw, name) != []
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+def test_missing_samples_are_counted_exactly(way: str, tmp_path: Path) -> None:
+    world, (sql, others, packet) = Road(minutes=14), WAYS[way]
+    style = ProgramStyle(packet, LISTEN, 6 * SECOND)
+    outcome = run(world, {"q": sql, **others}, tmp_path, style=style, loses=losing(0.2, 5, world))
+    assert check(outcome, world) > 0
+
+
+def test_queries_that_come_later_do_not_affect_running_ones(tmp_path: Path) -> None:
+    style = ProgramStyle(3, LISTEN, 4 * SECOND)
+    first = {name: QUERIES[name] for name in ("means", "slow")}
+    later = {"odd": 8 * MINUTE, "middle": 13 * MINUTE}
+    alone = run(Road(), first, tmp_path / "alone", style=style)
+    everything = first | {name: QUERIES[name] for name in later}
+    together = run(Road(), everything, tmp_path / "together", style=style, added_after_us=later)
+    assert together.programs != alone.programs
+    assert not together.refused
+    for name in first:
+        assert answers(together, name) == answers(alone, name) != []
