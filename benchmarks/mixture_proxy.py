@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import psutil
 from msgspec.structs import replace
 
-from cluster.demo.parts import Parts, free_port
+from cluster.demo.parts import Parts, accepts, free_port
 from cluster.demo.processes import Child, Children
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
@@ -40,7 +41,7 @@ from cluster.plan.rewrite import rewrite
 from cluster.sizing.loads import EVERY_SAMPLE, mixture
 from firmware_sim.phenomena.traffic import TRAFFIC
 from protocols.event_log import configure_logging
-from protocols.mqtt.link import Message, MqttLink, Subscription
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.demands import QueryDemand, StreamDemand
@@ -131,6 +132,8 @@ async def measure(
     parts, metrics_port = Parts.on_free_ports(children, folder), free_port()
     await asyncio.to_thread(parts.start_broker)
     proxy = parts.start_proxy(PROXY, "--metrics-port", str(metrics_port))
+    ready = partial(accepts, BrokerAddress(port=metrics_port))
+    await asyncio.to_thread(children.wait_until, ready, proxy, seconds=READY_SECONDS)
     watched = Watched(psutil.Process(proxy.process.pid), metrics_port)
     link, acknowledging = acknowledger(parts)
     running = asyncio.create_task(link.run(acknowledging))
