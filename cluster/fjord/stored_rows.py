@@ -20,8 +20,10 @@ class StoredRows(Protocol):
         """Names of all columns."""
         ...
 
-    def read(self, columns: Sequence[str], between_us: tuple[int, int] | None = None) -> pl.DataFrame:
-        """Return these columns, of all rows or of those stamped between two instants."""
+    def read(
+        self, columns: Sequence[str], between_us: tuple[int, int] | None = None, wanted: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        """Return these columns, of all rows or of those stamped between two instants for which a condition holds."""
         ...
 
     def rest(self, from_us: int) -> StoredRows | None:
@@ -49,13 +51,14 @@ class RowsInFile:
         """Names of all columns."""
         return frozenset(pl.read_parquet_schema(self._path))
 
-    def read(self, columns: Sequence[str], between_us: tuple[int, int] | None = None) -> pl.DataFrame:
+    def read(
+        self, columns: Sequence[str], between_us: tuple[int, int] | None = None, wanted: pl.Expr | None = None
+    ) -> pl.DataFrame:
         """Return these columns."""
-        if between_us is None:
+        if between_us is None and wanted is None:
             return pl.read_parquet(self._path, columns=list(columns))
-        # Parts of a file that lie before or after are not decoded.
-        within = pl.col(START).is_between(*between_us, closed="left")
-        return pl.scan_parquet(self._path).filter(within).select(columns).collect()
+        # Parts of a file that lie before or after are not decoded, nor other columns of rows that are not wanted.
+        return pl.scan_parquet(self._path).filter(*_conditions(between_us, wanted)).select(columns).collect()
 
     def rest(self, from_us: int) -> StoredRows | None:
         """Return itself, unless the last stamp lies before an instant."""
@@ -83,14 +86,20 @@ class RowsInMemory:
         """Names of all columns."""
         return frozenset(self._rows.columns)
 
-    def read(self, columns: Sequence[str], between_us: tuple[int, int] | None = None) -> pl.DataFrame:
+    def read(
+        self, columns: Sequence[str], between_us: tuple[int, int] | None = None, wanted: pl.Expr | None = None
+    ) -> pl.DataFrame:
         """Return these columns."""
-        rows = self._rows
-        if between_us is not None:
-            rows = rows.filter(pl.col(START).is_between(*between_us, closed="left"))
+        conditions = _conditions(between_us, wanted)
+        rows = self._rows.filter(*conditions) if conditions else self._rows
         return rows.select(columns)
 
     def rest(self, from_us: int) -> StoredRows | None:
         """Return the rows from an instant on."""
         left = self._rows.filter(pl.col(START) >= from_us)
         return RowsInMemory(left) if left.height else None
+
+
+def _conditions(between_us: tuple[int, int] | None, wanted: pl.Expr | None) -> list[pl.Expr]:
+    within = None if between_us is None else pl.col(START).is_between(*between_us, closed="left")
+    return [condition for condition in (within, wanted) if condition is not None]

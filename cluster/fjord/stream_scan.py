@@ -58,15 +58,23 @@ class StreamScan:
         self._between_us = between_us
         self._begins_us = begins_us
 
-    def samples(self, columns: Schema) -> Batch:
-        """Return the samples, valid at their instants, with whether they belong to their mote's default rate."""
+    def samples(self, columns: Schema, wanted: pl.Expr | None = None) -> Batch:
+        """Return the samples, valid at their instants, with whether they belong to their mote's default rate.
+
+        Parameters
+        ----------
+        columns
+            Columns to read.
+        wanted
+            A condition of these columns; rows for which it does not hold are left out. None for all rows.
+        """
         read = [*(column.name for column in columns if column.name != COVERED_BY_COLUMN), DEFAULT_RATE_COLUMN]
         excepted = any(column.name == COVERED_BY_COLUMN for column in columns)
         found = []
         for piece in self._pieces:
             has_fingerprints = FINGERPRINT_COLUMN in piece.columns
             own = [FINGERPRINT_COLUMN, *([COVERED_BY_COLUMN] if excepted else [])] if has_fingerprints else []
-            rows = settled_rows(self._read(piece, [START, *dict.fromkeys((*read, *own))]))
+            rows = settled_rows(self._read(piece, [START, *dict.fromkeys((*read, *own))], wanted))
             if has_fingerprints:
                 rows = rows.filter(pl.col(FINGERPRINT_COLUMN).is_null()).drop(FINGERPRINT_COLUMN)
             elif excepted:
@@ -123,5 +131,5 @@ class StreamScan:
         rows = rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True)
         return Batch(rows, self._watermark_us)
 
-    def _read(self, piece: StoredRows, columns: list[str]) -> pl.DataFrame:
-        return piece.read(tuple(dict.fromkeys(columns)), self._between_us)
+    def _read(self, piece: StoredRows, columns: list[str], wanted: pl.Expr | None = None) -> pl.DataFrame:
+        return piece.read(tuple(dict.fromkeys(columns)), self._between_us, wanted)

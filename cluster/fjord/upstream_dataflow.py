@@ -16,6 +16,7 @@ from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_a
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PullQueue, PushQueue
+from cluster.fjord.scan_conditions import wanted_rows
 from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import History
 from cluster.physical.nodes import Fragment, OperatorNode
@@ -134,23 +135,30 @@ class _Building:
 
     def outlets_of(self, fragments: Sequence[Fragment]) -> list[_Outlet]:
         """Build it all."""
-        self._scan([node.operation for fragment in fragments for node in fragment.next_to_scan])
+        self._scan([(fragment, node) for fragment in fragments for node in fragment.next_to_scan])
         return [outlet for fragment in fragments for outlet in self._outlets_of(fragment)]
 
-    def _scan(self, operations: Iterable[object]) -> None:
-        """Add the scans: a part of a stream is read with the columns that any fragment reads."""
+    def _scan(self, nodes: Iterable[tuple[Fragment, OperatorNode]]) -> None:
+        """Add the scans: a part of a stream is read with the columns, and of the rows, that any fragment uses."""
         samples: dict[tuple[str, str, str], list[Scan]] = {}
+        scanning: dict[tuple[str, str, str], list[tuple[Fragment, OperatorNode]]] = {}
         aggregates: dict[tuple[str, str, str], list[ScanAggregates]] = {}
-        for each in operations:
+        for fragment, node in nodes:
+            each = node.operation
             if isinstance(each, Scan):
                 samples.setdefault(self._key(each), []).append(each)
+                scanning.setdefault(self._key(each), []).append((fragment, node))
             elif isinstance(each, ScanAggregates):
                 aggregates.setdefault(self._key(each), []).append(each)
         for key, reading in sorted(samples.items()):
             columns = {column.name: column for each in reading for column in each.columns}
             scan = self._scans(reading[0].stream, reading[0].history)
             events = reading[0].events
-            produce = scan.samples if events is None else partial(scan.events, events)
+            produce = (
+                partial(scan.samples, wanted=wanted_rows(scanning[key]))
+                if events is None
+                else partial(scan.events, events)
+            )
             words = "" if events is None else f" events {events}"
             self._add_scan(key, reading[0], f"{words}{scan.suffix}", partial(produce, tuple(columns.values())))
         for key, sources in sorted(aggregates.items()):
