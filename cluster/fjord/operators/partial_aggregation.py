@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import polars as pl
 
 from cluster.fjord.aggregates import partial_columns
@@ -13,6 +14,8 @@ from cluster.language.columns import AggregateCall
 
 ROWS_AT_ONCE = 128 * 1024
 """About so many rows are grouped at a time: what that takes stays in the processor's caches, and is little memory."""
+ROWS_OF_A_START = 8 * 1024
+"""From so many rows on, those of one start are grouped for themselves: quicker than by starts and keys together."""
 
 
 class PartialAggregate(Operator):
@@ -41,9 +44,25 @@ class PartialAggregate(Operator):
         if not rows.height:
             return Batch(self.empty(rows), batch.watermark_us)
         by, alike = _keys_that_vary(rows, self._by)
-        partial = pl.concat([piece.group_by(by, maintain_order=True).agg(self._begin) for piece in _pieces(rows)])
+        starts = rows[START].rle().struct.unnest()
+        if len(by) > 1 and rows.height > ROWS_OF_A_START * (starts.height - 1):
+            partial = self._of_each_start(rows, starts, by[1:])
+        else:
+            partial = self._of(_pieces(rows), by)
         partial = partial.with_columns(alike).select(*self._by, pl.exclude(self._by))
         return Batch(partial.sort(START, maintain_order=True), batch.watermark_us)
+
+    def _of(self, pieces: Iterable[pl.DataFrame], by: Sequence[str]) -> pl.DataFrame:
+        return pl.concat([piece.group_by(by, maintain_order=True).agg(self._begin) for piece in pieces])
+
+    def _of_each_start(self, rows: pl.DataFrame, starts: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+        """Return the partial rows, given the starts and how many rows each has: grouped by one key fewer."""
+        counts = starts["len"].to_numpy()
+        ends = np.cumsum(counts)
+        pieces = [rows.slice(end - count, count) for end, count in zip(ends, counts, strict=True)]
+        partial = [self._of([piece], by) for piece in pieces]
+        values = np.repeat(starts["value"].to_numpy(), [piece.height for piece in partial])
+        return pl.concat(partial).with_columns(pl.Series(START, values, pl.Int64).set_sorted())
 
 
 def _keys_that_vary(rows: pl.DataFrame, keys: list[str]) -> tuple[list[str], list[pl.Expr]]:

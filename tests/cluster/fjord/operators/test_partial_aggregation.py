@@ -29,6 +29,7 @@ CALLS = (
 @pytest.fixture(params=[1, 2, 3, 1_000])
 def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partial_aggregation, "ROWS_AT_ONCE", request.param)
+    monkeypatch.setattr(partial_aggregation, "ROWS_OF_A_START", request.param)
 
 
 keys = st.none() | st.integers(0, 2)
@@ -66,3 +67,8 @@ def test_rows_are_grouped_only_by_keys_that_vary(monkeypatch: pytest.MonkeyPatch
     assert grouped == [[START, "k"]]
     assert emitted.rows["group"].to_list() == [7, 7, 7]
     assert emitted.rows[END].to_list() == [1, 1, 2]
+    grouped.clear()
+    monkeypatch.setattr(partial_aggregation, "ROWS_OF_A_START", 1)
+    start_by_start = PartialAggregate(("group", "k"), CALLS).transition(0, Batch(batch, 9))
+    assert grouped == [["k"], ["k"]], "of a start with many rows, only by what varies there"
+    assert_frame_equal(start_by_start.rows, emitted.rows)
