@@ -150,12 +150,13 @@ def test_subscriptions_are_answered_filter_by_filter():
 
 
 def test_a_broker_that_sends_more_than_it_may_is_given_up():
+    """As many messages as there are numbers; a receive maximum is not held against it, as Mosquitto exceeds it."""
     protocol = opened(V5, receive_maximum=10)
-    frames = [publish_frame(V5, Message("t", b""), number) for number in range(1, 13)]
-    assert protocol.receive(b"".join(frames[:10])).trouble is None
+    frame = publish_frame(V5, Message("t", b""), 1)
+    assert protocol.receive(frame * 65_535).trouble is None
     protocol.acknowledge([1, 2, 0])
-    assert protocol.receive(frames[10] + frames[0] + publish_frame(V5, Message("t", b"", 0), 0)).trouble is None
-    assert "11 messages" in str(protocol.receive(frames[11]).trouble)
+    assert protocol.receive(frame * 2 + publish_frame(V5, Message("t", b"", 0), 0)).trouble is None
+    assert "65,536 messages" in str(protocol.receive(frame).trouble)
 
 
 def test_a_message_sent_twice_comes_twice():
