@@ -145,7 +145,7 @@ class Bench:
         for link in (self.link, self._proxy):
             await link.connected.wait()
         offer = Message(topics.stream_offer("p", STREAM.name), encode(StreamOffer(VERSION, "p", STREAM)))
-        await self.ingest.handle(offer, topics.parse(offer.topic))
+        self.ingest.handle(offer, topics.parse(offer.topic))
         try:
             yield
         finally:

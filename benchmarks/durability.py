@@ -184,9 +184,7 @@ class Load:
         lane = (proxy, writer.stream)
         number = self._sent[lane] = self._sent.get(lane, 0) + 1
         self._sent_at[*lane, number] = time.perf_counter()
-        await writer.receive(
-            Batch(1, proxy, "e", writer.stream, number, 0, sampling=True, rows=ROWS, columns=self._columns)
-        )
+        writer.receive(Batch(1, proxy, "e", writer.stream, number, 0, sampling=True, rows=ROWS, columns=self._columns))
 
     async def _note(self, ack: Ack) -> None:
         lane, now = (ack.proxy, ack.stream), time.perf_counter()

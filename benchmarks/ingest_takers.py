@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -39,12 +39,14 @@ def run_ingest(port: int, folder: str, shared: Shared) -> None:
         )
         ingest = Ingest(Path(folder), quarantine=reject, link=link)
 
-        async def handle(message: Message) -> None:
-            await ingest.handle(message, topics.parse(message.topic))
+        async def handle(messages: Sequence[Message]) -> None:
+            acks = [ingest.handle(message, topics.parse(message.topic)) for message in messages]
+            if any(acks):
+                await ingest.acknowledge(ack for ack in acks if ack is not None)
 
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(ingest.run())
-            await link.run(handle)
+            await link.run_in_bursts(handle)
 
     configure_logging("error")
     asyncio.run(_until_stopped(serve(), shared))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -225,14 +225,17 @@ class Ingest:
         self.offers.forget(stream)
         shutil.rmtree(writer.table.root)
 
-    async def handle(self, message: Message, topic: topics.ParsedTopic) -> None:
-        """Handle a message on one of :attr:`subscriptions`; bad ones are rejected, counted and kept."""
+    def handle(self, message: Message, topic: topics.ParsedTopic) -> Ack | None:
+        """Handle a message on one of :attr:`subscriptions`; bad ones are rejected, counted and kept.
+
+        Return what to acknowledge to a proxy now, mostly nothing; batches are acknowledged once they are stored.
+        """
         try:
             match topic.kind:
                 case "batches":
-                    await self._batch(message, topic.names[0])
+                    return self._batch(message, topic.names[0])
                 case "resumptions":
-                    await self._resumption(message, topic.names[0])
+                    return self._resumption(message, topic.names[0])
                 case "stream_offer":
                     self._offer(message, topic.names)
                 case "proxy_status":
@@ -248,8 +251,13 @@ class Ingest:
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])
             log.warning("message rejected", topic=message.topic, reason=reason, error=str(error))
+        return None
 
-    async def _batch(self, message: Message, proxy: str) -> None:
+    async def acknowledge(self, acks: Iterable[Ack]) -> None:
+        """Send acknowledgements to their proxies, all at once."""
+        await asyncio.gather(*map(self._acknowledge, acks))
+
+    def _batch(self, message: Message, proxy: str) -> Ack | None:
         batch = decode_batch(message.payload)
         check_proxy("batch", batch.proxy, proxy)
         writer = self.writers.get(batch.stream)
@@ -261,15 +269,15 @@ class Ingest:
             raise FrameError(
                 "identity", f"stream {batch.stream!r} is fed by proxy {declaration.only_proxy!r}, not {proxy!r}"
             )
-        await writer.receive(batch, offer_fits=self.offers.fits(proxy, batch.stream))
+        return writer.receive(batch, offer_fits=self.offers.fits(proxy, batch.stream))
 
-    async def _resumption(self, message: Message, proxy: str) -> None:
+    def _resumption(self, message: Message, proxy: str) -> Ack | None:
         resumption = decode_resumption(message.payload)
         check_proxy("resumption", resumption.proxy, proxy)
         writer = self.writers.get(resumption.stream)
         if writer is None:
             raise FrameError("stream", f"proxy {proxy!r} resumes unknown stream {resumption.stream!r}")
-        await writer.resume(resumption)
+        return writer.resume(resumption)
 
     def _offer(self, message: Message, names: tuple[str, ...]) -> None:
         self._postponed.pop(names, None)
@@ -310,14 +318,14 @@ class Ingest:
             for writer in self.writers.values():
                 for proxy in self._reports.online:
                     writer.proxy_alive(proxy)
-            await self.retry_offers()
+            self.retry_offers()
             await asyncio.sleep(1.0)
 
-    async def retry_offers(self) -> None:
+    def retry_offers(self) -> None:
         """Handle the offers again of streams whose tables could not be made."""
         for names, message in list(self._postponed.items()):
             if self._postponed.get(names) is message:
-                await self.handle(message, topics.ParsedTopic("stream_offer", names))
+                self.handle(message, topics.ParsedTopic("stream_offer", names))
 
     async def _acknowledge(self, ack: Ack) -> None:
         if self._link is None:

@@ -107,8 +107,8 @@ class StreamWriter:
         """Bytes in memory that wait for the next commit."""
         return self._waiting.bytes
 
-    async def receive(self, batch: Batch, *, offer_fits: bool = True) -> None:
-        """Admit a batch; it is acknowledged once it is stored.
+    def receive(self, batch: Batch, *, offer_fits: bool = True) -> Ack | None:
+        """Admit a batch; it is acknowledged once it is stored. Return what to acknowledge now.
 
         Parameters
         ----------
@@ -120,13 +120,13 @@ class StreamWriter:
         """
         admission, lane = self.admission, (batch.proxy, batch.epoch)
         if self._in_doubt is not None:
-            return  # It is unknown what is stored, and so which batch is next.
+            return None  # It is unknown what is stored, and so which batch is next.
         if not admission.has_lane(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
         admission.proxy_active(batch.proxy, self._clock())
         if self._waiting.bytes >= MAX_WAITING_BYTES:
             admission.counters.deferred += 1
-            return  # Not acknowledged, so the proxy keeps it and sends it again.
+            return None  # Not acknowledged, so the proxy keeps it and sends it again.
         mismatch = None if offer_fits else self._layouts.mismatch(batch)
         held_before = admission.holds(batch.proxy)
         verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
@@ -134,31 +134,33 @@ class StreamWriter:
             if mismatch is not None and not held_before:
                 self._quarantine("batch", mismatch, f"{batch.proxy}/{batch.stream}", b"")
                 log.warning("batch is left to its proxy", stream=self.stream, proxy=batch.proxy, reason=mismatch)
-            return
+            return None
         if verdict is not Verdict.ACCEPT:
-            if admission.answers(*lane, self._clock(), self._interval):
-                await self._acknowledge(self._ack(lane))
-            return
+            return self._ack(lane) if admission.answers(*lane, self._clock(), self._interval) else None
         self._admit(batch, lane)
         self._work.set()
+        return None
 
-    async def resume(self, resumption: Resumption) -> None:
-        """Continue after lost batches, acknowledged or not: log and count them, and expect the next one."""
+    def resume(self, resumption: Resumption) -> Ack | None:
+        """Continue after lost batches, acknowledged or not: log and count them, and expect the next one.
+
+        Return what to acknowledge now.
+        """
         lane = (resumption.proxy, resumption.epoch)
         if self._in_doubt is not None:
-            return
+            return None
         if not self.admission.has_lane(*lane):
             self.admission.open_lane(*lane, self.table.last_sequence(*lane))
         lost = self.admission.resume(*lane, resumption.first)
         if not lost:
-            await self._acknowledge(self._ack(lane))
-            return
+            return self._ack(lane)
         reason = f"{lost:,} batches before {resumption.first} are lost: their proxy does not have them any more"
         log.error("batches are lost", stream=self.stream, proxy=resumption.proxy, reason=reason)
         self._quarantine("lost batches", reason, f"{resumption.proxy}/{self.stream}", b"")
         self._waiting.sequences[lane] = resumption.first - 1
         self._waiting.lost += lost
         self._work.set()
+        return None
 
     def proxy_alive(self, proxy: str) -> None:
         """Note that a proxy is connected, though it may have nothing to send."""

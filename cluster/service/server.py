@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import uvicorn
@@ -86,7 +86,7 @@ class ClusterServer:
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [
-                    tasks.create_task(self._link.run(self._handle), name="link"),
+                    tasks.create_task(self._link.run_in_bursts(self._handle), name="link"),
                     tasks.create_task(parts.ingest.run(), name="ingest"),
                     tasks.create_task(parts.queries.run(), name="relations"),
                     tasks.create_task(parts.publisher.run(), name="publisher"),
@@ -133,16 +133,24 @@ class ClusterServer:
             silence_seconds=self._settings.broker_silence_seconds,
         )
 
-    async def _handle(self, message: Message) -> None:
-        try:
-            topic = topics.parse(message.topic)
-        except TopicError as error:
-            log.warning("message rejected", topic=message.topic, error=str(error))
-            return
-        self.parts.sensors.handle(message, topic)
-        self.parts.queries.demand_reports.handle(message, topic)
-        self.parts.queries.demand_requests.handle(message, topic)
-        await self.parts.ingest.handle(message, topic)
+    async def _handle(self, messages: Sequence[Message]) -> None:
+        """Handle messages that came together, one after another."""
+        ingest, acks = self.parts.ingest, []
+        for message in messages:
+            try:
+                topic = topics.parse(message.topic)
+            except TopicError as error:
+                log.warning("message rejected", topic=message.topic, error=str(error))
+                continue
+            if topic.kind != "batches":  # as most are
+                self.parts.sensors.handle(message, topic)
+                self.parts.queries.demand_reports.handle(message, topic)
+                self.parts.queries.demand_requests.handle(message, topic)
+            ack = ingest.handle(message, topic)
+            if ack is not None:
+                acks.append(ack)
+        if acks:
+            await ingest.acknowledge(acks)
 
     async def _connected(self) -> None:
         self.parts.sensors.apply(Connected())

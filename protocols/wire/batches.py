@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Annotated
 
@@ -55,6 +55,7 @@ DEVICE_MEASURES = (Measure.COUNT, Measure.SUM, Measure.MIN, Measure.MAX)
 """What queries ask of aggregates."""
 _SIZES = {kind: numbers.itemsize for kind, numbers in _NUMBERS.items()}
 _OFFSETS = np.dtype("<i4")
+_OFFSET_BYTES = _OFFSETS.itemsize
 FEW_ROWS = 64
 """Up to so many, Python's own numbers are quicker than arrays."""
 _TOP_TWO_BITS, _CONTINUES = 0xC0, 0x80
@@ -200,45 +201,52 @@ def check_column(column: Column, rows: int) -> None:
     FrameError
         With reason ``shape``.
     """
-
-    def refuse(what: str) -> FrameError:
-        return FrameError("shape", f"column {column.name!r}: {what}")
-
     if not _is_column_name(column.name):
-        raise refuse(f"expected a name matching regex {_NAME.pattern!r}")
-    if column.present and (len(column.present) != rows or column.present.translate(None, b"\0\1")):
-        raise refuse(f"presence of {len(column.present)} rows in a batch of {rows}, each 0 or 1")
+        raise _misshapen(column, f"expected a name matching regex {_NAME.pattern!r}")
+    present, data = column.present, column.data
+    if present and (len(present) != rows or present.translate(None, b"\0\1")):
+        raise _misshapen(column, f"presence of {len(present)} rows in a batch of {rows}, each 0 or 1")
     if column.type is not FieldType.TEXT:
         expected = rows * _SIZES[column.type]
-        if len(column.data) != expected or column.offsets:
-            raise refuse(f"{len(column.data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
+        if len(data) != expected or column.offsets:
+            raise _misshapen(column, f"{len(data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
         return
-    if len(column.offsets) != (rows + 1) * _OFFSETS.itemsize:
-        raise refuse(f"{len(column.offsets)} bytes of offsets for {rows} rows")
-    if not _cut(column.offsets, rows, len(column.data)):
-        raise refuse("offsets do not cut its text")
-    if column.data.isascii():
+    if len(column.offsets) != (rows + 1) * _OFFSET_BYTES:
+        raise _misshapen(column, f"{len(column.offsets)} bytes of offsets for {rows} rows")
+    if not _cut(column.offsets, rows, len(data)):
+        raise _misshapen(column, "offsets do not cut its text")
+    if data.isascii():
         return
     try:
-        column.data.decode()
+        data.decode()
     except UnicodeDecodeError as error:
-        raise refuse("text is not UTF-8") from error
-    _check_cuts(column, np.frombuffer(column.offsets, _OFFSETS), refuse_with=refuse("offsets cut inside a character"))
+        raise _misshapen(column, "text is not UTF-8") from error
+    _check_cuts(column, np.frombuffer(column.offsets, _OFFSETS))
+
+
+def _misshapen(column: Column, what: str) -> FrameError:
+    return FrameError("shape", f"column {column.name!r}: {what}")
+
+
+@cache
+def _few_offsets(rows: int) -> Callable[[bytes], tuple[int, ...]]:
+    """Return what reads the offsets of so many rows, of which there are few."""
+    return struct.Struct(f"<{rows + 1}i").unpack
 
 
 def _cut(raw: bytes, rows: int, size: int) -> bool:
     """Return whether offsets cut text of this size into so many pieces."""
     if rows <= FEW_ROWS:
-        few = struct.unpack(f"<{rows + 1}i", raw)
-        return few[0] == 0 and few[-1] == size and list(few) == sorted(few)
+        few = _few_offsets(rows)(raw)
+        return few[0] == 0 and few[-1] == size and few == tuple(sorted(few))
     many = np.frombuffer(raw, _OFFSETS)
     return int(many[0]) == 0 and int(many[-1]) == size and bool((many[:-1] <= many[1:]).all())
 
 
-def _check_cuts(column: Column, offsets: npt.NDArray[np.int32], *, refuse_with: FrameError) -> None:
+def _check_cuts(column: Column, offsets: npt.NDArray[np.int32]) -> None:
     raw = np.frombuffer(column.data + b"\0", np.uint8)
     if bool(((raw[offsets] & _TOP_TWO_BITS) == _CONTINUES).any()):
-        raise refuse_with
+        raise _misshapen(column, "offsets cut inside a character")
 
 
 def make_column(name: str, kind: FieldType, values: Values, order: Order | None = None, unit: str = "") -> Column:

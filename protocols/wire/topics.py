@@ -157,8 +157,9 @@ class ParsedTopic:
 
 
 @lru_cache(maxsize=16_384)
+@lru_cache(maxsize=65_536)
 def parse(topic: str) -> ParsedTopic:
-    """Parse a topic.
+    """Parse a topic; cached, since messages come on few of them.
 
     Raises
     ------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 
 from protocols.errors import FrameError, TopicError
 from protocols.mqtt.link import LinkError, Message
@@ -37,7 +36,6 @@ _DECODERS: Mapping[str, Callable[[bytes], Announcement | Packet]] = {
     "packet": decode_packet,
     "announcement": decode_announcement,
 }
-_parse_topic = lru_cache(maxsize=65_536)(topics.parse)
 
 
 class Receiver:
@@ -108,7 +106,7 @@ class Receiver:
 
     def _handle(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:
         """Handle a message; return the controls for the mote that sent it."""
-        parsed = _parse_topic(message.topic)
+        parsed = topics.parse(message.topic)
         match parsed.kind:
             case "packet" | "announcement" as kind:
                 frame = self._frame(kind, parsed.names[1], message)

@@ -188,7 +188,9 @@ class Life:
         for sequence in range(outside.acknowledged[proxy] + 1, outside.acknowledged[proxy] + 1 + count):
             if sequence > self._last or (sequence > 1 and min(outside.acknowledged.values()) < 1):
                 return  # no proxy brings samples before the cluster knows both
-            await self._writer.receive(batch(proxy, sequence, self._last))
+            ack = self._writer.receive(batch(proxy, sequence, self._last))
+            if ack is not None:
+                await self._acknowledged(ack)
 
     async def _acknowledged(self, ack: Ack) -> None:
         known = self._outside.acknowledged

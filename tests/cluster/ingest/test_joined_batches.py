@@ -128,7 +128,7 @@ class Commits:
 
     async def store(self, sent: list[Batch], *, together: bool) -> None:
         for number, batch in enumerate(sent, 1):
-            await self.writer.receive(renumbered(batch, number))
+            self.writer.receive(renumbered(batch, number))
             if not together:
                 await self.writer.commit()
         if together:

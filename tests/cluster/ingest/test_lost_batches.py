@@ -78,7 +78,7 @@ class Link:
             case Send(number) if number in self.damaged:
                 self._instructions = self.window.handle(BatchDamaged(number), self._now_us)
             case Send(number):
-                await self.writer.receive(batch(number))
+                self._note(self.writer.receive(batch(number)))
             case Skip(number):
                 await self._carry_out(Resume(number + 1))
             case Resume(first):
@@ -86,7 +86,7 @@ class Link:
                     self.loses_resumptions -= 1
                     return
                 self.resumed += 1
-                await self.writer.resume(Resumption(1, "p", "e", "speeds", first))
+                self._note(self.writer.resume(Resumption(1, "p", "e", "speeds", first)))
             case _:
                 pass
 
@@ -100,6 +100,10 @@ class Link:
 
     async def _acknowledge(self, ack: Ack) -> None:
         self._acks.append(ack)
+
+    def _note(self, ack: Ack | None) -> None:
+        if ack is not None:
+            self._acks.append(ack)
 
 
 async def test_a_stream_goes_on_after_the_cluster_lost_what_it_acknowledged(tmp_path: Path) -> None:

@@ -123,7 +123,9 @@ class Service:
         return self.names.reserved_for(name)  # the names of the last start
 
     async def handle(self, topic: str, payload: bytes) -> None:
-        await self.ingest.handle(Message(topic, payload), topics.parse(topic))
+        ack = self.ingest.handle(Message(topic, payload), topics.parse(topic))
+        if ack is not None:
+            await self.ingest.acknowledge([ack])
 
     def parts(self, **others: Any) -> ClusterParts:
         """Return the parts of a cluster without results; `others` take the place of some."""

@@ -126,13 +126,13 @@ async def test_an_offer_whose_table_cannot_be_made_is_retried(
     with monkeypatch.context() as patched:
         patched.setattr(DeltaTable, "create", no_space)
         await service.handle(topics.stream_offer("p", "weather"), OFFER)
-        await service.ingest.retry_offers()
+        service.ingest.retry_offers()
     assert "weather" not in service.ingest.writers
     assert service.ingest._troubles.counts == {"stream table": 2}
-    await service.ingest.retry_offers()
+    service.ingest.retry_offers()
     assert service.ingest.writers["weather"].table.schema == WEATHER
     assert service.ingest.feeding("weather") == set()  # the proxy has not reported to be online
-    await service.ingest.retry_offers()
+    service.ingest.retry_offers()
     assert service.ingest._troubles.counts == {"stream table": 2}
 
 
@@ -141,7 +141,7 @@ async def test_an_offer_that_was_withdrawn_is_not_retried(service: Service, monk
         patched.setattr(DeltaTable, "create", no_space)
         await service.handle(topics.stream_offer("p", "weather"), OFFER)
     await service.handle(topics.stream_offer("p", "weather"), b"")
-    await service.ingest.retry_offers()
+    service.ingest.retry_offers()
     assert "weather" not in service.ingest.writers
 
 

@@ -156,7 +156,7 @@ async def test_the_last_report_of_each_spool_is_kept(service: Service) -> None:
     await service.handle(topics.proxy_spool("q"), encode(ProxySpool(1, "p", 9, 9)))
     kept = topics.proxy_spool("q")
     payload = encode(ProxySpool(1, "q", 9, 9))
-    await service.ingest.handle(Message(kept, payload, retain=True), topics.parse(kept))
+    service.ingest.handle(Message(kept, payload, retain=True), topics.parse(kept))
     found = service.ingest.proxy_spools.all()
     assert {name: (each.report.batches, each.report.bytes, each.waits_seconds) for name, each in found.items()} == {
         "p": (2, 1_000, 1.5),
@@ -202,6 +202,6 @@ async def test_clocks_of_other_proxies_and_retained_ones_are_rejected(service: S
     payload = encode(ProxyClock(1, "q", 2**60))
     await service.handle(topics.proxy_clock("p"), payload)
     topic = topics.proxy_clock("q")
-    await service.ingest.handle(Message(topic, payload, retain=True), topics.parse(topic))
+    service.ingest.handle(Message(topic, payload, retain=True), topics.parse(topic))
     assert service.ingest.rejected == {"identity": 1, "retained": 1}
     assert not service.ingest.proxy_clocks.behind_us

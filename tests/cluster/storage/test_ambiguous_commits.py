@@ -44,7 +44,7 @@ class Sender:
             await self.send_once()
 
     async def send_once(self) -> None:
-        await self.writer.receive(batch(self.acknowledged + 1))
+        self.writer.receive(batch(self.acknowledged + 1))
         await self.writer.commit()
 
     def stored(self) -> list[int]:
