@@ -10,6 +10,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from protocols.mqtt import connection as connection_module
 from protocols.mqtt.connection import connect
 from protocols.mqtt.frames import frame_bounds
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, Subscription, Version
@@ -293,3 +294,59 @@ async def test_subscribing_to_what_no_filter_may_be():
     ):
         with pytest.raises(LinkError, match="cannot subscribe"):
             await connection.subscribe([Subscription("t" * 70_000)])
+
+
+async def test_a_broker_that_never_answers_is_offered_both_versions_and_given_up(monkeypatch):
+    monkeypatch.setattr(connection_module, "ANSWER_SECONDS", 0.2)
+    async with ScriptedBroker(lambda _: b"") as broker:
+        with pytest.raises(LinkError, match="did not answer"):
+            async with connected(broker):
+                pass
+        await until(lambda: broker.versions == [V5, V3])
+
+
+async def test_a_subscription_that_is_never_answered_is_an_error(monkeypatch):
+    monkeypatch.setattr(connection_module, "ANSWER_SECONDS", 0.2)
+    async with ScriptedBroker(accepting) as broker, connected(broker) as connection:
+        with pytest.raises(LinkError, match="did not answer a subscription"):
+            await connection.subscribe([Subscription("t")])
+
+
+async def test_a_connection_that_breaks_while_it_subscribes():
+    def answers(frame):
+        return None if frame[0] >> 4 == SUBSCRIBE else accepting(frame)
+
+    async with ScriptedBroker(answers) as broker, connected(broker) as connection:
+        with pytest.raises(LinkError, match="broke before it answered a subscription"):
+            await asyncio.wait_for(connection.subscribe([Subscription("t")]), TIME_LIMIT_SECONDS)
+        with pytest.raises(LinkError, match="is gone"):
+            await connection.subscribe([Subscription("t")])
+
+
+async def test_the_broker_asks_for_more_frequent_signs_of_life():
+    accepted = b"\x20\x06\x00\x00\x03\x13\x00\x01"
+    async with ScriptedBroker(lambda frame: accepting(frame, accepted)) as broker, connected(broker):
+        await until(lambda: len(broker.sent(PING)) >= 2)
+
+
+async def test_a_broker_that_reads_nothing_does_not_hold_up_the_end(monkeypatch):
+    monkeypatch.setattr(connection_module, "FAREWELL_SECONDS", 0.2)
+    stays = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.read(1_000)
+        writer.write(ACCEPTED[V5])
+        writer.transport.pause_reading()
+        await stays.wait()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = BrokerAddress(port=server.sockets[0].getsockname()[1])
+    async with server:
+        async with asyncio.timeout(TIME_LIMIT_SECONDS):
+            async with connect(address, client_id="a", will=None, max_queued=10) as connection:
+                publishing = asyncio.create_task(connection.publish(Message("t", bytes(20_000_000))))
+                await asyncio.sleep(0.05)
+            with pytest.raises(LinkError, match="broke"):
+                await publishing
+        stays.set()
