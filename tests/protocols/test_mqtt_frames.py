@@ -92,8 +92,9 @@ def test_what_is_no_mqtt_is_refused(received):
         b"\x02\x05\x00",
         b"\x05\x26\x00\x01\xff\x00",
         b"\x04\x01\x00\x01\x00",
+        b"\x01\x02\x00\x00\x00\x3c",
     ],
-    ids=["none", "short", "half", "alias", "unknown", "no text", "twice"],
+    ids=["none", "short", "half", "alias", "unknown", "no text", "twice", "into the payload"],
 )
 def test_messages_with_wrong_properties_are_refused(properties):
     with pytest.raises(MalformedFrameError):
