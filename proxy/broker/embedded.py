@@ -17,6 +17,8 @@ from amqtt.broker import Broker
 from amqtt.errors import AMQTTError
 from amqtt.plugins.base import BaseAuthPlugin
 
+from protocols.mqtt.frames import frame_bounds
+from protocols.mqtt.octets import MalformedFrameError
 from proxy.broker.errors import BrokerFailedError, PortInUseError
 
 if TYPE_CHECKING:
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from proxy.broker.choice import BrokerSettings
 
 _MOST_CONNECTIONS: Final = 10_000
-_MORE_BIT: Final = 0x80
-_LONGEST_LENGTH: Final = 4
+_LARGEST_CONNECT_BYTES: Final = 256 * 1024
+"""Client id, user name, password and a will of the greatest length."""
 _NAME_BYTES: Final = 6
 _NEWEST_LEVEL: Final = 4
 """MQTT 3.1.1."""
@@ -87,18 +89,23 @@ class OldBroker(Broker):  # type: ignore[misc] # as above
         """Serve a client, which has just connected."""
         try:
             begin = await reader.readexactly(2)
-            while begin[-1] & _MORE_BIT and len(begin) <= _LONGEST_LENGTH:
+            while (bounds := frame_bounds(begin, 0, _LARGEST_CONNECT_BYTES)) is None:
                 begin += await reader.readexactly(1)
             begin += await reader.readexactly(_NAME_BYTES + 1)
             if begin[-1] > _NEWEST_LEVEL and begin[-1 - _NAME_BYTES : -1] == b"\0\4MQTT":
+                # All of it is read, or the client might lose the answer with the rest of what it sends.
+                await reader.readexactly(max(0, bounds.end - len(begin)))
                 writer.write(_UNSUPPORTED_VERSION)
                 await writer.drain()
                 writer.close()
                 return
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, MalformedFrameError):
             writer.close()
             return
-        await self.external_connected(Rereading(begin, reader), StreamWriterAdapter(writer), listener_name)
+        try:
+            await self.external_connected(Rereading(begin, reader), StreamWriterAdapter(writer), listener_name)
+        finally:
+            writer.close()  # amqtt leaves it open if the first frame is malformed or not complete
 
 
 class EmbeddedBroker:
