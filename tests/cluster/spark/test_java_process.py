@@ -33,8 +33,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         program.parent.mkdir()
         program.write_text(f"#!/bin/sh\n{script}")
         program.chmod(0o755)
+        (tmp_path / "log").write_bytes(b"before\n")
         with (tmp_path / "log").open("ab") as log:
-            log.write(b"before\n")
             begun.append(start_java(tmp_path, {"spark.master": "local[2]"}, log))
         return begun[0]
 
