@@ -2,6 +2,7 @@
 
 Starts a broker and a cluster as separate processes in a new data folder, as a user would, and waits until a new query
 no longer waits for Spark. Memory is the proportional set size (PSS): pages that processes share are counted once.
+Java maps an archive of its classes once a cluster has run for some minutes; before, it takes a third more time.
 
     python benchmarks/start.py [--quick] [--json] [--rounds 3] [--idle 10]
 """
