@@ -13,6 +13,7 @@ from threading import Event
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
@@ -20,7 +21,7 @@ from deltalake.transaction import AddAction
 from cluster.storage.budgets import Budget
 from cluster.storage.committed_results import RESULT_SCHEMA, CommittedResults
 from cluster.storage.compaction import Compaction
-from cluster.storage.delta_tables import live_files
+from cluster.storage.delta_tables import created, live_files
 from cluster.storage.results_table import Part, ResultsTable
 from cluster.storage.unnumbered_answers import (
     NumberedFiles,
@@ -225,6 +226,16 @@ def test_files_say_which_rows_they_hold(tmp_path: Path) -> None:
     assert known == {"num_records": 4, "min.query": "a", "max.query": "b", "min.sequence": 1, "max.sequence": 2}
     tasks.folder.clear()
     assert not Path(file.path).exists()
+
+
+def test_a_table_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+    root, schema = str(tmp_path / "results"), pa.schema([field for field in RESULT_SCHEMA if field.name != "closes"])
+    created(root, schema, "results")
+    tasks = Tasks(opened(tmp_path))
+    tasks.append(0, tasks.file(("a", 1)), answers(("a", 2)))
+    assert committed(tasks.table, tasks.table.version) == [("a", 1), ("a", 2)]
+    assert tasks.table.rows_after("a", 0, 9).select("sequence", "closes").rows() == [(1, None), (2, None)]
+    assert [field.name for field in DeltaTable(root).schema().fields] == RESULT_SCHEMA.names
 
 
 def test_a_task_without_the_folder_of_its_run_cannot_write(tmp_path: Path) -> None:
