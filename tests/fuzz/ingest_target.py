@@ -63,21 +63,17 @@ class IngestTarget:
                 schema = SCHEMA if dice.random() < 0.8 else dice.choice(OTHERS)
                 usual = {"sequence": sequences[proxy], "watermark_us": dice.choice(INSTANTS_US[:3])}
                 batch = drawn_batch(schema, dice, proxy=proxy, **(usual if dice.random() < 0.9 else {}))
-                yield partial(_receive, runner, writer, encode_batch(batch))
+                yield partial(_receive, writer, encode_batch(batch))
                 if dice.random() < 0.05:
                     resumption = Resumption(VERSION, proxy, "e", "traffic", dice.choice((1, 5, 2**62 - 1)))
-                    yield partial(_resume, runner, writer, resumption)
+                    yield partial(writer.resume, resumption)
             yield lambda: runner.run(writer.commit())
             stored, counters = table.rows_stored(table.version), writer.admission.counters
             yield partial(_agrees, stored, counters.rows)
 
 
-def _receive(runner: asyncio.Runner, writer: StreamWriter, payload: bytes) -> None:
-    runner.run(writer.receive(decode_batch(payload)))
-
-
-def _resume(runner: asyncio.Runner, writer: StreamWriter, resumption: Resumption) -> None:
-    runner.run(writer.resume(resumption))
+def _receive(writer: StreamWriter, payload: bytes) -> None:
+    writer.receive(decode_batch(payload))
 
 
 def _agrees(stored: int, admitted: int) -> None:

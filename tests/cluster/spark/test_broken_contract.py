@@ -42,8 +42,8 @@ def test_a_scan_that_breaks_it_fails_the_queries_that_read_the_stream(
 ) -> None:
     right = StreamScan.samples
 
-    def backwards(self: StreamScan, *what: object) -> Batch:
-        batch = right(self, *what)  # type: ignore[arg-type] # handed on as they come
+    def backwards(self: StreamScan, *what: object, **options: object) -> Batch:
+        batch = right(self, *what, **options)  # type: ignore[arg-type] # handed on as they come
         return Batch(batch.rows.sort(pl.col(START), descending=True), batch.watermark_us)
 
     monkeypatch.setattr(StreamScan, "samples", backwards)
