@@ -9,6 +9,7 @@ unknown; then nothing more is appended until it is known. An append that is made
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -119,7 +120,7 @@ class AppendedTable:
         self._keep_quick()
         return version
 
-    def replace(self, paths: Sequence[str], groups: Iterable[pa.Table]) -> None:
+    def replace(self, paths: Sequence[str], groups: Iterable[pa.Table], written_ms: int) -> None:
         """Replace some files by one with the same rows, in one commit.
 
         Parameters
@@ -128,6 +129,8 @@ class AppendedTable:
             The files, below the table.
         groups
             The rows, a table for each group in the file.
+        written_ms
+            When the newest of these files was written, in milliseconds since 1970: so old is the new one, too.
 
         Raises
         ------
@@ -138,7 +141,8 @@ class AppendedTable:
         now_ms = time.time_ns() // 1_000_000
         removed = [RemoveAction(path, data_change=False, deletion_timestamp=now_ms) for path in paths]
         self._in_doubt = True
-        self._write([write_data_file(self.root, schema, groups, data_change=False), *removed], {}, {})
+        entry = write_data_file(self.root, schema, groups, data_change=False)
+        self._write([dataclasses.replace(entry, modification_time=written_ms), *removed], {}, {})
         self._in_doubt = False
         self.settle()
 

@@ -91,7 +91,7 @@ class Compaction:
         """Compact the table. A failure is logged, and tried again after as many commits: the table stays intact."""
         self._done_at, self._done_seconds = table.version, self._clock()
         try:
-            merged = [_merge(table, files) for files in _to_merge(table, self._budget())]
+            merged = [_merge(table, *files) for files in _to_merge(table, self._budget())]
             removed = self._remove_replaced(table)
             self.use = disk_use(table)
         except (DeltaError, OSError, pa.ArrowException, FjordError) as error:
@@ -158,25 +158,31 @@ class CompactedTable:
         return self._appended.version
 
 
-def _to_merge(table: AppendedTable, budget: Budget) -> Iterator[list[str]]:
-    """Yield paths of files to merge: small ones, oldest first, of one period if files are removed by age or size."""
+def _to_merge(table: AppendedTable, budget: Budget) -> Iterator[tuple[list[str], int]]:
+    """Yield paths of files to merge, and when the newest was written, in milliseconds since 1970.
+
+    They are small, oldest first, and of one period if files are removed by age. No larger file was written between
+    them: where the oldest files go first, all that are older than one have gone before it.
+    """
     target = TARGET_BYTES if budget.bytes is None else max(1, min(TARGET_BYTES, budget.bytes // PARTS))
     files: list[dict[str, Any]] = live_files(table.delta).to_pylist()
-    small = sorted(
-        (file for file in files if file["size_bytes"] < target),
-        key=lambda file: (file["modification_time"], file["path"]),
-    )
+    files.sort(key=lambda file: (file["modification_time"], file["path"]))
+    written_ms = {file["path"]: int(file["modification_time"]) for file in files}
 
-    def part(file: dict[str, Any]) -> int:
+    def part(file: dict[str, Any]) -> int | None:
+        if file["size_bytes"] >= target:
+            return None
         stamp = file.get(f"max.{START_COLUMN}")
         return 0 if budget.age_us is None or stamp is None else stamp // max(1, budget.age_us // PARTS)
 
-    for _, together in groupby(small, part):
-        yield from bins([(file["path"], file["size_bytes"]) for file in together], target)
+    for period, together in groupby(files, part):
+        if period is not None:
+            for paths in bins([(file["path"], file["size_bytes"]) for file in together], target):
+                yield paths, written_ms[paths[-1]]
 
 
-def _merge(table: AppendedTable, paths: list[str]) -> int:
-    table.replace(paths, _groups(table, paths))
+def _merge(table: AppendedTable, paths: list[str], written_ms: int) -> int:
+    table.replace(paths, _groups(table, paths), written_ms)
     return len(paths)
 
 

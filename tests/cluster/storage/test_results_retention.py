@@ -124,3 +124,19 @@ def test_numbers_that_cannot_be_read_are_an_error_not_a_new_beginning(tmp_path: 
     Path(table.root, NUMBERS).write_text("{")
     with pytest.raises(StorageError, match="what has gone of the results cannot be read"):
         ResultsRetention(table.root)
+
+
+@pytest.mark.parametrize("every", [3, 5])
+def test_the_oldest_rows_go_first_however_large_commits_are(tmp_path: Path, every: int) -> None:
+    """A file that is too large to be merged lies between small ones, which are."""
+    budget = Budget(bytes=60_000)
+    table, last = opened(tmp_path, budget), 0
+    for number in range(40):
+        rows = 400 if number % every == 2 else EACH
+        texts = [f'{{"x":{number * 7919 + place * 104_729}}}' for place in range(rows)]
+        columns = {"query": "q", "start_us": number, "end_us": number + 1, "kind": "row", "row": texts}
+        table.append(pl.DataFrame(columns), number)
+        last += rows
+        kept = sequences(table)
+        assert kept == list(range(kept[0], last + 1)), f"after commit {number}"
+    assert kept[0] > 1, "something has gone"
