@@ -220,7 +220,9 @@ class Connection:
         self._subscribing[number] = answer
         self._write(frame)
         try:
-            granted = await asyncio.wait_for(answer, ANSWER_SECONDS)
+            # Not wait_for: up to Python 3.11 it ignores being cancelled in the turn in which the answer comes.
+            async with asyncio.timeout(ANSWER_SECONDS):
+                granted = await answer
         except TimeoutError as error:
             raise LinkError(f"the broker at {self._address} did not answer a subscription") from error
         finally:

@@ -312,6 +312,23 @@ async def test_a_subscription_that_is_never_answered_is_an_error(monkeypatch):
             await connection.subscribe([Subscription("t")])
 
 
+async def test_a_subscription_that_is_cancelled_in_the_turn_of_its_answer(monkeypatch):
+    def answers(frame):
+        return b"\x90\x04" + frame[2:4] + b"\x00\x01" if frame[0] >> 4 == SUBSCRIBE else accepting(frame)
+
+    async with ScriptedBroker(answers) as broker, connected(broker) as connection:
+        subscribing = asyncio.create_task(connection.subscribe([Subscription("a")]))
+        answered = connection._subscribed
+
+        def answered_and_cancelled(number, granted):
+            answered(number, granted)
+            subscribing.cancel()
+
+        monkeypatch.setattr(connection, "_subscribed", answered_and_cancelled)
+        with pytest.raises(asyncio.CancelledError):
+            await subscribing
+
+
 async def test_a_connection_that_breaks_while_it_subscribes():
     def answers(frame):
         return None if frame[0] >> 4 == SUBSCRIBE else accepting(frame)
