@@ -7,6 +7,9 @@ from protocols.mqtt.messages import Message
 
 log = get_logger(__name__)
 
+MOST_BYTES = 64 * 1024**2
+"""Payloads of waiting messages, added up, from which on messages that are not to be acknowledged are dropped."""
+
 
 class Inbox:
     """Messages, with the numbers to acknowledge them by: 0 for no acknowledgement.
@@ -16,10 +19,14 @@ class Inbox:
     max_waiting
         When so many wait, further ones that are not to be acknowledged are dropped and logged; the broker limits the
         others.
+    max_bytes
+        The same for the bytes of their payloads.
     """
 
-    def __init__(self, max_waiting: int) -> None:
+    def __init__(self, max_waiting: int, max_bytes: int = MOST_BYTES) -> None:
         self._max_waiting = max_waiting
+        self._max_bytes = max_bytes
+        self._bytes = 0
         self._dropped = 0
         self._messages: list[Message] = []
         self._numbers: list[int] = []
@@ -29,8 +36,11 @@ class Inbox:
 
     def put(self, messages: list[Message], numbers: list[int]) -> None:
         """Add messages, as many as there is room for."""
-        if len(self._messages) + len(messages) > self._max_waiting:
+        count = _payload_bytes(messages)
+        if len(self._messages) + len(messages) > self._max_waiting or self._bytes + count > self._max_bytes:
             messages, numbers = self._fitting(messages, numbers)
+            count = _payload_bytes(messages)
+        self._bytes += count
         self._messages += messages
         self._numbers += numbers
 
@@ -38,16 +48,24 @@ class Inbox:
         """Remove and return the first messages."""
         messages, self._messages = self._messages[:most], self._messages[most:]
         numbers, self._numbers = self._numbers[:most], self._numbers[most:]
+        self._bytes -= _payload_bytes(messages)
         return messages, numbers
 
     def _fitting(self, messages: list[Message], numbers: list[int]) -> tuple[list[Message], list[int]]:
         kept: tuple[list[Message], list[int]] = [], []
+        held = self._bytes
         for message, number in zip(messages, numbers, strict=True):
-            if number or len(self._messages) + len(kept[0]) < self._max_waiting:
+            fits = len(self._messages) + len(kept[0]) < self._max_waiting
+            if number or (fits and held + len(message.payload) <= self._max_bytes):
                 kept[0].append(message)
                 kept[1].append(number)
+                held += len(message.payload)
                 continue
             self._dropped += 1
             if self._dropped & (self._dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th ...
                 log.warning("too many messages wait: dropped", topic=message.topic, dropped=self._dropped)
         return kept
+
+
+def _payload_bytes(messages: list[Message]) -> int:
+    return sum([len(message.payload) for message in messages])

@@ -60,8 +60,9 @@ class MqttLink:
     on_connect
         Called after each connect, once subscriptions are granted; publish there what the broker may have forgotten.
     max_queued
-        Received messages that may wait for the handler. When full, further ones with a quality of service of 0 are
-        dropped and logged; those of 1 wait at the broker, which sends only so many before they are acknowledged.
+        Received messages that may wait for the handler. When full, or when they have more than 64 MiB, further ones
+        with a quality of service of 0 are dropped and logged; those of 1 wait at the broker, which sends only so many
+        before they are acknowledged.
     silence_seconds
         A broker that sends nothing for this long, even after a ping, has hung: the connection is given up, and another
         one tried.
