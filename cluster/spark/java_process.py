@@ -87,9 +87,15 @@ class JavaProcess:
             del os.environ[PORT], os.environ[SECRET]
 
     def end(self) -> None:
-        """Let it end, if it has not."""
+        """Let it end, if it has not.
+
+        One that nobody has found is told so, too: it reads its input only after it has written where it listens, and
+        without the folder for that it would go on for ever.
+        """
         if self.process.stdin is not None:
             self.process.stdin.close()
+        if self.where.parent.exists():
+            self.process.terminate()
         self._remove_file()
 
     def _remove_file(self) -> None:

@@ -81,6 +81,13 @@ def test_java_ends_with_its_input_and_not_with_an_interrupt(start: Start) -> Non
     assert java.process.wait(SECONDS) == 0
 
 
+def test_a_java_that_does_not_listen_yet_ends(start: Start) -> None:
+    java = start("exec sleep 1000\n")
+    java.end()
+    assert java.process.wait(SECONDS) == -signal.SIGTERM
+    assert not java.where.parent.exists()
+
+
 def test_nothing_that_is_started_later_keeps_java_running(start: Start) -> None:
     java = start(LISTENING)
     with subprocess.Popen(["sleep", "1000"], close_fds=False) as other:
