@@ -60,7 +60,7 @@ class ForkingPlace:
 
     @classmethod
     def make(cls, python: str = sys.executable) -> ForkingPlace | None:
-        """Return a new place; None where processes are not forked.
+        """Return a new place; None where processes are not forked, or no program can be put.
 
         Parameters
         ----------
@@ -69,11 +69,21 @@ class ForkingPlace:
         """
         if sys.platform != "linux":
             return None
-        place = cls(Path(tempfile.mkdtemp(prefix="fjord-fork-")))
-        words = [python, "-I", "-S", stand_in.__file__, str(place.socket), python]
-        place.program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        place.program.chmod(0o700)
-        return place
+        place = None
+        try:
+            place = cls(Path(tempfile.mkdtemp(prefix="fjord-fork-")))
+            words = [python, "-I", "-S", stand_in.__file__, str(place.socket), python]
+            place.program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+            place.program.chmod(0o700)
+            if os.access(place.program, os.X_OK):
+                return place
+            reason = f"programs in {place.folder.parent} may not be executed"
+        except OSError as error:
+            reason = str(error)
+        log.warning("Spark's Python processes are not forked", reason=reason)
+        if place is not None:
+            place.remove()
+        return None
 
     @property
     def program(self) -> Path:
@@ -84,6 +94,10 @@ class ForkingPlace:
     def socket(self) -> Path:
         """Where the parent listens."""
         return self.folder / "parent"
+
+    def remove(self) -> None:
+        """Remove the program; Spark can start no Python then."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +148,7 @@ def start_forking_parent(
     gc.freeze()
     process = os.fork()
     if process == 0:
-        _end_with(lambda: _serve_as_parent(place.folder, listening, life, [lifeline, *closing], in_forks))
+        _end_with(lambda: _serve_as_parent(place, listening, life, [lifeline, *closing], in_forks))
     listening.close()
     os.close(life)
     return ForkingParent(process, lifeline)
@@ -166,17 +180,15 @@ def _end_with(run: Callable[[], None]) -> NoReturn:
 
 
 def _serve_as_parent(
-    folder: Path, listening: socket.socket, life: int, closing: Iterable[int], in_forks: Callable[[], None]
+    place: ForkingPlace, listening: socket.socket, life: int, closing: Iterable[int], in_forks: Callable[[], None]
 ) -> None:
     for each in closing:
         os.close(each)
     _name_process("fjord-parent")
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # it ends with the cluster, and with nothing else
-    try:
-        _Parent(listening, life, in_forks).serve()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    _Parent(listening, life, in_forks).serve()
+    place.remove()  # not after an error: Spark runs on, with Python
 
 
 class _Parent:
@@ -224,12 +236,17 @@ class _Parent:
             return
         if (threads := len(list(TASKS.iterdir()))) != 1:
             raise AssertionError(f"the forking parent has {threads} threads")
-        fork = os.fork()
+        try:
+            fork = os.fork()
+        except OSError as error:  # too many processes, too little memory: the stand-in becomes Python
+            log.warning("request for a fork not served", reason=str(error))
+            _close(descriptors)
+            link.close()
+            return
         if fork == 0:
             self._leave(link)
             _end_with(lambda: _run(request, descriptors, self._in_forks))
-        for each in descriptors:
-            os.close(each)
+        _close(descriptors)
         with contextlib.suppress(OSError):
             link.sendall(NUMBER.pack(fork))
         self._forks[fork] = link
@@ -263,6 +280,19 @@ class _Parent:
 def _received(link: socket.socket) -> tuple[bytes, list[int]]:
     """Return a request, and the standard descriptors of the process that sends it."""
     header, descriptors, _, _ = socket.recv_fds(link, LENGTH.size, len(STANDARD_DESCRIPTORS))
+    try:
+        return _rest_of_request(link, header, descriptors), descriptors
+    except BaseException:
+        _close(descriptors)
+        raise
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for each in descriptors:
+        os.close(each)
+
+
+def _rest_of_request(link: socket.socket, header: bytes, descriptors: list[int]) -> bytes:
     if len(header) < LENGTH.size or len(descriptors) < len(STANDARD_DESCRIPTORS):
         raise ValueError("no request")
     (length,) = LENGTH.unpack(header)
@@ -274,7 +304,7 @@ def _received(link: socket.socket) -> tuple[bytes, list[int]]:
         if not piece:
             raise ValueError("half a request")
         request += piece
-    return bytes(request), descriptors
+    return bytes(request)
 
 
 def _run(request: bytes, descriptors: list[int], in_forks: Callable[[], None]) -> None:

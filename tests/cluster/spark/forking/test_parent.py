@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster.spark.forking.parent import ForkingPlace
 from tests.cluster.spark.forking.forked_modules import ROOT, SECONDS, STARTER, Starter, started
 
 POOL = """\
@@ -99,6 +102,53 @@ def test_forks_outlive_their_parent_and_others_are_python(starter: Starter) -> N
         assert fork.is_running()
         fork.kill()
         assert stand_in.wait(SECONDS) == 1
+
+
+def test_python_runs_while_the_parent_cannot_fork(tmp_path: Path) -> None:
+    failing = (
+        "import colorsys, os; real, calls = os.fork, []\n"
+        "def fork():\n"
+        "    calls.append(None)\n"
+        "    if len(calls) == 2: raise BlockingIOError(11, 'Resource temporarily unavailable')\n"
+        "    return real()\n"
+        "os.fork = fork"
+    )
+    with started(tmp_path, before=failing) as made:
+        assert not made.probe()["loaded"]
+        assert made.probe()["parent"] == made.parent.pid
+
+
+def test_python_runs_after_the_parent_has_failed(tmp_path: Path) -> None:
+    failing = (
+        "import colorsys, os; real, calls = os.fork, []\n"
+        "def fork():\n"
+        "    calls.append(None)\n"
+        "    if len(calls) == 2: raise RuntimeError\n"
+        "    return real()\n"
+        "os.fork = fork"
+    )
+    with started(tmp_path, before=failing) as made:
+        for _ in range(2):
+            assert not made.probe()["loaded"]
+
+
+def test_half_a_request_leaves_no_descriptor_open(starter: Starter) -> None:
+    starter.probe()  # it serves
+    before = starter.parent.num_fds()
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(str(starter.program.parent / "parent"))
+        socket.send_fds(link, [b"\0\0\0\1"], [0, 1, 2])
+    starter.probe()
+    wait_for(lambda: starter.parent.num_fds() <= before)
+
+
+def test_no_place_is_made_where_programs_may_not_be_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as on a file system that is mounted with noexec
+    assert ForkingPlace.make() is None
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    assert ForkingPlace.make() is None
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_no_module_runs_in_python(starter: Starter) -> None:
