@@ -201,14 +201,16 @@ def _run(settings: ClusterSettings) -> None:
 
     log = settings.folder / SPARK_LOG
     typer.echo(f"Spark takes some seconds to start on {java.description}; what Spark writes is in {log}")
+    import signal
+    import sys
+
     from cluster.service.running.early import begin
 
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # to remove what is begun
     begun = begin(settings, java)
     from cluster.service.server import ClusterServer
 
     async def serve() -> None:
-        import signal
-
         server = ClusterServer(settings, begun)
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):

@@ -8,6 +8,7 @@ parent                                   [ waits for Spark, and forks
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -78,6 +79,7 @@ def begin(settings: ClusterSettings, runtime: JavaRuntime) -> Begun:
     folder = open_folder(settings.folder)
     place = forking_place(settings.master)
     java = begin_java(settings.session, folder.path / SPARK_FILES, SparkLog(folder.path / SPARK_LOG), runtime)
+    atexit.register(java.end)  # also if nobody takes it: a Ctrl-C while all is loaded, a faulty setting
     load()
     if place is not None:
         fork(place, closing=[folder.lock, java.descriptor])
@@ -91,6 +93,7 @@ def forking_place(master: str) -> ForkingPlace | None:
     place = ForkingPlace.make()
     if place is not None:
         os.environ[PYTHON] = str(place.program)
+        atexit.register(place.remove)  # unless the parent does so; it may not run yet, or have been killed
     return place
 
 
