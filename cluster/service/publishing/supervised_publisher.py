@@ -165,6 +165,7 @@ class SupervisedPublisher:
                 *ending_with_this_process([sys.executable, "-m", MODULE]),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
+                process_group=0,  # Ctrl-C is for the cluster; it would also come before a process can ignore it
             )
         except OSError as error:
             return f"it cannot be started: {error}"
