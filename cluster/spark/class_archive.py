@@ -100,6 +100,7 @@ class ClassArchive:
         try:
             code = await process.wait()
             if code == 0 and draft.exists():
+                await asyncio.to_thread(_sync, draft)  # Java does not start with an archive of which a part is missing
                 draft.replace(self.file)
                 log.info("the next start is faster: Java's classes are archived", seconds=int(time.monotonic() - began))
                 self._remove_unused()
@@ -127,3 +128,8 @@ class ClassArchive:
         for other in self.file.parent.glob(f"classes-*{_SUFFIX}"):
             if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
                 other.unlink(missing_ok=True)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened)
