@@ -204,8 +204,13 @@ def write_unnumbered(folder: str, rows: pl.DataFrame) -> UnnumberedFile:
     """
     path = Path(folder, f"{uuid.uuid4().hex}.arrow")
     table = rows.select(_COLUMNS.names).to_arrow().cast(_COLUMNS)
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _COLUMNS) as writer:
-        writer.write_table(table, ROWS_A_GROUP)
+    try:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _COLUMNS) as writer:
+            writer.write_table(table, ROWS_A_GROUP)
+    except OSError:
+        # The task returns its answers then; what it has written would take the last room of a full disk.
+        path.unlink(missing_ok=True)
+        raise
     return UnnumberedFile(str(path), spans_of(rows))
 
 

@@ -6,6 +6,7 @@ commit     a 8 9, b 3  |  a 10, c 1        the driver numbers them, in the order
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -248,6 +249,18 @@ def test_a_task_without_the_folder_of_its_run_cannot_write(tmp_path: Path) -> No
     remote.clear()
     assert not remote.path, "tasks are to return everything"
     NumberedFiles("s3://bucket/results", "f").remove_uncommitted(None)
+
+
+def test_a_task_leaves_nothing_of_a_file_that_a_full_disk_has_no_room_for(tmp_path: Path) -> None:
+    tasks = Tasks(ResultsTable(str(tmp_path), "fjord"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="writing"):
+            tasks.file(*(("a", start) for start in range(10_000)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(Path(tasks.folder.path).iterdir())
 
 
 def test_queries_follow_each_other_one_by_one() -> None:
