@@ -13,6 +13,8 @@ from cluster.storage.synced_files import Troubles
 
 MOST_ROWS = 1000
 """Older ones go."""
+MOST_BYTES = 4096
+"""Of each: they wait in memory, while the disk is full for as long as that lasts."""
 WRITING_SECONDS = 1.0
 """At most one transaction in this time: a proxy whose rows all come too late holds up no one else's."""
 
@@ -49,8 +51,8 @@ class Quarantine:
         self._written_at = -WRITING_SECONDS
 
     def keep(self, kind: str, reason: str, origin: str, content: bytes) -> None:
-        """Keep a rejected message or row, and store it soon; the oldest is deleted beyond the limit."""
-        self._waiting.append(Quarantined(time.time_ns() // 1000, kind, reason, origin, content))
+        """Keep the beginning of a rejected message or row, and store it soon; the oldest goes beyond the limit."""
+        self._waiting.append(Quarantined(time.time_ns() // 1000, kind, reason, origin, content[:MOST_BYTES]))
         if self._clock() - self._written_at >= WRITING_SECONDS:
             self.write()
 

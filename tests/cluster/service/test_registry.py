@@ -16,7 +16,7 @@ from cluster.physical import plan_json
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, encode_plan
-from cluster.service.registry.quarantine import MOST_ROWS, Quarantine
+from cluster.service.registry.quarantine import MOST_BYTES, MOST_ROWS, Quarantine
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.registry_file import MIGRATIONS, RegistryFile
 from protocols.errors import FjordError
@@ -143,6 +143,12 @@ def test_quarantine_is_bounded_and_newest_first(tmp_path: Path) -> None:
     kept = registry.quarantine.newest(limit=MOST_ROWS + 5)
     assert len(kept) == MOST_ROWS
     assert kept[0].reason == f"reason {MOST_ROWS + 4}"
+
+
+def test_of_a_long_message_or_row_quarantine_keeps_the_beginning(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.quarantine.keep("late sample", "late", "p", b"x" * (MOST_BYTES + 1))
+    assert registry.quarantine.newest()[0].content == b"x" * MOST_BYTES
 
 
 def test_a_storm_of_rejections_is_one_transaction_a_second(tmp_path: Path) -> None:
