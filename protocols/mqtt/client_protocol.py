@@ -171,5 +171,6 @@ class ClientProtocol:
                 if self._outstanding.get(number) == 0:
                     del self._outstanding[number]
             case SubscribeAnswer(number, codes):
-                if self._outstanding.pop(number, None) != len(codes):
+                # Without a code it would answer a message.
+                if not codes or self._outstanding.pop(number, None) != len(codes):
                     raise MalformedFrameError("the broker answers a subscription that it did not get")

@@ -141,6 +141,14 @@ def test_a_message_longer_than_the_broker_takes_is_not_sent_and_uses_no_number()
     assert protocol.publish(Message("t", bytes(90)))[0] == 2
 
 
+def test_the_answer_to_a_subscription_is_none_to_a_message():
+    protocol = opened(V3)
+    number, _ = protocol.publish(Message("t", b"", 1))
+    found = protocol.receive(b"\x90\x02" + number.to_bytes(2, "big"))
+    assert found.trouble is not None
+    assert "did not get" in found.trouble.message
+
+
 def test_subscriptions_are_answered_filter_by_filter():
     protocol = opened(V5)
     number, _ = protocol.subscribe([Subscription("a"), Subscription("b")])
