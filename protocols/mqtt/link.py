@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from protocols.event_log import get_logger
-from protocols.mqtt.connection import SILENCE_SECONDS, Connection, connect
+from protocols.mqtt.connection import ANSWER_SECONDS, SILENCE_SECONDS, Connection, connect
 from protocols.mqtt.messages import (
     DEFAULT_PORT,
     VERSIONS,
@@ -188,8 +188,12 @@ class MqttLink:
             # Answers to a birth must find us subscribed.
             if self._subscriptions:
                 await connection.subscribe(self._subscriptions)
-            for birth in self._births:
-                await connection.publish(birth)
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    for birth in self._births:
+                        await connection.publish(birth)
+            except TimeoutError as error:
+                raise LinkError(f"the broker at {self.address} did not acknowledge a birth") from error
             self.connects_total += 1
             self.connected.set()
             self.trouble = None

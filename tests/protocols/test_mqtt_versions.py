@@ -11,9 +11,10 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from protocols.mqtt import connection as connection_module
+from protocols.mqtt import link as link_module
 from protocols.mqtt.connection import connect
 from protocols.mqtt.frames import frame_bounds
-from protocols.mqtt.link import BrokerAddress, LinkError, Message, Subscription, Version
+from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version
 from proxy.broker import running_broker
 from tests.protocols.test_mqtt import ENGINES, TIME_LIMIT_SECONDS, Peer, at, away, needs_mosquitto, running
 
@@ -327,6 +328,17 @@ async def test_a_subscription_that_is_cancelled_in_the_turn_of_its_answer(monkey
         monkeypatch.setattr(connection, "_subscribed", answered_and_cancelled)
         with pytest.raises(asyncio.CancelledError):
             await subscribing
+
+
+async def test_a_birth_that_is_never_acknowledged_is_tried_again(monkeypatch):
+    monkeypatch.setattr(link_module, "ANSWER_SECONDS", 0.2)
+    async with ScriptedBroker(accepting) as broker:
+        link = MqttLink(broker.address, client_id="a", births=[Message("born", b"", 1)])
+        running_link = asyncio.create_task(link.run(None))
+        await until(lambda: len(broker.sent(PUBLISH)) == 2)
+        assert "did not acknowledge a birth" in link.trouble
+        running_link.cancel()
+        await asyncio.wait([running_link])
 
 
 async def test_a_connection_that_breaks_while_it_subscribes():
