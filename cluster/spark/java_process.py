@@ -27,11 +27,13 @@ PORT: Final = "PYSPARK_GATEWAY_PORT"
 SECRET: Final = "PYSPARK_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
 """Variables by which Java and PySpark find each other."""
 POLLING_SECONDS: Final = 0.01
+LONGEST_START_SECONDS: Final = 180.0
+"""Until Java listens. One that cannot write where it does so shows an error in its log and goes on for ever."""
 _NUMBERS: Final = struct.Struct("!ii")
 
 
 class JavaEndedError(OSError):
-    """Java has ended before PySpark could talk to it."""
+    """Java has ended, or was ended, before PySpark could talk to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +70,16 @@ class JavaProcess:
         Raises
         ------
         JavaEndedError
-            If it has ended.
+            If it has ended, or does not listen for long.
         """
+        until = time.monotonic() + LONGEST_START_SECONDS
         try:
             while not self.where.exists():
                 if self.process.poll() is not None:
                     raise JavaEndedError(f"Java has ended with code {self.process.returncode}")
+                if time.monotonic() > until:
+                    self.process.terminate()
+                    raise JavaEndedError(f"Java does not listen after {LONGEST_START_SECONDS:.0f} seconds")
                 time.sleep(POLLING_SECONDS)
             written = self.where.read_bytes()
         finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.spark import java_process
 from cluster.spark.java_process import PORT, SECRET, JavaEndedError, JavaProcess, start_java
 
 SECONDS = 30.0
@@ -86,6 +87,14 @@ def test_a_java_that_does_not_listen_yet_ends(start: Start) -> None:
     java.end()
     assert java.process.wait(SECONDS) == -signal.SIGTERM
     assert not java.where.parent.exists()
+
+
+def test_a_java_that_never_listens_is_an_error_and_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java_process, "LONGEST_START_SECONDS", 0.1)
+    java = start("exec sleep 1000\n")
+    with pytest.raises(JavaEndedError, match="does not listen"), java.found():
+        pass
+    assert java.process.wait(SECONDS) == -signal.SIGTERM
 
 
 def test_nothing_that_is_started_later_keeps_java_running(start: Start) -> None:
