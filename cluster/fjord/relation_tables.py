@@ -133,7 +133,9 @@ class RelationTables:
         kind = next(POLARS_TYPES[column.type]() for column in schema_of(table) if column.name == key)
 
         def load(number: int) -> LookupTable:
-            return self._from_memory(table, active, (key, number), lambda: pl.read_parquet(slice_file(folder, number)))
+            return self._from_memory(
+                table, active, (key, number), lambda: pl.read_parquet(slice_file(folder, number), glob=False)
+            )
 
         return SlicedTable(count, kind, load)
 
@@ -164,7 +166,9 @@ _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], Lo
 
 def _scan(relation: Relation, snapshot: Path) -> pl.LazyFrame:
     """Return a scan of a snapshot; columns that were added later, as those of sensors can be, are NULL."""
-    found = pl.scan_parquet(snapshot, schema=_schema(relation), missing_columns="insert", extra_columns="ignore")
+    found = pl.scan_parquet(
+        snapshot, glob=False, schema=_schema(relation), missing_columns="insert", extra_columns="ignore"
+    )
     return settled_scan(found, _reals(relation))
 
 

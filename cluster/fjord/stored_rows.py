@@ -56,14 +56,16 @@ class RowsInFile:
     ) -> pl.DataFrame:
         """Return these columns."""
         if between_us is None and wanted is None:
-            return pl.read_parquet(self._path, columns=list(columns))
+            return pl.read_parquet(self._path, columns=list(columns), glob=False)
         # Parts of a file that lie before or after are not decoded, nor other columns of rows that are not wanted.
-        return pl.scan_parquet(self._path).filter(*_conditions(between_us, wanted)).select(columns).collect()
+        return (
+            pl.scan_parquet(self._path, glob=False).filter(*_conditions(between_us, wanted)).select(columns).collect()
+        )
 
     def rest(self, from_us: int) -> StoredRows | None:
         """Return itself, unless the last stamp lies before an instant."""
         if self._last_us is None:
-            self._last_us = pl.scan_parquet(self._path).select(pl.col(START).max()).collect().item()
+            self._last_us = pl.scan_parquet(self._path, glob=False).select(pl.col(START).max()).collect().item()
         return self if self._last_us is not None and self._last_us >= from_us else None
 
 

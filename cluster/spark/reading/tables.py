@@ -70,7 +70,7 @@ class TableVersions:
 
     def earliest_us(self, stream: str, path: str, from_us: int) -> int | None:
         """Return the earliest stamp in a file that is not before an instant; None if there is none."""
-        stamps = pl.scan_parquet(f"{self._folder}/{stream}/{path}").select(START)
+        stamps = pl.scan_parquet(f"{self._folder}/{stream}/{path}", glob=False).select(START)
         first: int | None = stamps.filter(pl.col(START) >= from_us).min().collect().item()
         return first
 
