@@ -138,7 +138,7 @@ class Connection:
         except TimeoutError as error:
             # Some older brokers take what is new for a length, and wait for bytes that never come.
             raise VersionRefusedError(f"the broker at {self._address} did not answer") from error
-        except (OSError, UnsendableError) as error:
+        except (OSError, UnicodeError, UnsendableError) as error:  # a host may not be a name
             raise LinkError(f"cannot connect to the broker at {self._address}: {error}") from error
 
     def _checked(self, answer: ConnectAnswer | None) -> ConnectAnswer:

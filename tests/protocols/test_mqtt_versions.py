@@ -341,6 +341,13 @@ async def test_a_birth_that_is_never_acknowledged_is_tried_again(monkeypatch):
         await asyncio.wait([running_link])
 
 
+@pytest.mark.parametrize("host", ["x" * 70, "a..b"])
+async def test_a_host_that_no_name_may_be(host):
+    with pytest.raises(LinkError, match="cannot connect"):
+        async with connect(BrokerAddress(host), client_id="a", will=None, max_queued=10):
+            pass
+
+
 async def test_a_connection_that_breaks_while_it_subscribes():
     def answers(frame):
         return None if frame[0] >> 4 == SUBSCRIBE else accepting(frame)
