@@ -32,6 +32,8 @@ log = get_logger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.25
 LONGEST_PAUSE_SECONDS = 15.0
+STEADY_SECONDS = 5.0
+"""A connection that has lasted so long was no mistake of the broker's: the next pauses are short again."""
 
 
 def pauses(random_source: random.Random) -> Iterator[float]:
@@ -117,12 +119,13 @@ class MqttLink:
 
         They are acknowledged when it has returned.
         """
-        waiting = pauses(self._random)
+        waiting, loop = pauses(self._random), asyncio.get_running_loop()
         while True:
+            began = loop.time()
             try:
                 await self._connect_and_receive(take)
             except LinkError as error:
-                if self.connected.is_set():
+                if self.connected.is_set() and loop.time() - began >= STEADY_SECONDS:
                     waiting = pauses(self._random)
                 self.connected.clear()
                 self.trouble = error.message

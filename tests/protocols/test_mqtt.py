@@ -394,3 +394,29 @@ def test_pauses_double_up_to_a_bound_and_differ():
     assert all(0.125 <= pause <= 0.25 for pause in first[:1])
     assert all(7.5 <= pause <= 15.0 for pause in first[-4:])
     assert first != list(itertools.islice(pauses(random.Random(2)), 12))
+
+
+@pytest.mark.parametrize(("lasts", "grow"), [(0.0, True), (60.0, False)])
+async def test_a_broker_that_ends_each_connection_at_once_is_tried_ever_less_often(monkeypatch, lasts, grow):
+    """As when two clients have one name: each would end the other's connection for ever."""
+    now, slept = [0.0], []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+    link = MqttLink(BrokerAddress(), client_id="c")
+
+    async def ended(_):
+        link.connected.set()
+        now[0] += lasts
+        raise LinkError("another client has this name")
+
+    async def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 8:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(link, "_connect_and_receive", ended)
+    monkeypatch.setattr("protocols.mqtt.link.asyncio.sleep", sleep)
+    with pytest.raises(asyncio.CancelledError):
+        await link.run_in_bursts(None)
+    assert (slept[-1] > 7) is grow
+    assert slept[0] <= 0.25
