@@ -143,6 +143,7 @@ class QueryService:
                     settled = await self.start_waiting()
                 async with self._lock:
                     self._registry.write_plan()  # which is done already, unless the disk was full
+                self._registry.quarantine.write()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self.refresher.changed.wait()

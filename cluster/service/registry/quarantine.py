@@ -50,6 +50,11 @@ class Quarantine:
         self._waiting = deque[Quarantined](maxlen=MOST_ROWS)
         self._written_at = -WRITING_SECONDS
 
+    @property
+    def waiting(self) -> int:
+        """How many are not stored yet."""
+        return len(self._waiting)
+
     def keep(self, kind: str, reason: str, origin: str, content: bytes) -> None:
         """Keep the beginning of a rejected message or row, and store it soon; the oldest goes beyond the limit."""
         self._waiting.append(Quarantined(time.time_ns() // 1000, kind, reason, origin, content[:MOST_BYTES]))
@@ -57,7 +62,7 @@ class Quarantine:
             self.write()
 
     def write(self) -> None:
-        """Store what waits; if that fails, it is counted, and what waits is stored later."""
+        """Store what waits, as the service does once a second; if that fails, it is counted, and tried again."""
         if not self._waiting:
             return
         self._written_at = self._clock()

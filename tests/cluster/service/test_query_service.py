@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -216,3 +218,18 @@ async def test_explain_shows_the_history_that_is_read_first(service: Service) ->
     everything = await service.queries.explain("SELECT sensor FROM traffic SINCE BEGINNING")
     assert "traffic from the beginning: about 7 rows in 2 files" in everything
     assert "about 3 rows at once, while other queries go on" in everything
+
+
+async def test_what_is_rejected_last_is_stored_a_second_later(service: Service) -> None:
+    quarantine = service.registry.quarantine
+    running = asyncio.create_task(service.queries.run())
+    try:
+        for number in range(3):
+            quarantine.keep("late sample", f"reason {number}", "p", b"x")
+        async with asyncio.timeout(60):
+            while quarantine.waiting:  # noqa: ASYNC110 - time makes it so
+                await asyncio.sleep(0.01)
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
