@@ -73,6 +73,11 @@ class ClassArchive:
             return f'{self.options} "-XX:SharedArchiveFile={self.file}"'
         return f'{self.options} "-XX:DumpLoadedClassList={self.classes}"'
 
+    def remove(self) -> None:
+        """Remove the archive, if there is one: the next start lists classes for another."""
+        with contextlib.suppress(OSError):
+            self.file.unlink(missing_ok=True)
+
     async def write(self, class_path: str) -> bool:
         """Write the archive, unless it is there or another process writes it; return whether it has been written.
 

@@ -13,7 +13,7 @@ from cluster.spark.cached_folders import cache_folder
 from cluster.spark.class_archive import ClassArchive
 from cluster.spark.home import SPARK_HOME, use_installed_pyspark
 from cluster.spark.java import JavaRuntime, find_java, use_java
-from cluster.spark.java_process import JavaProcess, start_java
+from cluster.spark.java_process import JavaEndedError, JavaProcess, start_java
 from cluster.spark.spark_log import SparkLog, SparkStartError
 from protocols.event_log import get_logger
 
@@ -141,6 +141,8 @@ def open_session(
     except (PySparkException, Py4JError, OSError) as error:
         if java is not None:
             java.end()
+        if isinstance(error, JavaEndedError):
+            class_archive(find_java(), local_folder).remove()  # Java does not start with a damaged one
         raise SparkStartError(str(error), log, 0 if java is None else java.log_begins) from error
     session.sparkContext.setLogLevel("ERROR")
     _write_no_checksums(session)

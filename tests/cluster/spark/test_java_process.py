@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from cluster.spark import java_process
+from cluster.spark.java import find_java
 from cluster.spark.java_process import PORT, SECRET, JavaEndedError, JavaProcess, start_java
+from cluster.spark.session import SPARK_HOME, SessionSettings, class_archive, open_session
+from cluster.spark.spark_log import SparkStartError
 
 SECONDS = 30.0
 LISTENING = """\
@@ -104,3 +107,16 @@ def test_nothing_that_is_started_later_keeps_java_running(start: Start) -> None:
             java.end()
         assert java.process.wait(SECONDS) == 0
         other.kill()
+
+
+def test_an_archive_with_which_java_has_not_started_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
+    """Else no later start would succeed either: Java ends when it maps a file that is damaged in its middle."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(SPARK_HOME, str(tmp_path))
+    archive = class_archive(find_java(), tmp_path)
+    archive.file.write_bytes(b"damaged")
+    with pytest.raises(SparkStartError, match="code 134"):
+        open_session(SessionSettings(), tmp_path, java=start("exit 134"))
+    assert not archive.file.exists()
