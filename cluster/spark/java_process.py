@@ -95,7 +95,7 @@ class JavaProcess:
     def end(self) -> None:
         """Let it end, if it has not.
 
-        One that nobody has found is told so, too: it reads its input only after it has written where it listens, and
+        One that is not used yet is terminated, too: it reads its input only after it has written where it listens, and
         without the folder for that it would go on for ever.
         """
         if self.process.stdin is not None:

@@ -79,7 +79,7 @@ def begin(settings: ClusterSettings, runtime: JavaRuntime) -> Begun:
     folder = open_folder(settings.folder)
     place = forking_place(settings.master)
     java = begin_java(settings.session, folder.path / SPARK_FILES, SparkLog(folder.path / SPARK_LOG), runtime)
-    atexit.register(java.end)  # also if nobody takes it: a Ctrl-C while all is loaded, a faulty setting
+    atexit.register(java.end)  # also if it is never used: after a Ctrl-C while all is loaded, a faulty setting
     load()
     if place is not None:
         fork(place, closing=[folder.lock, java.descriptor])
