@@ -140,24 +140,21 @@ class _Building:
 
     def _scan(self, nodes: Iterable[tuple[Fragment, OperatorNode]]) -> None:
         """Add the scans: a part of a stream is read with the columns, and of the rows, that any fragment uses."""
-        samples: dict[tuple[str, str, str], list[Scan]] = {}
-        scanning: dict[tuple[str, str, str], list[tuple[Fragment, OperatorNode]]] = {}
+        samples: dict[tuple[str, str, str], list[tuple[Fragment, OperatorNode]]] = {}
         aggregates: dict[tuple[str, str, str], list[ScanAggregates]] = {}
         for fragment, node in nodes:
             each = node.operation
             if isinstance(each, Scan):
-                samples.setdefault(self._key(each), []).append(each)
-                scanning.setdefault(self._key(each), []).append((fragment, node))
+                samples.setdefault(self._key(each), []).append((fragment, node))
             elif isinstance(each, ScanAggregates):
                 aggregates.setdefault(self._key(each), []).append(each)
-        for key, reading in sorted(samples.items()):
+        for key, scanning in sorted(samples.items()):
+            reading = [node.operation for _, node in scanning if isinstance(node.operation, Scan)]
             columns = {column.name: column for each in reading for column in each.columns}
             scan = self._scans(reading[0].stream, reading[0].history)
             events = reading[0].events
             produce = (
-                partial(scan.samples, wanted=wanted_rows(scanning[key]))
-                if events is None
-                else partial(scan.events, events)
+                partial(scan.samples, wanted=wanted_rows(scanning)) if events is None else partial(scan.events, events)
             )
             words = "" if events is None else f" events {events}"
             self._add_scan(key, reading[0], f"{words}{scan.suffix}", partial(produce, tuple(columns.values())))

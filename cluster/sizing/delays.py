@@ -4,7 +4,7 @@
        |---- for motes -----|---- from proxy to row ----|
 
 A sample is complete at its proxy when each mote has promised to send nothing that early: the first batch whose low
-watermark has passed it tells the cluster so. Until then no part could answer it, however fast it is.
+watermark has passed it shows that to the cluster. Until then no part could answer it, however fast it is.
 """
 
 from __future__ import annotations

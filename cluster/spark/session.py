@@ -26,8 +26,6 @@ CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileS
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
-log = get_logger(__name__)
-
 SPARK_FILES = "spark"
 """The folder of Spark's own files in a data folder."""
 PYTHON = "PYSPARK_PYTHON"
@@ -56,6 +54,9 @@ REMEMBERED = {
 }
 """What Spark remembers of the past for pages that are not served: by default a thousand micro-batches with their plans,
 and a hundred thousand tasks, so that memory would grow for hours."""
+
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

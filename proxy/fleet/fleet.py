@@ -203,11 +203,11 @@ class Fleet:
     def replan_due(self, radio_us: int) -> bool:
         """Return whether to choose programs again: by the values observed, or because some were chosen in a hurry."""
         hurried = any(each.merger.hurried for each in self.streams.values())
-        return hurried or radio_us - self._replanned_us >= REPLAN_AFTER_US
+        return hurried or self._observed_for_long(radio_us)
 
     def replanning(self, radio_us: int) -> dict[str, MergingTask]:
         """Return by stream, if it is time to, the tasks of choosing programs again: for :meth:`replan`."""
-        regular = radio_us - self._replanned_us >= REPLAN_AFTER_US
+        regular = self._observed_for_long(radio_us)
         if regular:
             self._replanned_us = radio_us
         return {
@@ -215,6 +215,9 @@ class Fleet:
             for name, stream in self.streams.items()
             if regular or stream.merger.hurried
         }
+
+    def _observed_for_long(self, radio_us: int) -> bool:
+        return radio_us - self._replanned_us >= REPLAN_AFTER_US
 
     def replan(self, stream_name: str, merging: MergingTask, radio_us: int) -> list[FleetInstruction]:
         """Choose the programs of a stream's motes again, where that saves enough to be worth a change."""

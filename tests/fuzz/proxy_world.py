@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from dataclasses import astuple
 from itertools import chain
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +27,7 @@ from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.receiving import Receiver
 from proxy.storage.flushing import store_batches
+from tests.proxy.drivers.test_recorded_messages import DOCUMENT, documented
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
@@ -44,13 +42,11 @@ if TYPE_CHECKING:
 NAME = "p"
 BEGAN_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
-DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "connect-devices.md"
 
 
 def documented_drivers() -> list[Driver]:
     """Return the drivers of the example in docs/how-to/connect-devices.md."""
-    (example,) = re.findall(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    return read_drivers(tomllib.loads(example), DOCUMENT.name)
+    return read_drivers(documented(), DOCUMENT.name)
 
 
 class ProxyWorld:

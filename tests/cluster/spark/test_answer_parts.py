@@ -16,27 +16,16 @@ import polars as pl
 import pytest
 
 from cluster.fjord.answers import error_row
-from cluster.fjord.batch import END, START
 from cluster.fjord.collecting import HostOutput, collected
 from cluster.spark.answer_parts import written_by_task
 from cluster.spark.envelopes import OUTPUT_SCHEMA, CollectedOutputs, collected_outputs, pack_output
 from cluster.storage.results_table import Part
 from cluster.storage.unnumbered_answers import UnnumberedFile, UnnumberedFolder, read_unnumbered
+from tests.cluster.spark.answer_rows import answers
 
 import pyarrow as pa  # isort: skip
 
 MOST = 2
-
-
-def answers(*named: tuple[str, int]) -> pl.DataFrame:
-    columns = {
-        "query": [query for query, _ in named],
-        START: [start for _, start in named],
-        END: [start + 1 for _, start in named],
-        "kind": ["row"] * len(named),
-        "row": [f"{place}" for place in range(len(named))],
-    }
-    return pl.DataFrame(columns, schema_overrides={START: pl.Int64, END: pl.Int64})
 
 
 @pytest.fixture

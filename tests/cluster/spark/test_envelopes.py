@@ -17,17 +17,7 @@ from cluster.spark.envelopes import (
     pack_rows,
     unpack_rows,
 )
-
-
-def answers(*named: tuple[str, int]) -> pl.DataFrame:
-    columns = {
-        "query": [query for query, _ in named],
-        START: [start for _, start in named],
-        END: [start + 1 for _, start in named],
-        "kind": ["row"] * len(named),
-        "row": [f"{place}" for place in range(len(named))],
-    }
-    return pl.DataFrame(columns, schema_overrides={START: pl.Int64, END: pl.Int64})
+from tests.cluster.spark.answer_rows import answers
 
 
 def table(*outputs: tuple[int, list[pl.DataFrame], Counters]) -> pa.Table:
