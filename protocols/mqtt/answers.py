@@ -94,23 +94,18 @@ def read_answer(version: Version, first: int, octets: Octets) -> Answer:
     MalformedFrameError
         If it is none that a broker may send, or not complete, or there is something behind it.
     """
-    match first:
-        case _ if first == _CONNACK:
-            answer: Answer = _connect_answer(version, octets)
-        case _ if first == _PUBACK:
-            answer = _publish_answer(version, octets)
-        case _ if first == _SUBACK:
-            number = octets.two()
-            _read_properties(version, octets)
-            answer = SubscribeAnswer(number, tuple(octets.raw(octets.left)))
-        case _ if first == _PINGRESP:
-            answer = PingAnswer()
-        case _ if first == _DISCONNECT and version is Version.V5:
-            code = octets.one() if octets.left else 0
-            properties = read_properties(octets) if octets.left else NO_PROPERTIES
-            answer = Farewell(code, properties.get(Property.REASON_STRING, ""))
-        case _:
-            raise MalformedFrameError(f"a broker sends no frame that begins with {first:#04x}")
+    if first == _CONNACK:
+        answer: Answer = _connect_answer(version, octets)
+    elif first == _PUBACK:
+        answer = _publish_answer(version, octets)
+    elif first == _SUBACK:
+        answer = _subscribe_answer(version, octets)
+    elif first == _PINGRESP:
+        answer = PingAnswer()
+    elif first == _DISCONNECT and version is Version.V5:
+        answer = _farewell(octets)
+    else:
+        raise MalformedFrameError(f"a broker sends no frame that begins with {first:#04x}")
     if octets.left:
         raise MalformedFrameError("a frame is longer than its content")
     return answer
@@ -143,6 +138,18 @@ def _publish_answer(version: Version, octets: Octets) -> PublishAnswer:
         if octets.left:
             read_properties(octets)
     return PublishAnswer(number, code)
+
+
+def _subscribe_answer(version: Version, octets: Octets) -> SubscribeAnswer:
+    number = octets.two()
+    _read_properties(version, octets)
+    return SubscribeAnswer(number, tuple(octets.raw(octets.left)))
+
+
+def _farewell(octets: Octets) -> Farewell:
+    code = octets.one() if octets.left else 0
+    properties = read_properties(octets) if octets.left else NO_PROPERTIES
+    return Farewell(code, properties.get(Property.REASON_STRING, ""))
 
 
 def _read_properties(version: Version, octets: Octets) -> Properties:

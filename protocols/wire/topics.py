@@ -156,7 +156,6 @@ class ParsedTopic:
     names: tuple[str, ...]
 
 
-@lru_cache(maxsize=16_384)
 @lru_cache(maxsize=65_536)
 def parse(topic: str) -> ParsedTopic:
     """Parse a topic; cached, since messages come on few of them.
