@@ -9,6 +9,7 @@ from tests.fuzz.device_target import DeviceTarget
 from tests.fuzz.fleet_target import FleetTarget
 from tests.fuzz.frame_target import FrameTarget
 from tests.fuzz.ingest_target import IngestTarget
+from tests.fuzz.request_target import RequestTarget
 from tests.fuzz.statement_target import StatementTarget
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 def all_targets() -> dict[str, Target]:
     """Return a new target of each kind."""
     made: list[Target] = [
-        FrameTarget(), FleetTarget(), DeviceTarget(), StatementTarget(), IngestTarget(), CatalogTarget()
+        FrameTarget(), FleetTarget(), DeviceTarget(), StatementTarget(), IngestTarget(), CatalogTarget(),
+        RequestTarget(),
     ]  # fmt: skip
     return {each.name: each for each in made}

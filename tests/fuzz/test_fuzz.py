@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from protocols.errors import FjordError
 
-FEW = {"frames": 300, "fleet": 25, "devices": 25, "statements": 60, "batches": 10, "entries": 40}
+FEW = {"frames": 300, "fleet": 25, "devices": 25, "statements": 60, "batches": 10, "entries": 40, "requests": 8}
 TARGETS = all_targets()
 
 
