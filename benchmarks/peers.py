@@ -170,10 +170,14 @@ def _run(command: list[str], given: str, seconds: float) -> str:
     except subprocess.TimeoutExpired as error:
         raise PeerError(f"no end after {seconds:.0f} s") from error
     if ended.returncode:
-        lines = ended.stderr.strip().splitlines()
-        reason = next((line for line in lines if line.startswith("ERROR")), lines[-1] if lines else "no reason given")
-        raise PeerError(reason)
+        raise PeerError(reason_in(ended.stderr.strip().splitlines()))
     return ended.stdout
+
+
+def reason_in(lines: list[str]) -> str:
+    """Return the line that says why a program has failed: of pip, the error; of Java, the innermost cause."""
+    reasons = [line for line in lines if line.startswith("ERROR") or "Caused by: " in line]
+    return (reasons or lines or ["no reason given"])[-1].strip()
 
 
 def write_csv(folder: Path, rows: int) -> None:
