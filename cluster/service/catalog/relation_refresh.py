@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import polars as pl
 
 from cluster.errors import ClusterError
 from cluster.language.columns import Schema
-from cluster.language.quantities import written
 from cluster.language.secrets import masked
-from cluster.relations.source import SourceAwayError, SourceStartingError
+from cluster.relations.refresh_decisions import Commit, Trouble, commit_after_read, overdue_failure, rows_needed
+from cluster.relations.source import SourceAwayError
 from cluster.service.catalog.relation_queries import RelationReaders
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.catalog.sensors_source import SensorsSource
@@ -76,7 +77,7 @@ class RelationRefresher:
     def due(self) -> list[KnownRelation]:
         """Return the relations whose sources are to be read now."""
         now = self._store.clock()
-        return [each for each in self._store.all() if not each.reading.locked() and now >= each.next_look]
+        return [each for each in self._store.all() if each.refreshing.is_due(now)]
 
     async def refresh(self, relation: KnownRelation, *, wanted: bool = False) -> None:
         """Read a relation's source, and commit a version if its rows have changed; failures are noted.
@@ -105,17 +106,15 @@ class RelationRefresher:
         """Commit an empty version of each relation that has been stale for too long, so that its queries report it."""
         now = self._store.clock()
         for relation in self._store.all():
-            last, freshness = relation.last, relation.freshness
-            if last is None or last.failure or relation.preparing or not freshness.overdue(now):
+            if not relation.refreshing.is_overdue(now):
                 continue
-            limit = written(int((freshness.stale_seconds or 0) * 1e6)).lower()
-            failure = f"relation {relation.name} has been stale for {limit}: {freshness.reason}"
+            failure = overdue_failure(relation.name, relation.freshness)
             try:
                 self._note_version(relation, relation.versions.commit_failure(failure, self._instants()))
             except (ClusterError, OSError) as error:
                 log.warning("relation cannot be marked as stale", relation=relation.name, error=str(error))
                 continue
-            log.error("relation is away", relation=relation.name, reason=freshness.reason)
+            log.error("relation is away", relation=relation.name, reason=relation.freshness.reason)
 
     async def in_thread(self, call: Callable[[], T], *, seconds: float | None = None) -> T:
         """Return the result of a blocking call.
@@ -145,18 +144,23 @@ class RelationRefresher:
             raise SourceAwayError("reading it has not ended yet")
         columns, rows = await self.in_thread(lambda: _changed(relation), seconds=LONGEST_READ_SECONDS)
         last = relation.last
-        built_in = relation.statement is None
-        needed = wanted or not built_in or last is None or columns != relation.columns or self._readers.exist(relation)
-        if rows is not None and needed:
+        needed = rows_needed(
+            built_in=relation.statement is None,
+            wanted=wanted,
+            has_version=last is not None,
+            same_columns=columns == relation.columns,
+            is_read=self._readers.exist(relation),
+        )
+        commit = commit_after_read(changed=rows is not None, needed=needed, failure=relation.refreshing.failure)
+        if rows is not None and commit is Commit.ROWS:
             relation.preparing = True
-            changed = rows
-            await self.in_thread(lambda: relation.versions.prepare(changed))
+            await self.in_thread(partial(relation.versions.prepare, rows))
         if self._store.find(relation.name) is not relation:
             return  # it was dropped in the meantime
-        if rows is not None and needed:
+        if rows is not None and commit is Commit.ROWS:
             relation.columns = columns
             self._note_version(relation, relation.versions.commit(rows, self._instants()))
-        elif last is not None and last.failure:
+        elif commit is Commit.RECOVERY:
             self._note_version(relation, relation.versions.commit_failure("", self._instants()))
         if relation.freshness.failures:
             log.info("relation is back", relation=relation.name)
@@ -173,11 +177,10 @@ class RelationRefresher:
         log.info("relation changed", relation=relation.name, version=version.number, rows=version.rows)
 
     def _failed(self, relation: KnownRelation, error: Exception, reason: str) -> None:
-        starting = isinstance(error, SourceStartingError)
-        if relation.trouble is None or starting != isinstance(relation.trouble, SourceStartingError):
-            write = log.info if starting else log.warning
+        before, relation.trouble = relation.kind_of_trouble, error
+        if relation.kind_of_trouble is not before:
+            write = log.info if relation.kind_of_trouble is Trouble.STARTING else log.warning
             write("relation cannot be read", relation=relation.name, reason=reason)
-        relation.trouble = error
         relation.failures_total += 1
         relation.freshness = relation.freshness.failed(reason)
 

@@ -20,7 +20,8 @@ from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.relations.freshness import Freshness
 from cluster.relations.opening import SENSORS, open_source
-from cluster.relations.source import Limits, RelationSource
+from cluster.relations.refresh_decisions import Refreshing, Trouble
+from cluster.relations.source import Limits, RelationSource, SourceStartingError
 from cluster.relations.unreadable import UnreadableSource
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.sensors_source import SensorsSource
@@ -97,6 +98,19 @@ class KnownRelation:
     def built_in(self) -> bool:
         """True if it exists without having been created."""
         return self.statement is None and not self.unreadable
+
+    @property
+    def refreshing(self) -> Refreshing:
+        """What decides whether its source is read, and whether its rows may still be used."""
+        failure = None if self.last is None else self.last.failure
+        return Refreshing(self.freshness, self.next_look, self.reading.locked(), self.preparing, failure)
+
+    @property
+    def kind_of_trouble(self) -> Trouble:
+        """What its last refresh failed by."""
+        if self.trouble is None:
+            return Trouble.NONE
+        return Trouble.STARTING if isinstance(self.trouble, SourceStartingError) else Trouble.AWAY
 
 
 class RelationStore:
