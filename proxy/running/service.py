@@ -32,6 +32,7 @@ from proxy.running.demand_merging import DemandMerging
 from proxy.running.demand_reporting import DemandReporting, spool_report
 from proxy.running.driven_devices import DrivenDevices
 from proxy.running.entry_schedule import EntrySchedule
+from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, LinkFactory, client_session
 from proxy.running.metrics import ProxyMetrics, read_gauges
@@ -48,7 +49,6 @@ _PAUSE_AFTER_FAILED_PUBLISH_SECONDS = 0.5
 _SHUTDOWN_SECONDS = 2.0
 LONGEST_HOLD_SECONDS = 2.0
 """While a slow disk writes and little room is left, messages stay at the broker for this long at most."""
-_POSITIONS_EVERY_US = 30_000_000
 CLOCK_EVERY_US = 10_000_000
 """How often the proxy publishes its clock, and how much waits in its spool."""
 
@@ -144,14 +144,9 @@ class ProxyService:
             clocks=self._clocks,
         )
         self._flushing = asyncio.Lock()
-        self._held_long_enough = False
         self._received = asyncio.Event()
-        self._has_cut = False
-        """Whether the last flush had a batch to cut: then the next one waits for as long as the settings say."""
-        self._waiting_since: float | None = None
-        """When the first of the tuples came that wait for a batch, by the event loop's clock."""
+        self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
-        self._positions_us = now_us
         self._clock_published_us = now_us - CLOCK_EVERY_US
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
@@ -191,7 +186,7 @@ class ProxyService:
             deletions = self.delivery.take_deletions()
             if deletions:
                 await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions))
-            self._held_long_enough = False
+            self._flushes.flushed()
 
     def _restore(self) -> list[FleetInstruction]:
         instructions: list[FleetInstruction] = []
@@ -209,7 +204,7 @@ class ProxyService:
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
     async def _receive(self, messages: Sequence[Message]) -> None:
-        if self._flushing.locked() and not self._held_long_enough and self.fleet.nearly_full:
+        if self._flushes.holds_back(flushing=self._flushing.locked(), nearly_full=self.fleet.nearly_full):
             await self._hold_back()
         if self._stopping:
             return
@@ -218,8 +213,7 @@ class ProxyService:
 
     def _note_waiting(self) -> None:
         """Note since when tuples wait for a batch, if they do."""
-        if self._waiting_since is None and self.fleet.waits:
-            self._waiting_since = asyncio.get_running_loop().time()
+        self._flushes.received(asyncio.get_running_loop().time(), waits=self.fleet.waits)
         self._received.set()
 
     async def _hold_back(self) -> None:
@@ -229,7 +223,7 @@ class ProxyService:
             async with asyncio.timeout(LONGEST_HOLD_SECONDS), self._flushing:
                 pass
         except TimeoutError:
-            self._held_long_enough = True
+            self._flushes.held_long_enough()
 
     async def _flush_batches(self) -> None:
         batches, positions = self._uncommitted
@@ -240,12 +234,10 @@ class ProxyService:
                     log.error("spool is full: samples wait in memory", spool_bytes=self.stores.spool.size_bytes)
                 return
             now_us = self._clocks.radio()
-            self._waiting_since = None
             batches = self.fleet.cut(now_us)
-            self._has_cut = bool(batches)
-            if self._stopping or now_us - self._positions_us >= _POSITIONS_EVERY_US:
+            self._flushes.cut(batches=bool(batches))
+            if self._flushes.takes_positions(now_us, stopping=self._stopping):
                 positions = self.fleet.positions()
-                self._positions_us = now_us
             if not batches and not positions:
                 return
             self._uncommitted = (batches, positions)
@@ -277,17 +269,14 @@ class ProxyService:
         while True:
             await self._wait_for_batches()
             await self.flush()
-            if self._has_cut or self.fleet.waits or self._uncommitted[0]:
+            if self._flushes.pauses(waits=self.fleet.waits, unwritten=bool(self._uncommitted[0])):
                 await asyncio.sleep(self.settings.flush_interval / 1e6)
 
     async def _wait_for_batches(self) -> None:
         """Wait until tuples wait and no mote is expected to send more of them, but no longer than the settings say."""
-        loop, longest = asyncio.get_running_loop(), self.settings.flush_interval / 1e6
+        loop = asyncio.get_running_loop()
         began = loop.time()
-        while not self.fleet.is_complete():
-            left = (self._waiting_since or began) + longest - loop.time()
-            if left <= 0:
-                return
+        while (left := self._flushes.seconds_left(began, loop.time(), complete=self.fleet.is_complete())) > 0:
             self._received.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):

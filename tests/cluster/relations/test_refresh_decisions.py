@@ -37,7 +37,7 @@ def test_a_source_that_is_being_read_is_not_read_again() -> None:
         ({"freshness": replace(STALE, stale_seconds=None)}, 1e9, False),
         ({"freshness": replace(STALE, fresh_at=None)}, 1e9, False),
         ({"preparing": True}, 300.0, False),
-        ({"failure": "said before"}, 300.0, False),
+        ({"failure": "stated before"}, 300.0, False),
         ({"failure": None}, 300.0, False),
     ],
 )
@@ -46,8 +46,8 @@ def test_rows_are_declared_stale_once(change: dict[str, object], now: float, *, 
 
 
 def test_an_overdue_relation_is_described() -> None:
-    said = overdue_failure("roads", STALE)
-    assert said == "relation roads has been stale for 5 minutes: connection refused"
+    text = overdue_failure("roads", STALE)
+    assert text == "relation roads has been stale for 5 minutes: connection refused"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""When waiting tuples are cut into batches and written, and when messages wait for that.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+POSITIONS_EVERY_US = 30_000_000
+"""How often the positions of motes are written, at least when a batch is: they spare questions after a restart."""
+
+
+@dataclass(slots=True)
+class FlushSchedule:
+    """The schedule of a proxy's flushes.
+
+    Parameters
+    ----------
+    longest_seconds
+        How long a tuple waits for its batch, at most.
+    positions_us
+        When the positions of motes were written last, by the radio's clock.
+    """
+
+    longest_seconds: float
+    positions_us: int
+    _waiting_since: float | None = None
+    """When the first of the tuples came that wait for a batch, in seconds of a clock that never goes back."""
+    _has_cut: bool = False
+    """Whether the last flush had a batch to cut: then the next one waits for as long as the settings say."""
+    _held_long_enough: bool = False
+
+    def received(self, now: float, *, waits: bool) -> None:
+        """Note that messages were received, and whether tuples wait for a batch since."""
+        if self._waiting_since is None and waits:
+            self._waiting_since = now
+
+    def seconds_left(self, began: float, now: float, *, complete: bool) -> float:
+        """Return the seconds until the next flush; 0 or less if it is due.
+
+        Parameters
+        ----------
+        began
+            When the wait for it began.
+        now
+            The present, by the same clock.
+        complete
+            Whether tuples wait, and no mote is expected to send more of them.
+        """
+        if complete:
+            return 0.0
+        first = began if self._waiting_since is None else self._waiting_since
+        return first + self.longest_seconds - now
+
+    def cut(self, *, batches: bool) -> None:
+        """Note that what waited was cut, and whether that made batches."""
+        self._waiting_since = None
+        self._has_cut = batches
+
+    def pauses(self, *, waits: bool, unwritten: bool) -> bool:
+        """Return whether there is a pause before the next flush: batches become larger, and a full disk is spared."""
+        return self._has_cut or waits or unwritten
+
+    def takes_positions(self, now_us: int, *, stopping: bool) -> bool:
+        """Return whether the positions of motes are to be written now; if so, they are next due later."""
+        due = stopping or now_us - self.positions_us >= POSITIONS_EVERY_US
+        if due:
+            self.positions_us = now_us
+        return due
+
+    def holds_back(self, *, flushing: bool, nearly_full: bool) -> bool:
+        """Return whether messages stay at the broker until the present flush has made room."""
+        return flushing and nearly_full and not self._held_long_enough
+
+    def held_long_enough(self) -> None:
+        """Note that the present flush takes too long to wait for it."""
+        self._held_long_enough = True
+
+    def flushed(self) -> None:
+        """Note the end of a flush."""
+        self._held_long_enough = False
