@@ -60,8 +60,10 @@ class ClassArchive:
         found = [str(java_home), str(spark_home), options]
         for part in (java_home / "lib" / "server" / "libjvm.so", spark_home / "jars"):
             with contextlib.suppress(OSError):
-                status = part.stat()
-                found.append(f"{part.resolve()} {status.st_size} {status.st_mtime_ns}")
+                found.append(f"{part.resolve()} {_version_of(part)}")
+        with contextlib.suppress(OSError), os.scandir(spark_home / "jars") as jars:
+            # Each of them: Java does without an archive if one of its jars has another size or time.
+            found.extend(sorted(f"{jar.name} {_version_of(jar)}" for jar in jars))
         name = hashlib.sha256("\n".join(found).encode()).hexdigest()[:16]
         return cls(cache / f"classes-{name}{_SUFFIX}", classes, java_home / "bin" / "java", options)
 
@@ -133,6 +135,11 @@ class ClassArchive:
         for other in self.file.parent.glob(f"classes-*{_SUFFIX}"):
             if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
                 other.unlink(missing_ok=True)
+
+
+def _version_of(file: Path | os.DirEntry[str]) -> str:
+    status = file.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 def _sync(file: Path) -> None:
