@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from protocols.errors import FjordError
 
 
@@ -42,3 +45,35 @@ class UnwritableError(StorageError):
             hint="nothing of it is stored: is the disk of the data folder full? Free some space, and try again",
         )
         self.cause = cause
+
+
+class OneOfManyError(ClusterError):
+    """One of several things that were wanted together is refused, and so are all.
+
+    Parameters
+    ----------
+    place
+        Which one, from 0.
+    cause
+        Why.
+    """
+
+    def __init__(self, place: int, cause: FjordError) -> None:
+        super().__init__(cause.message, hint=cause.hint)
+        self.place = place
+        self.cause = cause
+
+
+@contextmanager
+def blamed(place: int) -> Iterator[None]:
+    """Make an error inside that of one of several things.
+
+    Raises
+    ------
+    OneOfManyError
+        In place of any error of Fjord's.
+    """
+    try:
+        yield
+    except FjordError as error:
+        raise OneOfManyError(place, error) from error

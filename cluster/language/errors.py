@@ -42,9 +42,13 @@ class FjordSqlError(ClusterError):
         The offending part is ``text[start:end]``; may be empty at the end of the text.
     hint
         A correction, or None.
+    first_line
+        The number of the text's first line, if the text stands in a larger one.
     """
 
-    def __init__(self, reason: str, *, text: str, start: int, end: int, hint: str | None = None) -> None:
+    def __init__(
+        self, reason: str, *, text: str, start: int, end: int, hint: str | None = None, first_line: int = 1
+    ) -> None:
         reason, hint = shortened(masked(reason)), None if hint is None else shortened(masked(hint))
         text, start, end = masked_span(text, min(max(start, 0), len(text)), min(max(end, 0), len(text)))
         self.reason = reason
@@ -52,16 +56,31 @@ class FjordSqlError(ClusterError):
         self.start = min(max(start, 0), len(text))
         self.end = min(max(end, self.start), len(text))
         before = text[: self.start]
-        self.line = before.count("\n") + 1
+        self.first_line = first_line
+        self.line = before.count("\n") + first_line
         """Line of the offending part, from 1."""
         self.column = self.start - (before.rfind("\n") + 1) + 1
         """Its first character's place in the line, from 1."""
         self.offending = text[self.start : self.end]
         super().__init__(f"{reason}, at line {self.line}, column {self.column}", hint=hint)
 
+    def within(self, before: str, first_line: int) -> FjordSqlError:
+        """Return the error with its place in a larger text.
+
+        Parameters
+        ----------
+        before
+            What stands before the statement in its first line.
+        first_line
+            The number of that line.
+        """
+        start, end = (len(before) + each for each in (self.start, self.end))
+        text = before + self.text
+        return FjordSqlError(self.reason, text=text, start=start, end=end, hint=self.hint, first_line=first_line)
+
     def underlined(self) -> str:
         """Return the line of the text, or an excerpt around the offending part, with carets under that part."""
-        line = self.text.split("\n")[self.line - 1].removesuffix("\r")
+        line = self.text.split("\n")[self.line - self.first_line].removesuffix("\r")
         first = min(self.column - 1, len(line))
         last = min(max(first + self.end - self.start, first + 1), max(len(line), first + 1))
         cut = max(first - SHOWN_BEFORE, 0)

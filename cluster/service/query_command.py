@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,17 +28,33 @@ query.command("try", no_args_is_help=True)(try_query)
 
 @query.command("add")
 def add_query(
-    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    sql: Annotated[str | None, typer.Argument(help="The query, or - to read it from standard input.")] = None,
     *,
     name: Annotated[str | None, typer.Option(help="Its name; q1, q2, ... unless given.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Start all queries in this file (- for standard input), or none. Each ends with a semicolon; "
+            "a line `-- name: NAME` before one names it.",
+        ),
+    ] = None,
     api: Api = DEFAULT_API,
     as_json: AsJson = False,
 ) -> None:
-    """Start a query and print the topic of its results."""
+    """Start a query, or those in a file, and print the topics of their results."""
     import sys
 
+    if (sql is None) == (file is None):
+        raise typer.BadParameter("give either a query, or --file", param_hint="SQL")
+    if file is not None:
+        if name is not None:
+            raise typer.BadParameter("queries in a file have their names there", param_hint="--name")
+        from cluster.service.query_file import add_file
+
+        add_file(file, api, as_json=as_json)
+        return
     with make_client(api) as client:
-        added = client.add(sys.stdin.read() if sql == "-" else sql, name)
+        added = client.add(sys.stdin.read() if sql == "-" else str(sql), name)
     if as_json:
         print_json(added)
         return

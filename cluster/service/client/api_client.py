@@ -11,6 +11,8 @@ import httpx
 from cluster.errors import ClusterError
 
 TIMEOUT_SECONDS = 60.0
+ADDING_SECONDS = 3600.0
+"""How long many queries may take to be added together."""
 
 
 class ApiUnreachableError(ClusterError):
@@ -66,6 +68,11 @@ class ApiClient:
     def add(self, sql: str, name: str | None = None) -> dict[str, Any]:
         """Start a query."""
         return dict(self._request("POST", "/v1/queries", json={"sql": sql, "name": name}).json())
+
+    def add_together(self, sql: str) -> list[dict[str, Any]]:
+        """Start all queries of a text, or none; see `POST /v1/queries/together`."""
+        timeout = httpx.Timeout(TIMEOUT_SECONDS, read=ADDING_SECONDS)
+        return list(self._request("POST", "/v1/queries/together", json={"sql": sql}, timeout=timeout).json()["queries"])
 
     def queries(self) -> list[dict[str, Any]]:
         """Return all running queries."""

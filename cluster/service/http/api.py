@@ -12,9 +12,14 @@ from cluster.service.client.api_token import carries
 from cluster.service.http.energy_routes import energy_routes
 from cluster.service.http.error_responses import RequestError, error_response, handle_errors
 from cluster.service.http.plan_routes import plan_routes
-from cluster.service.http.query_routes import QueryDescriptions, query_routes
+from cluster.service.http.query_routes import TOGETHER, QueryDescriptions, query_routes
 from cluster.service.http.relation_routes import relation_routes
-from cluster.service.http.request_bodies import MOST_BYTES, BoundedBodies, RequestTooLargeError
+from cluster.service.http.request_bodies import (
+    MOST_BYTES,
+    MOST_BYTES_TOGETHER,
+    BoundedBodies,
+    RequestTooLargeError,
+)
 from cluster.service.http.sensor_routes import sensor_routes
 from cluster.service.http.status import status_of
 from cluster.service.http.stream_routes import stream_routes
@@ -41,8 +46,12 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
             raise RequestError(401, "this cluster needs a token", hint="set FJORD_API_TOKEN")
 
     api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)
-    too_large = error_response(RequestTooLargeError(MOST_BYTES))
-    api.add_middleware(BoundedBodies, most_bytes=MOST_BYTES, refusal=too_large)
+    api.add_middleware(
+        BoundedBodies,
+        most_bytes=MOST_BYTES,
+        most_bytes_at={TOGETHER: MOST_BYTES_TOGETHER},
+        refusal=lambda most_bytes: error_response(RequestTooLargeError(most_bytes)),
+    )
     handle_errors(api)
     queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
     descriptions = QueryDescriptions(queries, registry, ingest, parts.results, lags)

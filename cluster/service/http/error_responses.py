@@ -15,6 +15,7 @@ from cluster.fjord.acceptance import RowLimitError
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
+from cluster.language.statement_texts import StatementText
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError
@@ -59,6 +60,31 @@ class RequestError(ClusterError):
         self.status = status
 
 
+class RefusedStatementError(ClusterError):
+    """One of several statements is rejected, and so are all.
+
+    Parameters
+    ----------
+    text
+        All of them.
+    statement
+        The rejected one.
+    cause
+        Why, as if it had come alone.
+    """
+
+    def __init__(self, text: str, statement: StatementText, cause: FjordError) -> None:
+        if isinstance(cause, FjordSqlError):
+            cause = cause.within(text[text.rfind("\n", 0, statement.start) + 1 : statement.start], statement.line)
+            message = cause.message
+        else:
+            message = f"{cause.message}, at line {statement.line}"
+        named = "" if statement.name is None else f"query {statement.name!r}: "
+        super().__init__(f"{named}{message}", hint=cause.hint)
+        self.statement = statement
+        self.cause = cause
+
+
 def handle_errors(api: FastAPI) -> None:
     """Make an API respond to all errors with :func:`error_body`, including those of the web framework."""
 
@@ -92,12 +118,16 @@ def error_body(error: FjordError) -> dict[str, Any]:
     body: dict[str, Any] = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
     if isinstance(error, FjordSqlError):
         body |= {"line": error.line, "column": error.column, "underlined": error.underlined()}
+    if isinstance(error, RefusedStatementError):
+        body = {"line": error.statement.line, **error_body(error.cause), "message": error.message}
     return body
 
 
 def _status_of(error: FjordError) -> int:
     if isinstance(error, RequestError):
         return error.status
+    if isinstance(error, RefusedStatementError):
+        return _status_of(error.cause)
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
 
 

@@ -6,12 +6,16 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from cluster.errors import OneOfManyError, PlanError
 from cluster.fjord.batch import instant_text
+from cluster.language.statement_texts import statements_in
 from cluster.plan.demand import streams_of
 from cluster.service.catalog.stream_offers import mismatches_of
+from cluster.service.http.error_responses import RefusedStatementError, RequestError
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
@@ -24,6 +28,19 @@ from protocols.wire import topics
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.queries.query_service import QueryService
+
+
+TOGETHER = "/v1/queries/together"
+"""Where many queries are added, all or none."""
+MOST_CHARACTERS_TOGETHER = 8_000_000
+LOOK_SECONDS = 1.0
+"""Between two looks at whether the client still waits."""
+
+
+class NewQueries(BaseModel):
+    """Queries to start together, as one text."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS_TOGETHER)]
 
 
 class NewQuery(BaseModel):
@@ -120,6 +137,30 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         history = [] if isinstance(query, WaitingQuery) else queries.history(query.node)
         read = [each.as_json() for each in history]
         return {**descriptions.of(query), "warnings": list(warnings), "history": read}
+
+    @api.post(TOGETHER, status_code=201)
+    async def add_queries(new: NewQueries, request: Request) -> Response:
+        """Start all queries of a text, or none: each ends with a semicolon, and `-- name: NAME` before it names it."""
+        statements = await asyncio.to_thread(statements_in, new.sql)
+        if not statements:
+            raise RequestError(400, "there is no statement", hint="a query is written SELECT ... FROM stream")
+        for each in statements:
+            if len(each.text) > MAX_SQL_CHARACTERS:
+                too_long = PlanError(f"a statement has at most {MAX_SQL_CHARACTERS:,} characters")
+                raise RefusedStatementError(new.sql, each, too_long)
+        adding = asyncio.create_task(queries.add_many([(each.name, each.text) for each in statements]))
+        while not (await asyncio.wait([adding], timeout=LOOK_SECONDS))[0]:
+            if await request.is_disconnected():
+                adding.cancel()
+        try:
+            started = await adding
+        except OneOfManyError as error:
+            raise RefusedStatementError(new.sql, statements[error.place], error.cause) from error
+        found = [
+            {"name": query.name, "topic": topics.results(query.name), "epoch": query.since_epoch, "line": each.line}
+            for query, each in zip(started, statements, strict=True)
+        ]
+        return Response(msgspec.json.encode({"queries": found}), 201, media_type="application/json")
 
     @api.get("/v1/queries")
     async def list_queries() -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
         "broker": _broker(parts),
         "fjord": {**parts.engine.as_json(), "epoch": registry.epoch, "lost": _lost_epochs(parts)},
         "queries": len(registry),
+        "adding": _adding(parts),
         "lag": None if lag is None else lag.as_json(),
         "streams": sorted(ingest.schemas),
         "rows_stored": sum(each.rows for each in counters),
@@ -53,6 +54,12 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
             for proxy, spool in ingest.proxy_spools.all().items()
         },
     }
+
+
+def _adding(parts: ClusterParts) -> dict[str, int] | None:
+    """Return how far the addition of several queries has come; None if there is none."""
+    adding = parts.queries.adding
+    return None if adding is None else {"queries": adding.queries, "planned": adding.planned}
 
 
 def _broker(parts: ClusterParts) -> dict[str, Any]:

@@ -8,30 +8,27 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cluster.errors import ClusterError, UnwritableError
-from cluster.fjord.acceptance import RowLimits, check_rows
-from cluster.fjord.state_size import check_state
+from cluster.errors import ClusterError, UnwritableError, blamed
+from cluster.fjord.acceptance import RowLimits
 from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
-from cluster.language.translation import Query
 from cluster.physical.difference import operators_changed
 from cluster.physical.emission import emission_words
 from cluster.physical.lookup_choices import lookup_choices
-from cluster.physical.lowering import begins_with_others, lower, with_query
+from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import SensorDemands
 from cluster.physical.placement import placement_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import streams_of
-from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.epoch import PlannedQuery
 from cluster.plan.explain import explained
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
 from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext
 from cluster.service.catalog.relation_queries import RelationReaders, WaitingQueries
 from cluster.service.catalog.relation_refresh import RelationRefresher
 from cluster.service.catalog.relation_service import RelationService
-from cluster.service.catalog.relation_store import KnownRelation
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.stream_service import StreamService
 from cluster.service.publishing.demand_publication import DemandPublication
@@ -39,6 +36,8 @@ from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.history import HistoryRead, begun_at, history_of, history_text
+from cluster.service.queries.planned_text import Adding, PlannedText, is_early
+from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -50,12 +49,9 @@ log = get_logger(__name__)
 
 T = TypeVar("T")
 
-EARLY_BY_DEFAULT = True
-"""Whether a query without EMIT is published early."""
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
-STEADY = 0.1
-"""Estimates are made anew when the rate of a stream has changed by more than this share; until then, sums hold."""
+WAIT_ALONE = "add it by itself: alone it waits for the relation"
 
 
 class QueryService:
@@ -109,12 +105,9 @@ class QueryService:
         self._name = name
         self._registry = registry
         self._ingest = ingest
-        self._max_state_bytes = max_state_bytes
-        self._row_limits = row_limits or RowLimits()
         self._relation_memory_bytes = relation_memory_bytes
         self._buckets = buckets
         self._history_rows = history_rows
-        self._steady_rates: dict[str, float] = {}
         self._lock = asyncio.Lock()
         self._planning = Planning(planning_seconds)
         self._before_change = before_change
@@ -127,6 +120,16 @@ class QueryService:
             self.store, registry, self._readers, self.streams, self.refresher, lock=self._lock, planning=self._planning
         )
         self.demands = PublishedDemands()
+        self.adding: Adding | None = None
+        """How far the queries have come that are added together; None if there are none."""
+        self.limits = QueryLimits(
+            registry,
+            ingest,
+            self.demands,
+            self._planning,
+            rows=row_limits or RowLimits(),
+            max_state_bytes=max_state_bytes,
+        )
         self.demand_requests = DemandRequests()
         self._publication = DemandPublication(self.demands, link, self.demand_requests, self._empty_demand)
         self.demand_reports = demand_reports or DemandReports()
@@ -177,43 +180,73 @@ class QueryService:
                 # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
                 context = self._context()
                 query, node = await self._planning.run(lambda: context.planned(sql))
-            await self._check_limits(name, node, early=is_early(query))
-            for relation in self._relations_of(node):
-                if relation.built_in and not self._readers.exist(relation):
-                    await self.refresher.refresh(relation, wanted=True)
+            planned = PlannedText(name, sql, query, node)
+            await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
+            await self._refresh_built_in(node)
             if self.waiting.must_wait(node):
                 waiting = self.waiting.add(name, sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
                 return waiting, tuple(query.warnings)
-            started = await self._start(name, sql, query, node)
+            started = await self._start(planned)
             missing = tuple(read.warning for read in self.history(started.node) if read.warning)
             return started, (*query.warnings, *missing)
 
-    async def add_many(self, queries: Sequence[tuple[str, str]]) -> list[RegisteredQuery]:
-        """Start queries that are known by name and text, all with one epoch; return them.
+    async def add_many(self, queries: Sequence[tuple[str | None, str]]) -> list[RegisteredQuery]:
+        """Start queries, given by name and text, together: all of them, or none. Return them in the same order.
 
-        One that needs an epoch of its own, because it reads history, for example, follows with its own.
+        They begin with one epoch. Those that need an epoch of their own, because they read history, for example, follow
+        one by one; if the disk is full then, those that have begun are dropped again.
 
         Raises
         ------
-        ClusterError
-            As for :meth:`add`; or if one reads a relation that has no version yet. No query that begins with the
-            others has been started then.
+        OneOfManyError
+            With the query, and an error as for :meth:`add`; also if it reads a relation that has no version yet.
         """
-        async with self._lock:
+        self.adding = Adding(len(queries))
+        try:
             context = self._context()
-            together: list[tuple[str, str, Query, Node]] = []
-            apart: list[tuple[str, str, Query, Node]] = []
-            for name, sql in queries:
+            planned = await self._planned(queries, context)
+            async with self._lock:
+                if self._context() != context:
+                    planned = await self._planned(queries, self._context())
+                await self._check_together(planned)
+                return await self._start_all(planned)
+        finally:
+            self.adding = None
+
+    async def _planned(self, queries: Sequence[tuple[str | None, str]], context: PlanningContext) -> list[PlannedText]:
+        found = []
+        for place, (name, sql) in enumerate(queries):
+            with blamed(place):
                 query, node = await self._planning.run(partial(context.planned, sql), internal=True)
-                if self.waiting.must_wait(node):
-                    raise ClusterError(f"query {name!r} reads a relation that has not been read yet")
-                (together if begins_with_others(node) else apart).append((name, sql, query, node))
-            found = await self._start_together(together)
-            for name, sql, query, node in apart:
-                await self._check_limits(name, node, early=is_early(query))
-                found.append(await self._start(name, sql, query, node))
-            return found
+            found.append(PlannedText(name, sql, query, node))
+            self.adding = Adding(len(queries), len(found))
+        return found
+
+    async def _check_together(self, queries: Sequence[PlannedText]) -> None:
+        epoch, names = self._registry.epoch + 1, self._registry.names_for([each.name for each in queries])
+        for place, each in enumerate(queries):
+            with blamed(place):
+                await self._refresh_built_in(each.node)
+                if self.waiting.must_wait(each.node):
+                    raise ClusterError("it reads a relation that has not been read yet", hint=WAIT_ALONE)
+        await self.limits.check_together(
+            [PlannedQuery(name, epoch, each.node, each.early) for name, each in zip(names, queries, strict=True)]
+        )
+
+    async def _start_all(self, queries: Sequence[PlannedText]) -> list[RegisteredQuery]:
+        together = [place for place, each in enumerate(queries) if begins_with_others(each.node)]
+        begun = dict(zip(together, await self._start_together([queries[at] for at in together]), strict=True))
+        try:
+            for place, each in enumerate(queries):
+                if place not in begun:
+                    with blamed(place):
+                        begun[place] = await self._start(each)
+        except BaseException:
+            for registered in begun.values():
+                await self._drop(registered.name)
+            raise
+        return [begun[place] for place in range(len(queries))]
 
     async def start_waiting(self) -> bool:
         """Start the waiting queries whose relations have versions; return False if the disk was too full for one."""
@@ -221,10 +254,10 @@ class QueryService:
         async with self._lock:
             for waiting in self.waiting.ready():
                 try:
-                    planned = partial(self._context().planned, waiting.sql, registered=True)
-                    query, node = await self._planning.run(planned, internal=True)
-                    await self._check_limits(waiting.name, node, early=is_early(query))
-                    await self._start(waiting.name, waiting.sql, query, node, waited=True)
+                    plan = partial(self._context().planned, waiting.sql, registered=True)
+                    planned = PlannedText(waiting.name, waiting.sql, *await self._planning.run(plan, internal=True))
+                    await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
+                    await self._start(planned, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
                 except ClusterError as error:
                     advice = "; drop it and add it anew" if isinstance(error, FjordSqlError) else ""
@@ -245,12 +278,15 @@ class QueryService:
             if self.waiting.drop(name):
                 log.info("query dropped", query=name)
                 return
-            query, before = self._registry.query(name), self._registry.physical
-            positions = self._positions(before.streams)
-            self._before_change()
-            await finished(asyncio.to_thread(self._registry.drop, name, positions))
-            await self._publish_demands(before.by_query[query.identity].streams)
-            log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
+            await self._drop(name)
+
+    async def _drop(self, name: str) -> None:
+        query, before = self._registry.query(name), self._registry.physical
+        positions = self._positions(before.streams)
+        self._before_change()
+        await finished(asyncio.to_thread(self._registry.drop, name, positions))
+        await self._publish_demands(before.by_query[query.identity].streams)
+        log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
 
     async def explain(self, sql: str) -> str:
         """Return as text the plan of a query, how it would be run, and what it would share with those that run.
@@ -327,29 +363,20 @@ class QueryService:
         sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
         return PlanningContext(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
-    async def _check_limits(self, name: str | None, node: Node, *, early: bool) -> None:
-        """Raise unless rows, state and demands stay within their limits with a query."""
-        running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
-        added, rates = PlannedQuery(name or "", running.epoch + 1, node, early), self._rates(streams_of(node))
-        self.demands.follow(running.oldest_first)
+    async def _refresh_built_in(self, node: Node) -> None:
+        """Read the cluster's own relations that a query is the first to need."""
+        identities = {each.identity for each in relations_of(node)}
+        for relation in self.store.all():
+            if relation.identity in identities and relation.built_in and not self._readers.exist(relation):
+                await self.refresher.refresh(relation, wanted=True)
 
-        def check() -> None:
-            after = with_query(running, added)
-            check_rows(running, after, added.identity, rates, row_limits)
-            check_state(running, after, added.identity, rates, limit_bytes=limit_bytes)
-            self.demands.check(after.subscribers[added.identity])
-
-        await self._planning.run(check, internal=True)
-
-    async def _start(
-        self, name: str | None, sql: str, query: Query, node: Node, *, waited: bool = False
-    ) -> RegisteredQuery:
-        streams = self._registry.physical.streams | streams_of(node)
-        positions = self._positions(streams)
+    async def _start(self, planned: PlannedText, *, waited: bool = False) -> RegisteredQuery:
+        name, sql, query, node = planned.name, planned.sql, planned.query, planned.node
+        positions = self._positions(self._registry.physical.streams | streams_of(node))
         node = begun_at(node, self._registry.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
         self._before_change()
-        early = is_early(query)
+        early = planned.early
         add = partial(self._registry.add, name, sql, node, positions, query.reads, early=early, waited=waited)
         registered = await finished(asyncio.to_thread(add))
         await self._publish_demands(streams_of(node))
@@ -357,45 +384,17 @@ class QueryService:
         log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
         return registered
 
-    async def _start_together(self, queries: Sequence[tuple[str, str, Query, Node]]) -> list[RegisteredQuery]:
+    async def _start_together(self, queries: Sequence[PlannedText]) -> list[RegisteredQuery]:
         if not queries:
             return []
-        running, limit_bytes, row_limits = self._registry.physical, self._max_state_bytes, self._row_limits
-        read = frozenset[str]().union(*(streams_of(node) for *_, node in queries))
-        rates, positions = self._rates(read), self._positions(running.streams | read)
-        epoch = running.epoch + 1
-        planned = [PlannedQuery(name, epoch, node, is_early(query)) for name, _, query, node in queries]
-
-        def check() -> None:
-            after = lower(Plan(epoch, (*self._registry.plan.queries, *planned)), running)
-            for each in planned:
-                check_rows(running, after, each.identity, rates, row_limits)
-                check_state(running, after, each.identity, rates, limit_bytes=limit_bytes)
-                self.demands.check(after.subscribers[each.identity])
-
-        self.demands.follow(running.oldest_first)
-        await self._planning.run(check, internal=True)
+        read = frozenset[str]().union(*(streams_of(each.node) for each in queries))
+        positions = self._positions(self._registry.physical.streams | read)
         self._before_change()
-        added = [(name, sql, node, query.reads, is_early(query)) for name, sql, query, node in queries]
+        added = [(each.name, each.sql, each.node, each.query.reads, each.early) for each in queries]
         registered = await finished(asyncio.to_thread(self._registry.add_many, added, positions))
         await self._publish_demands(read)
-        log.info("queries added", queries=len(registered), epoch=epoch)
+        log.info("queries added", queries=len(registered), epoch=self._registry.epoch)
         return registered
-
-    def _relations_of(self, node: Node) -> list[KnownRelation]:
-        identities = {each.identity for each in relations_of(node)}
-        return [each for each in self.store.all() if each.identity in identities]
-
-    def _rates(self, streams: frozenset[str]) -> Mapping[str, float]:
-        """Return the tuples per second of streams, where they are known; the same while they hardly change."""
-        known = self._registry.physical.streams | streams
-        rates = {
-            stream: table.tuples_per_second() for stream, table in self._ingest.tables().items() if stream in known
-        }
-        for stream, rate in rates.items():
-            if rate is not None and not _about(self._steady_rates.get(stream), rate):
-                self._steady_rates[stream] = rate
-        return {stream: self._steady_rates[stream] for stream, rate in rates.items() if rate is not None}
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         # A stream whose table was set aside is away until it is offered again; its queries keep their positions.
@@ -410,10 +409,6 @@ class QueryService:
         await self._publication.publish(streams)
 
 
-def _about(known: float | None, now: float) -> bool:
-    return known is not None and abs(now - known) <= STEADY * known
-
-
 async def finished(work: Coroutine[None, None, T]) -> T:
     """Return the result of work in a thread, which goes on if its caller is cancelled: then only after it has ended."""
     task = asyncio.ensure_future(work)
@@ -422,8 +417,3 @@ async def finished(work: Coroutine[None, None, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
-
-
-def is_early(query: Query) -> bool:
-    """Return whether a query that begins now is published early."""
-    return EARLY_BY_DEFAULT if query.early is None else query.early

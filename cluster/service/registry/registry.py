@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError
+from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError, blamed
 from cluster.language.algebra import Node
 from cluster.physical.lowering import lower, with_query, without_query
 from cluster.physical.nodes import NOTHING, PhysicalPlan
@@ -266,34 +266,37 @@ class Registry:
         return query
 
     def add_many(
-        self, queries: Collection[tuple[str, str, Node, frozenset[str], bool]], positions: Mapping[str, int]
+        self, queries: Sequence[tuple[str | None, str, Node, frozenset[str], bool]], positions: Mapping[str, int]
     ) -> list[RegisteredQuery]:
         """Register queries that begin together, with one epoch.
 
         Parameters
         ----------
         queries
-            Of each its name, text, plan, the streams named in its text, and whether it is early. Their plans share the
-            tuples of others (:func:`cluster.physical.lowering.begins_with_others`).
+            Of each its name, text, plan, the streams named in its text, and whether it is early; a name is made up for
+            None. Their plans share the tuples of others (:func:`cluster.physical.lowering.begins_with_others`).
         positions
             As in :meth:`add`.
 
         Raises
         ------
-        QueryExistsError, TooManyQueriesError, TopicError
-            As in :meth:`add`; then none of them is registered.
+        OneOfManyError
+            With the query, and an error as in :meth:`add`; then none of them is registered.
         """
-        before, now_us, names = self._queries, time.time_ns() // 1000, set[str]()
-        for name, *_ in queries:
-            self._name_for(name, len(names))
-            if name in names:
-                raise QueryExistsError(name)
-            names.add(name)
-        found = [RegisteredQuery(*each[:3], before.epoch + 1, now_us, *each[3:]) for each in queries]
+        before, now_us = self._queries, time.time_ns() // 1000
+        names, used = self._names_for([name for name, *_ in queries])
+        found = [
+            RegisteredQuery(name, *each[1:3], before.epoch + 1, now_us, *each[3:])
+            for name, each in zip(names, queries, strict=True)
+        ]
         after = before.with_queries(found, positions)
         physical = self._prepared(after.epoch, lambda running: lower(after.plan, running))
-        self._change(after, physical, partial(insert_queries, self._plan_database, found))
+        self._change(after, physical, partial(insert_queries, self._plan_database, found), used)
         return found
+
+    def names_for(self, names: Sequence[str | None]) -> list[str]:
+        """Return the names of queries that would be added together now; errors are those of :meth:`add_many`."""
+        return self._names_for(names)[0]
 
     def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
         """Register a query that cannot begin before its relations have versions; errors are those of :meth:`add`."""
@@ -398,31 +401,48 @@ class Registry:
             raise
         self._running = after
 
-    def _name_for(self, name: str | None, more: int = 0) -> tuple[int | None, str]:
+    def _names_for(self, names: Sequence[str | None]) -> tuple[list[str], int | None]:
+        """Return names for several queries, and the number of the last that is made up."""
+        found = set[str]()
+        given, used = [], None
+        for place, wanted in enumerate(names):
+            with blamed(place):
+                number, name = self._name_for(wanted, found, used)
+            found.add(name)
+            given.append(name)
+            used = used if number is None else number
+        return given, used
+
+    def _name_for(
+        self, name: str | None, others: Collection[str] = (), used: int | None = None
+    ) -> tuple[int | None, str]:
         """Return a name for a query, and its number if it is made up.
 
         Parameters
         ----------
         name
             The name that it should have; None for any.
-        more
-            How many others are added with it.
+        others
+            Those of queries that are added with it.
+        used
+            The last number of these.
         """
         running = self._queries.by_name
         (waiting,) = self._plan_database.execute("SELECT count(*) FROM waiting").fetchone()
-        count = len(running) + waiting + more
+        count = len(running) + waiting + len(others)
         if count >= self._max_queries:
             raise TooManyQueriesError(
                 f"{count:,} queries are running, the limit is {self._max_queries:,}",
                 hint="drop some, or raise the limit",
             )
         if name is not None:
-            if self._taken(check_name(name, "query name")):
+            if check_name(name, "query name") in others or self._taken(name):
                 raise QueryExistsError(name)
             return None, name
-        (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
-        number = int(used) + 1
-        while self._taken(f"q{number}"):
+        if used is None:
+            (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
+        number = int(used or 0) + 1
+        while f"q{number}" in others or self._taken(f"q{number}"):
             number += 1
         return number, f"q{number}"
 

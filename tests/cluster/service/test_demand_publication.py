@@ -201,7 +201,7 @@ async def test_many_queries_begin_with_one_epoch(four: Service) -> None:
     read(assembly, four.link.published)
     four.link.published.clear()
     found = await four.queries.add_many([("d", distinct), *((f"m{n}", text) for n, text in enumerate(texts))])
-    assert [(each.name, each.since_epoch - epoch) for each in found] == [("m0", 1), ("m1", 1), ("m2", 1), ("d", 2)]
+    assert [(each.name, each.since_epoch - epoch) for each in found] == [("d", 2), ("m0", 1), ("m1", 1), ("m2", 1)]
     assert [each.name for each in four.registry.queries()] == ["q0", "q1", "q2", "q3", "m0", "m1", "m2", "d"]
     assert four.plans.read(epoch + 1).epoch == epoch + 1
     assert names(read(assembly, four.link.published)) == [each.name for each in four.registry.queries()]
@@ -216,7 +216,7 @@ async def test_rates_that_hardly_change_leave_estimates_as_they_are(
 ) -> None:
     rates = iter([100.0, 105.0, 95.0, 111.0, 120.0, 99.0])
     monkeypatch.setattr(type(four.ingest.writers["traffic"].table), "tuples_per_second", lambda _: next(rates))
-    seen = [four.queries._rates(frozenset({"traffic"}))["traffic"] for _ in range(6)]
+    seen = [four.queries.limits.rates(frozenset({"traffic"}))["traffic"] for _ in range(6)]
     assert seen == [100.0, 100.0, 100.0, 111.0, 111.0, 99.0]
 
 

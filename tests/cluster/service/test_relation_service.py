@@ -245,10 +245,8 @@ async def test_waiting_queries_count_towards_the_limit(relations):
 
 async def test_a_query_that_cannot_begin_shows_the_reason(relations):
     query = await waiting(relations)
-    relations.queries._max_state_bytes = -1
     relations.source.back()
-    relations.queries._rates = lambda _: {"traffic": 1e9}
-    relations.queries._check_limits = refused
+    relations.queries.limits.check = refused
     await relations.passes(30)
     assert relations.queries.waiting.state(query) == "cannot begin: too much state"
     assert relations.service.registry.queries() == []

@@ -1,0 +1,118 @@
+"""Whether queries fit beside those that run: the rows they make, the state they keep, the demands they add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from cluster.errors import blamed
+from cluster.fjord.acceptance import RowLimits, check_rows
+from cluster.fjord.state_size import check_state
+from cluster.ingest.service import Ingest
+from cluster.physical.lowering import lower, with_query
+from cluster.physical.nodes import PhysicalPlan
+from cluster.plan.demand import streams_of
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.service.catalog.planning import Planning
+from cluster.service.publishing.published_demands import PublishedDemands
+from cluster.service.registry.registry import Registry
+
+STEADY = 0.1
+"""Estimates are made anew when the rate of a stream has changed by more than this share; until then, sums hold."""
+AT_ONCE = 256
+"""Queries that are checked together, within the time for planning one statement."""
+
+
+class QueryLimits:
+    """The limits on all queries together.
+
+    Parameters
+    ----------
+    registry
+        The queries that run.
+    ingest
+        The streams, and how many tuples they bring.
+    demands
+        What is demanded of sensors; it follows the queries that run.
+    planning
+        Where this is computed.
+    rows
+        Limits on rows.
+    max_state_bytes
+        Queries with which the plan would keep more state than this are refused.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        ingest: Ingest,
+        demands: PublishedDemands,
+        planning: Planning,
+        *,
+        rows: RowLimits,
+        max_state_bytes: int,
+    ) -> None:
+        self._registry = registry
+        self._ingest = ingest
+        self._demands = demands
+        self._planning = planning
+        self._rows = rows
+        self._max_state_bytes = max_state_bytes
+        self._steady_rates: dict[str, float] = {}
+
+    async def check(self, query: PlannedQuery) -> None:
+        """Raise unless rows, state and demands stay within their limits with a query.
+
+        Raises
+        ------
+        RowLimitError, StateLimitError, DemandError, TooManyDemandsError
+            If they do not.
+        """
+        running, rates = self._registry.physical, self.rates(streams_of(query.node))
+        self._demands.follow(running.oldest_first)
+        await self._planning.run(lambda: self._check(query, running, with_query(running, query), rates), internal=True)
+
+    async def check_together(self, queries: Sequence[PlannedQuery]) -> None:
+        """Raise unless rows, state and demands stay within their limits with several queries.
+
+        Raises
+        ------
+        OneOfManyError
+            With the query, and the error as for :meth:`check`.
+        """
+        running = self._registry.physical
+        rates = self.rates(frozenset[str]().union(*(streams_of(each.node) for each in queries)))
+        self._demands.follow(running.oldest_first)
+        plan = Plan(running.epoch + 1, (*self._registry.plan.queries, *queries))
+        after = await self._planning.run(lambda: lower(plan, running), internal=True)
+
+        def check(places: Sequence[int]) -> None:
+            for place in places:
+                with blamed(place):
+                    self._check(queries[place], running, after, rates)
+
+        for first in range(0, len(queries), AT_ONCE):
+            places = range(first, min(first + AT_ONCE, len(queries)))
+            await self._planning.run(partial(check, places), internal=True)
+
+    def _check(
+        self, query: PlannedQuery, running: PhysicalPlan, after: PhysicalPlan, rates: Mapping[str, float]
+    ) -> None:
+        check_rows(running, after, query.identity, rates, self._rows)
+        check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes)
+        self._demands.check(after.subscribers[query.identity])
+
+    def rates(self, streams: frozenset[str]) -> Mapping[str, float]:
+        """Return the tuples per second of streams, where they are known; the same while they hardly change."""
+        known = self._registry.physical.streams | streams
+        rates = {
+            stream: table.tuples_per_second() for stream, table in self._ingest.tables().items() if stream in known
+        }
+        for stream, rate in rates.items():
+            if rate is not None and not _about(self._steady_rates.get(stream), rate):
+                self._steady_rates[stream] = rate
+        return {stream: self._steady_rates[stream] for stream, rate in rates.items() if rate is not None}
+
+
+def _about(known: float | None, now: float) -> bool:
+    return known is not None and abs(now - known) <= STEADY * known
