@@ -218,7 +218,7 @@ def test_work_in_threads_is_apart_from_the_loop(loop):
     assert 0 < loop.run_until_complete(steer()) < 20_000_000
 
 
-def test_it_names_those_who_wait_when_nothing_can_happen(loop):
+def test_it_names_what_waits_when_nothing_can_happen(loop):
     async def wait():
         await asyncio.get_running_loop().create_future()
 
@@ -259,7 +259,7 @@ def test_it_notes_callbacks_that_compute_for_too_long(loop, monkeypatch):
     assert [each.incarnation for each in loop.slow] == ["a#1"]
 
 
-def test_it_keeps_what_nobody_handled(loop):
+def test_it_keeps_what_no_code_handled(loop):
     def fail():
         raise ValueError("so")
 
@@ -268,8 +268,8 @@ def test_it_keeps_what_nobody_handled(loop):
         await loop.passed(1)
 
     loop.run_until_complete(steer())
-    ((who, context),) = loop.unhandled
-    assert (who, str(context["exception"])) == ("a#1", "so")
+    ((process, context),) = loop.unhandled
+    assert (process, str(context["exception"])) == ("a#1", "so")
 
 
 def test_sets_of_tasks_have_the_same_order_in_each_run():

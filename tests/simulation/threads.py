@@ -43,7 +43,7 @@ class _Work(concurrent.futures.Future[Any]):
                 self._outcome = None, error
 
     def report(self) -> None:
-        """Let those who wait have the result."""
+        """Pass the result on to what waits for it."""
         if self._outcome is not None and not self.done():
             result, error = self._outcome
             if error is None:

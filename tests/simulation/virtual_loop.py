@@ -110,7 +110,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     @property
     def trace(self) -> int:
-        """A number made of who ran when: the same for the same run."""
+        """A number made of what ran when: the same for the same run."""
         return self._trace
 
     def note(self, number: int) -> None:
