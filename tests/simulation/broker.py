@@ -1,0 +1,242 @@
+"""A broker in memory, as Mosquitto behaves: retained messages, wills, windows of messages in flight, bounded queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from protocols.mqtt.messages import Message
+from protocols.mqtt.octets import MalformedFrameError
+from protocols.mqtt.sent_frames import acknowledgements, publish_frame
+from tests.simulation.broker_frames import (
+    PONG,
+    Acknowledging,
+    Connecting,
+    Leaving,
+    Pinging,
+    Publishing,
+    Request,
+    RequestReader,
+    Subscribing,
+    accepted,
+    farewell,
+    granted,
+)
+from tests.simulation.topic_filters import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from protocols.mqtt.messages import Subscription
+
+PORT = 1883
+SESSION_TAKEN_OVER = 0x8E
+
+
+@dataclass(slots=True)
+class BrokerLimits:
+    """What a broker keeps.
+
+    Parameters
+    ----------
+    in_flight
+        Messages that one client has not acknowledged.
+    queued
+        Messages that wait for one client behind these; further ones are dropped.
+    doubled
+        The share of messages that are delivered twice, as after an acknowledgement that came too late.
+    """
+
+    in_flight: int = 100
+    queued: int = 10_000
+    doubled: float = 0.0
+
+
+class Session(asyncio.Protocol):
+    """One client's connection, and all that the broker knows of it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.client: Connecting | None = None
+        self.filters: dict[str, Subscription] = {}
+        self._reader = RequestReader()
+        self._transport: asyncio.Transport | None = None
+        self._unacknowledged: set[int] = set()
+        self._waiting: deque[Message] = deque()
+        self._last_number = 0
+        self._received_at = 0.0
+        self._left = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received_at = asyncio.get_running_loop().time()
+        try:
+            for request in self._reader.read(data):
+                self._handle(request)
+        except MalformedFrameError as error:
+            self.broker.malformed.append(str(error))
+            self.end()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        if not self._left:
+            self._left = True
+            self.broker.left(self, with_will=True)
+
+    def end(self, reason: int = 0) -> None:
+        """End the connection."""
+        if self._transport is not None and self.client is not None:
+            if reason:
+                self._write(farewell(self.client.version, reason))
+            self._transport.abort()
+
+    def deliver(self, message: Message, *, qos: int) -> None:
+        """Send a message, or let it wait, or drop it."""
+        sent = msgspec.structs.replace(message, qos=min(message.qos, qos))
+        if not sent.qos:
+            self._send(sent, 0)
+        elif len(self._unacknowledged) < self._window:
+            self._send(sent, self._next_number())
+        elif len(self._waiting) < self.broker.limits.queued:
+            self._waiting.append(sent)
+        else:
+            self.broker.dropped[message.topic.split("/")[1] if "/" in message.topic else ""] += 1
+
+    @property
+    def _window(self) -> int:
+        limit = self.broker.limits.in_flight
+        return limit if self.client is None else min(limit, self.client.receive_maximum)
+
+    def _handle(self, request: Request) -> None:
+        match request:
+            case Connecting():
+                self.client = request
+                self._write(accepted(request.version, self.broker.limits.in_flight))
+                self.broker.joined(self)
+                if request.keep_alive_seconds:
+                    self._check_silence()
+            case Subscribing():
+                assert self.client is not None
+                self.filters |= {each.filter: each for each in request.subscriptions}
+                self._write(granted(self.client.version, request))
+                self.broker.subscribed(self, request.subscriptions)
+            case Publishing(message, number):
+                self.broker.publish(message)
+                self._write(acknowledgements([number]))
+            case Acknowledging(number):
+                self._unacknowledged.discard(number)
+                while self._waiting and len(self._unacknowledged) < self._window:
+                    self._send(self._waiting.popleft(), self._next_number())
+            case Pinging():
+                self._write(PONG)
+            case Leaving(with_will):
+                self._left = True
+                self.broker.left(self, with_will=with_will)
+
+    def _check_silence(self) -> None:
+        """End the connection of a client that has sent nothing for one and a half of its keep-alive."""
+        assert self.client is not None
+        loop = asyncio.get_running_loop()
+        longest = 1.5 * self.client.keep_alive_seconds
+        left = self._received_at + longest - loop.time()
+        if self._left:
+            return
+        if left <= 0:
+            self.end()
+            if not self._left:
+                self.connection_lost(None)
+        else:
+            loop.call_later(left, self._check_silence)
+
+    def _send(self, message: Message, number: int) -> None:
+        assert self.client is not None
+        if number:
+            self._unacknowledged.add(number)
+        frame = publish_frame(self.client.version, message, number)
+        self._write(frame)
+
+    def _next_number(self) -> int:
+        while True:
+            self._last_number = self._last_number % 0xFFFF + 1
+            if self._last_number not in self._unacknowledged:
+                return self._last_number
+
+    def _write(self, octets: bytes) -> None:
+        if self._transport is not None and octets:
+            self._transport.write(octets)
+
+
+class Broker:
+    """One process of the broker.
+
+    Parameters
+    ----------
+    limits
+        What it keeps.
+    chance
+        Gives a number below 1, to draw what is doubled.
+    retained
+        What it still knows from before.
+    """
+
+    def __init__(self, limits: BrokerLimits, chance: Iterable[float], retained: dict[str, Message]) -> None:
+        self.limits = limits
+        self.retained = dict(retained)
+        self.dropped: Counter[str] = Counter()
+        self.malformed: list[str] = []
+        self.published = 0
+        self._chance = iter(chance)
+        self._sessions: dict[str, Session] = {}
+
+    def session(self) -> Session:
+        """Return the protocol of a new connection."""
+        return Session(self)
+
+    def joined(self, session: Session) -> None:
+        """Let a client in; an older connection of the same name ends."""
+        assert session.client is not None
+        older = self._sessions.pop(session.client.client_id, None)
+        if older is not None:
+            older.end(SESSION_TAKEN_OVER)
+            older.connection_lost(None)
+        self._sessions[session.client.client_id] = session
+
+    def left(self, session: Session, *, with_will: bool) -> None:
+        """Forget a client, and publish its will."""
+        if session.client is None:
+            return
+        if self._sessions.get(session.client.client_id) is session:
+            del self._sessions[session.client.client_id]
+        session.filters.clear()
+        if with_will and session.client.will is not None:
+            self.publish(session.client.will)
+
+    def subscribed(self, session: Session, subscriptions: Iterable[Subscription]) -> None:
+        """Send what is retained."""
+        for each in subscriptions:
+            for topic, message in list(self.retained.items()):
+                if matches(each.filter, topic):
+                    session.deliver(message, qos=each.qos)
+
+    def publish(self, message: Message) -> None:
+        """Send a message to all that subscribe, and keep it if it is to be retained."""
+        self.published += 1
+        if message.retain:
+            if message.payload:
+                self.retained[message.topic] = message
+            else:
+                self.retained.pop(message.topic, None)
+        sent = msgspec.structs.replace(message, retain=False) if message.retain else message
+        times = 2 if self.limits.doubled and next(self._chance) < self.limits.doubled else 1
+        for session in list(self._sessions.values()):
+            best = max(
+                (each.qos for each in session.filters.values() if matches(each.filter, message.topic)), default=-1
+            )
+            for _ in range(times if best >= 0 else 0):
+                session.deliver(sent, qos=best)

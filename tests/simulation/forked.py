@@ -1,0 +1,78 @@
+"""Work in a process of its own, which ends without clearing up: what a simulated process left is never collected.
+
+Each run begins with the same memory, so that one run cannot change the next; one that never ends is ended.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import resource
+import traceback
+from typing import TYPE_CHECKING, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+LONGEST_SECONDS = 60
+"""Of processor time."""
+_CHUNK_BYTES = 1 << 16
+
+
+class EndedError(Exception):
+    """The work failed, or its process ended before it."""
+
+
+def apart(work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> T:
+    """Do work in a copy of this process and return its result, which can be pickled.
+
+    Parameters
+    ----------
+    work
+        What is done.
+    longest_seconds
+        Of processor time that it may take.
+
+    Raises
+    ------
+    EndedError
+        With the traceback, if it failed.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        _work(work, writing, longest_seconds)
+    os.close(writing)
+    octets = bytearray()
+    while chunk := os.read(reading, _CHUNK_BYTES):
+        octets += chunk
+    os.close(reading)
+    _, status = os.waitpid(child, 0)
+    if not octets:
+        signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        raise EndedError(f"the process ended by signal {signal}: more than {longest_seconds} s of work?")
+    result, trouble = pickle.loads(octets)
+    if trouble is not None:
+        raise EndedError(trouble)
+    return cast("T", result)
+
+
+def _work(work: Callable[[], object], writing: int, longest_seconds: int) -> None:
+    status = 1
+    try:
+        # Collections would come at other instants in other runs.
+        gc.disable()
+        resource.setrlimit(resource.RLIMIT_CPU, (longest_seconds, longest_seconds))
+        try:
+            octets = pickle.dumps((work(), None))
+        except BaseException:  # noqa: BLE001 - the other process raises it
+            octets = pickle.dumps((None, traceback.format_exc()))
+        while octets:
+            octets = octets[os.write(writing, octets) :]
+        status = 0
+    finally:
+        os._exit(status)
