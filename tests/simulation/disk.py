@@ -1,7 +1,7 @@
 """A simulated host's disk: a folder in memory, SQLite with faults, and what is left after a kill or a power cut.
 
-Faults act where SQLite commits. A commit that fails *after* taking effect is one whose pages reached the disk though its
-sync reported an error: the process goes on without it, but the next process finds it if nothing was committed since.
+Faults act where SQLite commits. A commit that fails *after* taking effect is one whose pages reached the disk, though
+its sync reported an error: the process goes on without it, and the next one finds it if nothing was committed since.
 What was committed without a sync (`synchronous = NORMAL`) may be lost in a power cut, back to an earlier commit.
 
 Call :func:`install` once; only hosts with a disk are concerned.
