@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from cluster.errors import StorageError
 from cluster.storage.archived_log import is_local
 from cluster.storage.data_files import write_data_file
-from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, live_files, sync_commits
+from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, live_files, opened, sync_commits
 from cluster.storage.log_entries import LINES
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
@@ -235,7 +235,7 @@ class AppendedTable:
     def _look_again(self) -> None:
         """Open the table anew if an append may have been made or not; its caller then checks for it."""
         if self._in_doubt:
-            self.delta = DeltaTable(self.root)
+            self.delta = opened(self.root)
             self.settle()
             self._in_doubt = False
 

@@ -2,6 +2,9 @@
 
 Each commit makes an open table slower by about 0.1 ms, until it is opened again; and opening is quick only after a
 recent checkpoint. So there is a checkpoint every hundred commits, after which the table is opened again.
+
+Fjord's own tables are opened and made only here: a simulation of a whole cluster replaces :class:`DeltaTable` here, and
+nothing else (tests/simulation/delta_log.py).
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -49,6 +53,30 @@ def created(root: str, schema: pa.Schema, name: str) -> DeltaTable:
     return table
 
 
+def opened(root: str, version: int | None = None) -> DeltaTable:
+    """Return a table, open at a version; None for the newest.
+
+    Raises
+    ------
+    TableNotFoundError
+        If there is none.
+    DeltaError, OSError
+        If it cannot be read.
+    """
+    return DeltaTable(root, version=version)
+
+
+def stored_rows(table: DeltaTable) -> pl.LazyFrame:
+    """Return the rows of a table. Polars itself finds no files below "my data".
+
+    Raises
+    ------
+    DeltaError
+        If its files cannot be listed.
+    """
+    return pl.scan_pyarrow_dataset(table.to_pyarrow_dataset())
+
+
 def live_files(table: DeltaTable) -> pa.Table:
     """Return the files of a table with their statistics. `pyarrow.table` would load pandas first, for a second.
 
@@ -74,7 +102,7 @@ def checkpointed(table: DeltaTable, root: str) -> DeltaTable:
             log = Path(root, LOG)
             sync_with_names([log / f"{table.version():020d}.checkpoint.parquet", log / LAST_CHECKPOINT])
             archive(Path(root), table.version())
-        return DeltaTable(root)
+        return opened(root)
     return table
 
 

@@ -26,7 +26,7 @@ from cluster.storage.committed_results import CLOSES, OPEN, RESULT_SCHEMA, ROW
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.data_files import write_data_file
-from cluster.storage.delta_tables import created
+from cluster.storage.delta_tables import created, opened, stored_rows
 from cluster.storage.mending import repair_log
 from cluster.storage.open_rows import OpenRow, OpenRows
 from cluster.storage.results_retention import ResultsRetention
@@ -84,7 +84,7 @@ class ResultsTable(CompactedTable):
 
     def _opened(self) -> DeltaTable:
         try:
-            return DeltaTable(self.root)
+            return opened(self.root)
         except TableNotFoundError:
             return created(self.root, RESULT_SCHEMA, "results")
         except DeltaError as error:
@@ -92,7 +92,7 @@ class ResultsTable(CompactedTable):
                 raise StorageError(f"results table {self.root} cannot be read: {error}") from error
         try:
             self.damage = mended(Path(self.root), "results", RESULT_SCHEMA)
-            return DeltaTable(self.root)
+            return opened(self.root)
         except (StorageError, DeltaError, OSError) as error:
             raise StorageError(
                 f"results table {self.root} is damaged: {error}", hint="restore its folder, or move it away"
@@ -288,7 +288,7 @@ class ResultsTable(CompactedTable):
         return self._open.listed()
 
     def _scan(self) -> pl.LazyFrame:
-        return pl.scan_delta(self._table, use_pyarrow=True)  # Polars itself finds no files below "my data"
+        return stored_rows(self._table)
 
     def _last_sequences(self) -> dict[str, int]:
         if self.version == 0:

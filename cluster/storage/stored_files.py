@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import ARCHIVE, is_local, log_at
 from cluster.storage.commit_log import Commit
-from cluster.storage.delta_tables import live_files
+from cluster.storage.delta_tables import live_files, opened
 from protocols.wire.batches import START_COLUMN
 
 _FIRST, _LAST = f"min.{START_COLUMN}", f"max.{START_COLUMN}"
@@ -124,7 +123,7 @@ def stamped(commit: Commit) -> Iterator[StoredFile]:
 def _added(root: str, version: int) -> pl.DataFrame:
     """Return the entries of a version's files in its log."""
     try:
-        table = DeltaTable(root, version=version)
+        table = opened(root, version)
     except DeltaError:
         if not is_local(root) or not (Path(root) / ARCHIVE).exists():
             raise

@@ -24,7 +24,7 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.commit_log import METADATA_PREFIX, CommitLog
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_aside
-from cluster.storage.delta_tables import created, live_files
+from cluster.storage.delta_tables import created, live_files, opened
 from cluster.storage.mending import repair_log
 from cluster.storage.stream_retention import Dropped, StreamRetention
 from protocols.wire.batches import (
@@ -126,7 +126,7 @@ class StreamTable(CompactedTable):
         self.retention = retention or StreamRetention()
         try:
             repair_log(root)
-            found = DeltaTable(root)
+            found = opened(root)
         except TableNotFoundError as error:
             if schema is None:
                 raise StorageError(f"there is no stream table at {root}") from error
