@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,9 @@ from cluster.storage.results_table import ResultsTable
 from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder, write_numbered
 
 BUCKETS = 2
+ROWS = 40
+KEPT = 20
+"""So many micro-batches are kept in the log."""
 ANSWERS_RETURNED = 0
 """Tasks that have more answers write them: all without state."""
 _numbers = itertools.count()
@@ -57,11 +60,31 @@ class MicroBatches:
         Where answers go.
     files
         Where tasks write many answers before they are numbered.
+    checkpoint
+        Folder of the logs and states of both.
+    rows
+        A micro-batch reads about so many.
+    returned
+        Tasks that have more answers write them.
+    on_commit
+        Called when answers are stored.
     """
 
-    def __init__(self, host: Host, folder: Path, results: ResultsTable, files: UnnumberedFolder) -> None:
+    def __init__(
+        self,
+        host: Host,
+        folder: Path,
+        results: ResultsTable,
+        files: UnnumberedFolder,
+        *,
+        checkpoint: Path | None = None,
+        rows: int = ROWS,
+        returned: int = ANSWERS_RETURNED,
+        on_commit: Callable[[], None] = lambda: None,
+    ) -> None:
         self._host = host
-        self._checkpoint = folder / "checkpoint" / host.value
+        self._checkpoint = (checkpoint or folder / "checkpoint") / host.value
+        self._limit = ReadMaxRows(rows)
         self._run_name = f"run {next(_numbers)}"
         results.remove_uncommitted(host.value)
         downstream._kept.clear()  # another process keeps nothing
@@ -74,41 +97,59 @@ class MicroBatches:
             str(folder / "plans"),
             BUCKETS,
             2,
-            40,
+            rows,
             str(folder / "relations"),
             host=host,
             answers_folder=files.path,
-            answers_returned=ANSWERS_RETURNED,
+            answers_returned=returned,
         )
         self._reader = FjordReader(self._options)
-        self._store = storing(host, CheckpointFiles(self._checkpoint), results, files, _written, on_commit=lambda: None)
+        self._store = storing(host, CheckpointFiles(self._checkpoint), results, files, _written, on_commit=on_commit)
         self._number, self._begin = -1, self._reader.initialOffset()
         logged = self._logged("offsets")
         if logged:
             self._number, self._begin = logged[-1], self._offset(logged[-1])
             if self._number not in self._logged("commits"):
-                self._again()
+                for _ in self._again():
+                    pass
 
     def step(self) -> bool:
         """Run a micro-batch; return False if there is nothing to do."""
-        end = json.loads(json.dumps(self._reader.latestOffset(self._begin, ReadMaxRows(40))))
-        if end == self._begin:
-            return False
-        self._write("offsets", self._number + 1, f"v1\n{{}}\n{json.dumps(end)}")
-        self._do(self._number + 1, end)
-        return True
+        return sum(1 for _ in self.instants()) > 0
 
-    def _again(self) -> None:
+    def instants(self) -> Iterator[None]:
+        """Run a micro-batch, with instants in between at which the process may be killed; none if there is nothing."""
+        end = json.loads(json.dumps(self._reader.latestOffset(self._begin, self._limit)))
+        if end == self._begin:
+            return
+        self._write("offsets", self._number + 1, f"v1\n{{}}\n{json.dumps(end)}")
+        yield
+        yield from self._do(self._number + 1, end)
+
+    def _again(self) -> Iterator[None]:
         """Do a micro-batch that was logged and not committed: from the offset before it."""
         end, number = self._begin, self._number
         self._begin = self._offset(number - 1) if number else self._reader.initialOffset()
-        self._do(number, end)
+        yield from self._do(number, end)
 
-    def _do(self, number: int, end: dict[str, Any]) -> None:
-        self._store(_Answers(lambda: self._run(number, end)), number)  # type: ignore[arg-type] # as far as it is used
+    def _do(self, number: int, end: dict[str, Any]) -> Iterator[None]:
+        answers = self._run(number, end)
+        yield
+        self._store(_Answers(lambda: answers), number)  # type: ignore[arg-type] # as far as it is used
+        yield
         self._write("commits", number, "v1\n{}")
         self._reader.commit(end)
         self._number, self._begin = number, end
+        self._forget(number - KEPT)
+
+    def _forget(self, number: int) -> None:
+        """Remove what no replay needs any more."""
+        for log, last in (
+            ("offsets", number),
+            ("commits", number),
+            *((f"state/{each}", number) for each in range(BUCKETS)),
+        ):
+            (self._checkpoint / log / str(last)).unlink(missing_ok=True)
 
     def _run(self, number: int, end: dict[str, Any]) -> pa.Table:
         tasks = self._reader.partitions(self._begin, end)
