@@ -1,7 +1,7 @@
 """The engine of a simulated cluster: Fjord's two hosts as Spark runs them, without Spark.
 
-Spark's log is written as Spark writes it: the offset before a micro-batch, its commit after, and what was logged and not
-committed is run again from the same offset (tests/power_cuts/micro_batches.py). Between any two of these steps the
+Spark's log is written as Spark writes it: the offset before a micro-batch, its commit after, and what was logged and
+not committed is run again from the same offset (tests/power_cuts/micro_batches.py). Between any two of these steps the
 process may be killed. What decides where a micro-batch ends, reads streams, runs operators and stores answers is the
 product's own.
 """
@@ -56,8 +56,8 @@ class SimulatedEngine:
         results: ResultsTable,
         buckets: int,
         *,
-        first_key: int = 0,  # noqa: ARG002 - of Spark's
-        java: object = None,  # noqa: ARG002
+        first_key: int = 0,
+        java: object = None,
     ) -> None:
         self._settings = settings
         self._folder = folder

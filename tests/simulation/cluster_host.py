@@ -1,0 +1,206 @@
+"""A simulated machine with a whole cluster: everything but Spark, threads, sockets and the disk is the product's own.
+
+    ClusterServer       ingest, registry, catalog, queries, demands: as it is
+    engine              tests/simulation/engine.py
+    publisher           a second process of the machine, tests/simulation/publisher_host.py
+    data folder         in memory, tests/simulation/synced_disk.py
+
+It is killed, loses its power and is started again from outside; what is there then is what was on its disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from cluster.errors import ClusterError
+from cluster.service.catalog import relation_store
+from cluster.service.registry.registry import UnknownQueryError
+from cluster.service.running import parts
+from cluster.service.running.settings import ClusterSettings
+from cluster.service.server import ClusterServer
+from protocols.mqtt.link import BrokerAddress
+from tests.power_cuts.micro_batches import BUCKETS
+from tests.simulation import publisher_host
+from tests.simulation.engine import SimulatedEngine, forget_all
+from tests.simulation.hosts import Host, HostClock
+from tests.simulation.publisher_host import ChildProcess
+from tests.simulation.synced_disk import SyncedDisk
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from random import Random
+
+    from tests.simulation.virtual_loop import VirtualLoop
+
+RESTART_SECONDS = 2.0
+"""After so long a cluster that could not start, or ended, is started again, as a service manager does."""
+
+SENSORS_SECONDS = 60.0
+"""Between two looks at the relation of all sensors: it takes a tenth of a simulation otherwise."""
+
+
+class Server(ClusterServer):
+    """A cluster without its HTTP API."""
+
+    @asynccontextmanager
+    async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
+        yield
+
+
+class ClusterHost:
+    """The machine.
+
+    Parameters
+    ----------
+    loop
+        On which all runs.
+    folder
+        In memory; the disk of the machine.
+    broker
+        Name of the broker's host.
+    port
+        Of the broker.
+    clock
+        Of the machine.
+    seed
+        Of the simulation.
+    name
+        Of the host.
+    settings
+        Further settings of the cluster.
+    """
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        folder: Path,
+        broker: str,
+        port: int,
+        *,
+        clock: HostClock | None = None,
+        seed: str = "",
+        name: str = "cluster",
+        **settings: object,
+    ) -> None:
+        self._loop = loop
+        clock = clock or HostClock(loop.world)
+        self.host = Host(name, clock, seed)
+        self.publisher_host = Host(f"{name}-publisher", clock, seed)
+        self.disk = SyncedDisk(folder)
+        given = {"commit_interval_seconds": 4.0, "trigger_seconds": 10.0, "silence_seconds": 20.0, "max_rows": 2_000}
+        self.settings = ClusterSettings(
+            folder=folder / "data", broker=BrokerAddress(broker, port), buckets=BUCKETS, **{**given, **settings}
+        )  # type: ignore[arg-type] # names and types are those of settings
+        self.server: Server | None = None
+        self.child: ChildProcess | None = None
+        self.failures: list[str] = []
+        """Why it could not start, or ended by itself."""
+        self.starts = 0
+        self._powered = True
+        publisher_host.starting[name] = self._start_child
+        publisher_host.install()
+        parts.Engine = SimulatedEngine  # type: ignore[assignment, misc]
+        relation_store.BUILT_IN_REFRESH_SECONDS = SENSORS_SECONDS
+
+    def start(self) -> None:
+        """Switch the machine on, or start the cluster's process again."""
+        self._powered = True
+        incarnation = self.host.start()
+        forget_all()
+        self.starts += 1
+        self._loop.spawn(incarnation, self._run(), "cluster")
+
+    def kill(self) -> None:
+        """Kill the cluster's process; its publisher ends with it."""
+        if self.host.incarnation is None:
+            return
+        self._loop.kill(self.host)
+        if self._loop.network is not None:
+            self._loop.network.killed(self.host)  # type: ignore[attr-defined]
+        if self.child is not None:
+            self.child.kill()
+        self._let_go()
+
+    def kill_publisher(self) -> None:
+        """Kill the publisher's process alone; the cluster starts another one."""
+        if self.child is not None:
+            self.child.kill()
+
+    def cut_power(self, dice: Random | None) -> None:
+        """Cut the power: what was not synced is lost, or some of it."""
+        self._powered = False
+        network = self._loop.network
+        if network is not None:
+            network.power_lost(self.host)  # type: ignore[attr-defined]
+            network.power_lost(self.publisher_host)  # type: ignore[attr-defined]
+        self._loop.kill(self.host)
+        if self.child is not None:
+            self.child.kill()
+        self._let_go()
+        self.disk.cut(dice)
+
+    def restore_power(self) -> None:
+        """Let the machine start again."""
+        self.host.clock.boot()
+        network = self._loop.network
+        if network is not None:
+            network.power_returned(self.host)  # type: ignore[attr-defined]
+            network.power_returned(self.publisher_host)  # type: ignore[attr-defined]
+        self.start()
+
+    @property
+    def runs(self) -> bool:
+        """Whether the cluster runs."""
+        return self.host.incarnation is not None and self.server is not None
+
+    async def add_query(self, sql: str, name: str) -> str | None:
+        """Add a query as a user does; return why not, None if it was added."""
+        server, incarnation = self.server, self.host.incarnation
+        if server is None or incarnation is None:
+            return "the cluster is away"
+        try:
+            await self._loop.spawn(incarnation, server.parts.queries.add(sql, name), f"add {name}")
+        except ClusterError as error:
+            return error.message
+        return None
+
+    async def drop_query(self, name: str) -> str | None:
+        """Drop a query as a user does; return why not."""
+        server, incarnation = self.server, self.host.incarnation
+        if server is None or incarnation is None:
+            return "the cluster is away"
+        try:
+            await self._loop.spawn(incarnation, server.parts.queries.drop(name), f"drop {name}")
+        except UnknownQueryError:
+            return None
+        except ClusterError as error:
+            return error.message
+        return None
+
+    def _start_child(self) -> ChildProcess:
+        self.child = ChildProcess(self._loop, self.publisher_host)
+        return self.child
+
+    def _let_go(self) -> None:
+        """Let go of files, as the kernel does for a process that has ended."""
+        if self.server is not None:
+            self.server.close()
+        self.server = self.child = None
+
+    async def _run(self) -> None:
+        try:
+            self.server = Server(self.settings)
+            await self.server.run()
+        except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
+            self.failures.append(repr(error))
+        self.server = None
+        incarnation, self.host.incarnation = self.host.incarnation, None
+        if incarnation is not None:
+            self._loop.schedule_in(int(RESTART_SECONDS * 1e9), self._start_again)
+
+    def _start_again(self) -> None:
+        if self._powered and self.host.incarnation is None:
+            self.start()
