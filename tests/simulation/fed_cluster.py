@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from tests.simulation.network import Network
 from tests.simulation.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SPEEDS = StreamSchema("speeds", (Field("speed", FieldType.INTEGER),))
@@ -33,8 +34,11 @@ SECOND_US = 1_000_000
 DISORDER_US = 2 * SECOND_US
 BATCH_SECONDS = 1.5
 AGAIN_SECONDS = 4.0
+FEED_BEGINS_SECONDS = 10.0
+"""Until then there are streams, and nothing in them."""
 MOST_AT_ONCE = 20
 _ack = msgspec.msgpack.Decoder(Ack)
+RESULTS = (topics.results("x").rpartition("/")[0] + "/", topics.query_errors("x").rpartition("/")[0] + "/")
 
 
 class Row(NamedTuple):
@@ -43,6 +47,22 @@ class Row(NamedTuple):
     start_us: int
     mote: str
     speed: int
+
+
+class TappedBroker(Broker):
+    """A broker that notes what it accepted of results."""
+
+    def __init__(self, *arguments: Any, published: list[Message], accepting: Callable[[Message], None]) -> None:
+        super().__init__(*arguments)
+        self._results = published
+        self._accepting = accepting
+
+    def publish(self, message: Message) -> None:
+        """Note results, and send a message to all that subscribe."""
+        if message.topic.startswith(RESULTS):
+            self._results.append(message)
+        self._accepting(message)
+        super().publish(message)
 
 
 @dataclass
@@ -110,6 +130,7 @@ class Feed:
             del self.waiting[number]
 
     async def _feed(self) -> None:
+        await asyncio.sleep(FEED_BEGINS_SECONDS)
         while True:
             await asyncio.sleep(BATCH_SECONDS * (0.5 + self.dice.random()))
             if not self.ending:
@@ -124,7 +145,9 @@ class Feed:
         now_us = self.host.clock.wall_ns() // 1000
         first_us = max(self._watermark_us, now_us - 2 * DISORDER_US)
         return [
-            Row(self.dice.randrange(first_us, now_us), f"m{self.dice.randrange(3)}", self.dice.randrange(100))
+            Row(
+                self.dice.randrange(first_us, now_us), f"{self.name}-{self.dice.randrange(3)}", self.dice.randrange(100)
+            )
             for _ in range(self.dice.randrange(5))
         ]
 
@@ -183,8 +206,6 @@ class Subscriber:
         """By query and number: the message."""
         self.changed: list[str] = []
         """Messages that came again otherwise than before."""
-        self.disordered: list[str] = []
-        self._last: dict[str, int] = {}
         process = self.host.start()
         link = process.run(
             lambda: MqttLink(
@@ -226,6 +247,9 @@ class FedCluster:
         self.address = BrokerAddress("broker", PORT)
         self.machine = Host("broker", HostClock(self.loop.world), seed)
         self.broker: Broker | None = None
+        self.limits = BrokerLimits()
+        self.published: list[Message] = []
+        """What the broker accepted of results, in order."""
         self.start_broker()
         self.cluster = ClusterHost(self.loop, folder, "broker", PORT, seed=seed, **settings)
         self.cluster.start()
@@ -236,8 +260,14 @@ class FedCluster:
         """Start the broker's process, with what it retained or without."""
         retained = self.broker.retained if self.broker is not None and remembering else {}
         self.machine.start()
-        self.broker = Broker(BrokerLimits(), iter(Random(f"{self.seed} broker").random, None), retained)
+        chance = Random(f"{self.seed} broker {self.machine.started}").random
+        self.broker = TappedBroker(
+            self.limits, iter(chance, None), retained, published=self.published, accepting=self._accepting
+        )
         self.network.listen(self.machine, PORT, self.broker.session)
+
+    def _accepting(self, message: Message) -> None:
+        """See a message that is published: a place for checks."""
 
     def kill_broker(self) -> None:
         """Kill the broker's process."""

@@ -119,7 +119,17 @@ def _install() -> None:
             raise UnwritableError(WHAT, sqlite3.OperationalError("database or disk is full"))
         return execute(self, sql, parameters)
 
+    leave = RegistryFile.__exit__
+
+    def left(self: RegistryFile, kind: Any, error: BaseException | None, trace: Any, /) -> Any:
+        if kind is None and any(disk.fails("registry") for disk in _DISKS):
+            failure = sqlite3.OperationalError("disk I/O error")
+            leave(self, type(failure), failure, None)
+            raise UnwritableError(WHAT, failure)
+        return leave(self, kind, error, trace)
+
     RegistryFile.execute = executed  # type: ignore[assignment, method-assign]
+    RegistryFile.__exit__ = left  # type: ignore[method-assign]
 
 
 def _checked(write: Callable[..., Any]) -> Callable[..., Any]:

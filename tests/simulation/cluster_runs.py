@@ -1,0 +1,332 @@
+"""Runs of a cluster among scripted proxies, with faults drawn from a seed, and what they violate.
+
+    0 s         queries are added          8 s: samples                     faults               all is settled
+    |-----------|--------------------------|-------x------x---x--------x----|--------------------|
+                                                                            last fault           QUIET_SECONDS later
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow.parquet as pq
+
+from cluster.fjord.batch import instant_text
+from cluster.storage.commit_log import CommitLog
+from cluster.storage.committed_results import CommittedResults
+from tests.simulation import oracles
+from tests.simulation.fed_cluster import BATCH_SECONDS, FEED_BEGINS_SECONDS, FedCluster
+from tests.simulation.hosts import WALL_BEGINS_NS
+from tests.simulation.oracles import Result, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+QUIET_SECONDS = 90.0
+"""After the last fault; then everything must have come to its end. The longest pause of a link is 15 s, of a supervisor
+that starts a publisher again 30 s."""
+FIRST_FAULT_SECONDS = 20.0
+SECOND_US = 1_000_000
+SIMPLE = {
+    "all": ("SELECT speed FROM speeds", lambda _: True),
+    "fast": ("SELECT speed FROM speeds WHERE speed >= 60", lambda speed: speed >= 60),
+    "late": ("SELECT speed FROM speeds WHERE speed < 50", lambda speed: speed < 50),
+}
+"""Queries that select: their texts and conditions."""
+COUNTS = "SELECT COUNT(*) AS n, SUM(speed) AS total FROM speeds WINDOW(RANGE 10 SECONDS SLIDE 5 SECONDS)"
+RANGE_US, SLIDE_US = 10 * SECOND_US, 5 * SECOND_US
+KINDS = (
+    "kill cluster", "kill publisher", "cut power", "kill broker", "forgetful broker", "partition", "pause cluster",
+    "disk full", "sync fails", "commit fails before", "commit fails after", "registry fails", "slow disk", "doubled",
+)  # fmt: skip
+
+
+class Fault(NamedTuple):
+    """Something that goes wrong: when, what, and for how long, in seconds."""
+
+    at: float
+    kind: str
+    lasts: float
+
+
+class Outcome(NamedTuple):
+    """What came of a run."""
+
+    seed: str
+    faults: tuple[Fault, ...]
+    violations: list[str]
+    trace: int
+    seconds: float
+    """Of simulated time."""
+    rows: int
+    results: int
+
+
+def draw(seed: str, minutes: float) -> tuple[Fault, ...]:
+    """Draw the faults of a run."""
+    dice = Random(f"{seed} faults")
+    last = minutes * 60 - QUIET_SECONDS
+    times = sorted(dice.uniform(FIRST_FAULT_SECONDS, last) for _ in range(dice.randrange(3, 9)))
+    return tuple(Fault(round(at, 3), dice.choice(KINDS), round(dice.uniform(0.5, 25.0), 3)) for at in times)
+
+
+class Run:
+    """One run.
+
+    Parameters
+    ----------
+    seed
+        Of all that is drawn.
+    minutes
+        Of simulated time.
+    faults
+        What goes wrong; drawn unless given.
+    folder
+        In memory.
+    """
+
+    def __init__(self, seed: str, minutes: float, folder: Path, faults: Sequence[Fault] | None = None) -> None:
+        self.seed = seed
+        self.seconds = minutes * 60
+        self.faults = tuple(draw(seed, minutes) if faults is None else faults)
+        self._dice = Random(f"{seed} run")
+        shutil.rmtree(folder, ignore_errors=True)
+        # Too late is what comes while a proxy is taken for silent; in half of the runs none is.
+        silence = self._dice.choice([15.0, 1e6])
+        self.world = FedCluster(folder, seed, silence_seconds=silence)
+        self._registered: dict[str, bool | None] = {}
+        """Queries: whether they must be there; None if that is not known."""
+        self._spans: dict[str, list[int | None]] = {}
+        """When, at the latest, a query had begun, and when it was dropped, at the earliest."""
+        self._late = Counter[int]()
+
+    def outcome(self) -> Outcome:
+        """Run it."""
+        found: list[str] = []
+
+        async def steer() -> None:
+            found.extend(await self._steer())
+
+        self.world.loop.run_until_complete(steer())
+        rows = sum(len(batch) for feed in self.world.feeds for batch in feed.rows.values())
+        return Outcome(
+            self.seed, self.faults, found, self.world.loop.trace, self.world.now, rows, len(self.world.published)
+        )
+
+    async def _steer(self) -> list[str]:
+        world = self.world
+        for fault in self.faults:
+            world.loop.schedule(int(fault.at * 1e9), self._begin, fault)
+        await world.passed(FEED_BEGINS_SECONDS / 2)
+        for name, text in (("all", SIMPLE["all"][0]), ("fast", SIMPLE["fast"][0]), ("counts", COUNTS)):
+            await self._add(name, text)
+        added_at = self._dice.uniform(FIRST_FAULT_SECONDS, self.seconds - QUIET_SECONDS)
+        dropped_at = self._dice.uniform(FIRST_FAULT_SECONDS, self.seconds - QUIET_SECONDS)
+        for at, name in sorted([(added_at, "late"), (dropped_at, "fast")]):
+            await self._until(at)
+            if name == "late":
+                await self._add(name, SIMPLE["late"][0])
+            else:
+                await self._drop(name)
+        await self._until(self.seconds - QUIET_SECONDS / 2)
+        for feed in world.feeds:
+            await world.loop.spawn(feed.host.incarnation, feed.end(), "end")
+        await self._until(self.seconds)
+        return self._violations()
+
+    async def _until(self, seconds: float) -> None:
+        if seconds > self.world.now:
+            await self.world.passed(seconds - self.world.now)
+
+    def _now_us(self) -> int:
+        return (WALL_BEGINS_NS + self.world.loop.world.now_ns) // 1000
+
+    async def _add(self, name: str, text: str) -> None:
+        self._registered[name] = None
+        if await self._tried(self.world.cluster.add_query(text, name)):
+            self._registered[name] = True
+            self._spans[name] = [self._now_us(), None]
+
+    async def _drop(self, name: str) -> None:
+        if self._registered.get(name):
+            self._spans[name][1] = self._now_us() - 30 * SECOND_US
+            self._registered[name] = None
+            if await self._tried(self.world.cluster.drop_query(name)):
+                self._registered[name] = False
+
+    async def _tried(self, request: Any) -> bool:
+        """Make a request as a user does, who waits for an answer for a while; return whether there was a good one."""
+        import asyncio
+
+        task = asyncio.ensure_future(request)
+        until = self.world.now + 20.0
+        while not task.done() and self.world.now < until:
+            await self.world.passed(0.5)
+        return task.done() and task.result() is None
+
+    def _begin(self, fault: Fault) -> None:
+        world, loop, cluster = self.world, self.world.loop, self.world.cluster
+        after_ns = int(fault.lasts * 1e9)
+
+        def later(work: Any, *arguments: Any) -> None:
+            loop.schedule_in(after_ns, work, *arguments)
+
+        match fault.kind:
+            case "kill cluster" if cluster.host.incarnation is not None:
+                self._note_late()
+                cluster.kill()
+                later(cluster._start_again)
+            case "kill publisher":
+                cluster.kill_publisher()
+            case "cut power" if cluster._powered:
+                self._note_late()
+                cluster.cut_power(self._dice)
+                later(cluster.restore_power)
+            case "kill broker" | "forgetful broker" if world.machine.incarnation is not None:
+                world.kill_broker()
+                later(lambda: world.start_broker(remembering=fault.kind == "kill broker"))
+            case "partition":
+                for host in (cluster.host, cluster.publisher_host):
+                    for ends in ((host.name, "broker"), ("broker", host.name)):
+                        world.network.set_open(*ends, is_open=False)
+                        later(lambda ends=ends: world.network.set_open(*ends, is_open=True))
+            case "pause cluster" if cluster.host.incarnation is not None:
+                paused = cluster.host.incarnation
+                loop.pause(cluster.host)
+                later(lambda: loop.resume(cluster.host) if cluster.host.incarnation is paused else None)
+            case "disk full":
+                cluster.disk.full = True
+                later(lambda: setattr(cluster.disk, "full", False))
+            case "sync fails" | "commit fails before" | "commit fails after" | "registry fails":
+                what = {
+                    "sync fails": "sync", "commit fails before": "committing", "commit fails after": "committed",
+                    "registry fails": "registry",
+                }[fault.kind]  # fmt: skip
+                cluster.disk.failing[what] = 1 + int(fault.lasts) % 3
+            case "slow disk":
+                cluster.host.threads_slow_ns = 1_500_000_000
+                later(lambda: setattr(cluster.host, "threads_slow_ns", 0))
+            case "doubled" if world.broker is not None:
+                world.limits.doubled = 0.3
+                later(lambda: setattr(world.limits, "doubled", 0.0))
+            case _:
+                pass
+
+    def _note_late(self) -> None:
+        """Note how many rows a cluster that is about to end has counted as late."""
+        server = self.world.cluster.server
+        if server is not None:
+            for writer in server.parts.ingest.writers.values():
+                self._late[self.world.cluster.starts] = writer.admission.counters.late_rows
+
+    def _violations(self) -> list[str]:
+        world, server = self.world, self.world.cluster.server
+        found = [f"unhandled: {where}: {what}" for where, what in world.loop.unhandled]
+        found += [f"the loop was blocked: {each}" for each in world.loop.slow]
+        if server is None:
+            return [*found, f"the cluster does not run: {world.cluster.failures[-1:]}"]
+        self._note_late()
+        stored = self._stored()
+        sent = [
+            Stored(row.start_us, row.mote, (row.speed,))
+            for feed in world.feeds
+            for number, rows in feed.rows.items()
+            if number <= feed.acknowledged
+            for row in rows
+        ]
+        found += oracles.stored_once(sent, stored, late=sum(self._late.values()))
+        found += oracles.settled(
+            {
+                **{f"batches of {feed.name} not acknowledged": len(feed.waiting) for feed in world.feeds},
+                "commits not published": server.parts.publisher.unpublished_commits,
+                **{
+                    f"rows of {stream} not answered by {host}": lag.rows
+                    for (stream, host), lag in server.parts.lags.now().items()
+                },
+            }
+        )
+        names = {query.name for query in server.parts.registry.queries()}
+        found += [f"query {name} is lost" for name, there in self._registered.items() if there and name not in names]
+        found += [f"query {name} is back" for name, there in self._registered.items() if there is False and name in names]
+        results = self._results()
+        for name, rows in results.items():
+            found += [f"{name}: {each}" for each in oracles.numbered(rows)]
+        accepted = self._accepted()
+        for name in results.keys() | accepted.keys():
+            violations = oracles.published(results.get(name, []), accepted.get(name, []))
+            found += [f"{name}: {each}" for each in violations]
+        found += [f"the subscriber: {each}" for each in world.subscriber.changed]
+        for name in self._spans:
+            found += [f"{name}: {each}" for each in self._wrong_answers(name, stored, results.get(name, []))]
+        return found
+
+    def _wrong_answers(self, name: str, stored: Sequence[Stored], found: Sequence[Result]) -> list[str]:
+        if name == "counts":
+            until_us = self._now_us()
+            return oracles.complete(
+                [each for each in found if each.start_us < until_us],
+                oracles.windows(stored, range_us=RANGE_US, slide_us=SLIDE_US, until_us=until_us, answer=_counted),
+            )
+        condition = SIMPLE[name][1]
+        expected = [
+            (row.start_us, row.start_us + 1, _json({"speed": row.values[0]}))
+            for row in stored
+            if condition(row.values[0])
+        ]
+        begun_us, ended_us = self._spans[name]
+        if name == "all":
+            return oracles.complete(found, expected)
+        if name == "fast" and ended_us is None:
+            return oracles.complete(found, expected)
+        return oracles.contiguous(found, expected, begun_us=begun_us, ended_us=ended_us)
+
+    def _stored(self) -> list[Stored]:
+        root = self.world.cluster.settings.folder / "streams" / "speeds"
+        log = CommitLog(str(root))
+        found = []
+        for version in range(log.latest(0) + 1):
+            for file in log.read(version).files:
+                for row in pq.ParquetFile(root / file.path).read().to_pylist():
+                    found.append(Stored(row["fjord_start_us"], row["fjord_mote"], (row["speed"],)))
+        return found
+
+    def _results(self) -> dict[str, list[Result]]:
+        results = CommittedResults(str(self.world.cluster.settings.folder / "results"))
+        newest = results.log.latest(0)
+        found: dict[str, list[Result]] = {}
+        for version in range(newest + 1):
+            for row in results.commit(version, newest).to_pylist():
+                result = Result(row["sequence"], row["start_us"], row["end_us"], row["row"])
+                found.setdefault(row["query"], []).append(result)
+        return found
+
+    def _accepted(self) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {}
+        for message in self.world.published:
+            body = msgspec.json.decode(message.payload)
+            result = Result(
+                body["sequence"], _us(body["start"]), _us(body["end"]), _json(body.get("row", body.get("error")))
+            )
+            found.setdefault(body["query"], []).append(result)
+        return found
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _us(text: str) -> int:
+    from datetime import datetime
+
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    seconds = datetime.fromisoformat(f"{whole}+00:00").timestamp()
+    return int(seconds) * SECOND_US + int(fraction or 0)
+
+
+def _counted(rows: Sequence[Stored]) -> str:
+    return _json({"n": len(rows), "total": sum(row.values[0] for row in rows)})  # type: ignore[misc]
