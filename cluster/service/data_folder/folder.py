@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cluster.errors import ClusterError, StorageError
 from cluster.service.data_folder.format import decide_on, inspect, mark
+from cluster.storage.synced_files import make_folder
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
@@ -91,7 +92,7 @@ def lock_folder(folder: Path) -> int:
         If another cluster has it, or it cannot be made or written to.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         handle = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StorageError(

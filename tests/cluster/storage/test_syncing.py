@@ -21,6 +21,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.service.data_folder.folder import open_folder
 from cluster.service.registry.registry import Registry
 from cluster.spark.answer_parts import CollectedOutputs
 from cluster.spark.checkpoint_files import CheckpointFiles
@@ -64,6 +65,13 @@ def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recorded:
 
 def commit_of(version: int) -> str:
     return f"traffic/_delta_log/{version:020d}.json"
+
+
+def test_a_new_data_folder_is_on_disk(tmp_path: Path, synced: Recorded) -> None:
+    open_folder(tmp_path / "new" / "data").close()
+    made = synced()
+    assert {".", "new"} <= set(made)  # what names it, and what names that
+    assert made.index("new") < made.index("new/data")  # before anything in it counts
 
 
 def test_a_new_table_is_on_disk(tmp_path: Path, synced: Recorded) -> None:
