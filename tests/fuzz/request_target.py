@@ -41,7 +41,7 @@ NAMES = (
     "alpha",
     "beta",
     "wild",
-    "nobody",
+    "unknown",
     "",
     "..%2F..",
     "%00",

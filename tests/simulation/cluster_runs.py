@@ -160,7 +160,7 @@ class Run:
                 self._registered[name] = False
 
     async def _tried(self, request: Any) -> bool:
-        """Make a request as a user does, who waits for an answer for a while; return whether there was a good one."""
+        """Make a request as a user does, waiting for an answer for a while; return whether there was a good one."""
         import asyncio
 
         task = asyncio.ensure_future(request)

@@ -1,7 +1,7 @@
 """The disk of a simulated cluster: a folder in memory that knows what was synced, and may be full or fail.
 
 What has not been synced is there after a power cut, or not, or in part (tests/power_cuts/disk.py). SQLite syncs where
-nobody sees it: its files are taken as synced.
+none can be seen: its files are taken as synced.
 
     full             writing raises "no space left", before anything is written
     failing          the next syncs, or commits of tables, raise: before they take effect, or after

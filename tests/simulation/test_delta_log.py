@@ -1,4 +1,4 @@
-"""The Delta log in Python is deltalake's, as far as anybody can see: the same operations on both, compared."""
+"""The Delta log in Python is deltalake's, as far as its users can see: the same operations on both, compared."""
 
 from __future__ import annotations
 
