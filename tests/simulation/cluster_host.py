@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ClusterError
 from cluster.service.catalog import relation_store
-from cluster.service.registry.registry import UnknownQueryError
+from cluster.service.registry.query_names import UnknownQueryError
 from cluster.service.running import parts
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer

@@ -20,7 +20,7 @@ from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError
 from cluster.service.publishing.published_demands import TooManyDemandsError
-from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
+from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from protocols.errors import FjordError, TopicError
 
 _STATUSES: tuple[tuple[type[FjordError], int], ...] = (

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from cluster.errors import ClusterError, PlanError, StorageError, UnwritableError, blamed
+from cluster.errors import OneOfManyError, PlanError, StorageError, UnwritableError
 from cluster.language.algebra import Node
-from cluster.physical.lowering import lower, with_query, without_query
+from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
 from cluster.plan.epoch import Plan, encode_plan
+from cluster.service.registry.plan_transitions import LostEpochs, Transition, adding, adding_many, dropping, skipping
 from cluster.service.registry.quarantine import Quarantine
+from cluster.service.registry.query_names import NamesInUse, UnknownQueryError
 from cluster.service.registry.registry_file import open_registry_file
 from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
 from cluster.service.registry.running_queries import (
@@ -30,48 +30,9 @@ from cluster.service.registry.running_queries import (
 )
 from cluster.service.registry.stream_registry import StreamRegistry
 from cluster.storage.synced_files import Troubles
-from protocols.wire.topics import check_name
 
-
-class QueryExistsError(ClusterError):
-    """A query of this name is running."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a query {name!r} already", hint="choose another name, or drop it first")
-        self.name = name
-
-
-class UnknownQueryError(ClusterError):
-    """There is no query of this name."""
-
-    def __init__(self, name: str, known: list[str]) -> None:
-        listed = ", ".join(known[:MOST_NAMED]) + (", ..." if len(known) > MOST_NAMED else "") if known else "none"
-        super().__init__(f"there is no query {name!r}", hint=f"running queries: {listed}")
-        self.name = name
-
-
-class TooManyQueriesError(ClusterError):
-    """The configured limit on queries is reached."""
-
-
-class LostEpochs(msgspec.Struct, frozen=True):
-    """Epochs that plans or Spark's log mention and the registry has lost, along with changes of queries.
-
-    Parameters
-    ----------
-    epochs
-        How many.
-    seen_us
-        When the last loss was found.
-    """
-
-    epochs: int = 0
-    seen_us: int | None = None
-
-
-MOST_NAMED = 10
-"""Queries named in a hint."""
 _USE_NUMBER = "INSERT OR REPLACE INTO meta VALUES ('names', ?)"
+_LOSE_EPOCHS = "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)"
 
 
 class Registry:
@@ -116,7 +77,7 @@ class Registry:
         self.quarantine = Quarantine(self._database, self.troubles)
         if self.epoch == 0:
             # A first plan without queries lets the engine run once, so that it is warm when the first query comes.
-            self._keep(RunningQueries(1))
+            self._keep(Transition(RunningQueries(1), lambda running: running))
         # A crash between the registry's commit and the plan file leaves the file to be written now.
         self.write_plan()
 
@@ -228,7 +189,7 @@ class Registry:
         """
         running = self._queries.by_name
         if name not in running:
-            raise UnknownQueryError(name, list(islice(running, MOST_NAMED + 1)))
+            raise UnknownQueryError(name, running)
         return running[name]
 
     def nodes(self, names: Collection[str]) -> dict[str, Node]:
@@ -258,11 +219,8 @@ class Registry:
         """
         before = self._queries
         used, name = (None, name) if waited and name is not None else self._name_for(name)
-        epoch = before.epoch + 1
-        query = RegisteredQuery(name, sql, node, epoch, time.time_ns() // 1000, reads, early)
-        after = before.with_queries((query,), positions)
-        physical = self._prepared(epoch, lambda running: with_query(running, query.planned, after.positions))
-        self._change(after, physical, partial(insert_queries, self._plan_database, (query,)), used)
+        query = RegisteredQuery(name, sql, node, before.epoch + 1, time.time_ns() // 1000, reads, early)
+        self._change(adding(before, query, positions, used))
         return query
 
     def add_many(
@@ -284,19 +242,17 @@ class Registry:
             With the query, and an error as in :meth:`add`; then none of them is registered.
         """
         before, now_us = self._queries, time.time_ns() // 1000
-        names, used = self._names_for([name for name, *_ in queries])
+        names, used = self._names().named([name for name, *_ in queries])
         found = [
             RegisteredQuery(name, *each[1:3], before.epoch + 1, now_us, *each[3:])
             for name, each in zip(names, queries, strict=True)
         ]
-        after = before.with_queries(found, positions)
-        physical = self._prepared(after.epoch, lambda running: lower(after.plan, running))
-        self._change(after, physical, partial(insert_queries, self._plan_database, found), used)
+        self._change(adding_many(before, tuple(found), positions, used))
         return found
 
     def names_for(self, names: Sequence[str | None]) -> list[str]:
         """Return the names of queries that would be added together now; errors are those of :meth:`add_many`."""
-        return self._names_for(names)[0]
+        return self._names().named(names)[0]
 
     def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
         """Register a query that cannot begin before its relations have versions; errors are those of :meth:`add`."""
@@ -317,12 +273,7 @@ class Registry:
         UnknownQueryError
             If there is none of this name.
         """
-        query, before = self.query(name), self._queries
-        after = before.without_query(name, positions)
-        physical = self._prepared(after.epoch, lambda running: without_query(running, query.planned, after.positions))
-        self._change(
-            after, physical, lambda: self._plan_database.execute("DELETE FROM queries WHERE name = ?", (name,))
-        )
+        self._change(dropping(self._queries, self.query(name), positions))
 
     def skip_epochs(self, newest: int, positions: Mapping[str, int]) -> None:
         """Move the queries to the epoch after `newest`, give each epoch between a plan, and count these as lost.
@@ -338,13 +289,7 @@ class Registry:
         for epoch in range(before.epoch + 1, newest + 1):
             if not self._plans.exists(epoch):
                 self._plans.write(replace(running, epoch=epoch, positions=dict(positions)))
-        after = before.moved(newest + 1, positions)
-        physical = self._prepared(after.epoch, lambda running: lower(after.plan, running))
-        lost = LostEpochs(self.lost_epochs().epochs + newest - before.epoch, time.time_ns() // 1000)
-        stored = "INSERT OR REPLACE INTO meta VALUES ('lost_epochs', ?)"
-        self._change(
-            after, physical, lambda: self._plan_database.execute(stored, (msgspec.json.encode(lost).decode(),))
-        )
+        self._change(skipping(before, newest, positions, self.lost_epochs(), time.time_ns() // 1000))
 
     def lost_epochs(self) -> LostEpochs:
         """Return how many epochs have been lost since this registry was made."""
@@ -362,20 +307,20 @@ class Registry:
             self._plan_written = True
         return True
 
-    def _prepared(self, epoch: int, change: Callable[[PhysicalPlan], PhysicalPlan]) -> PhysicalPlan:
-        """Write the plan file under a temporary name, so that only a rename is left once the registry has the plan."""
-        if not self.write_plan():
-            raise UnwritableError(f"the plan of epoch {epoch}", OSError(self.troubles.last))
-        physical = change(self.physical)
-        self._plans.prepare(physical)
-        return physical
+    def _change(self, transition: Transition) -> None:
+        """Store a change: the plan's file under a temporary name, then the registry's row, then only a rename is left.
 
-    def _change(
-        self, after: RunningQueries, physical: PhysicalPlan, store: Callable[[], object], used: int | None = None
-    ) -> None:
-        """Commit a change of the plan, and write its file; `used` is the number of a name that was made up."""
+        Raises
+        ------
+        UnwritableError
+            If one of them cannot be written. If that was the registry's, the outcome is unknown.
+        """
+        if not self.write_plan():
+            raise UnwritableError(f"the plan of epoch {transition.after.epoch}", OSError(self.troubles.last))
+        physical = transition.planned(self.physical)
+        self._plans.prepare(physical)
         # Other threads use the plan before until this one is committed.
-        self._keep(after, store, used)
+        self._keep(transition)
         self._physical, self._plan_written = physical, False
         self.write_plan()
 
@@ -385,67 +330,37 @@ class Registry:
         self._database.close()
         self._plan_database.close()
 
-    def _keep(self, after: RunningQueries, store: Callable[[], object] = lambda: None, used: int | None = None) -> None:
+    def _keep(self, change: Transition) -> None:
         """Commit a change; after a failure the outcome is unknown, and the queries are read again."""
         try:
             with self._plan_database as database:
                 database.execute("BEGIN IMMEDIATE")
-                store()
-                database.execute("INSERT INTO plans VALUES (?, ?)", (after.epoch, encode_plan(after.head)))
+                insert_queries(database, change.come)
+                if change.goes is not None:
+                    database.execute("DELETE FROM queries WHERE name = ?", (change.goes,))
+                if change.lost is not None:
+                    database.execute(_LOSE_EPOCHS, (msgspec.json.encode(change.lost).decode(),))
+                database.execute(
+                    "INSERT INTO plans VALUES (?, ?)", (change.after.epoch, encode_plan(change.after.head))
+                )
                 # Older plans remain as files for as long as a replay may need them.
-                database.execute("DELETE FROM plans WHERE epoch <> ?", (after.epoch,))
-                if used is not None:
-                    database.execute(_USE_NUMBER, (str(used),))
+                database.execute("DELETE FROM plans WHERE epoch <> ?", (change.after.epoch,))
+                if change.used is not None:
+                    database.execute(_USE_NUMBER, (str(change.used),))
         except BaseException:
             self._running, self._plan_written = None, False
             raise
-        self._running = after
+        self._running = change.after
 
-    def _names_for(self, names: Sequence[str | None]) -> tuple[list[str], int | None]:
-        """Return names for several queries, and the number of the last that is made up."""
-        found = set[str]()
-        given, used = [], None
-        for place, wanted in enumerate(names):
-            with blamed(place):
-                number, name = self._name_for(wanted, found, used)
-            found.add(name)
-            given.append(name)
-            used = used if number is None else number
-        return given, used
+    def _names(self) -> NamesInUse:
+        (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
+        waiting = {name for (name,) in self._plan_database.execute("SELECT name FROM waiting")}
+        return NamesInUse(self._queries.by_name, waiting, int(used), self._max_queries)
 
-    def _name_for(
-        self, name: str | None, others: Collection[str] = (), used: int | None = None
-    ) -> tuple[int | None, str]:
-        """Return a name for a query, and its number if it is made up.
-
-        Parameters
-        ----------
-        name
-            The name that it should have; None for any.
-        others
-            Those of queries that are added with it.
-        used
-            The last number of these.
-        """
-        running = self._queries.by_name
-        (waiting,) = self._plan_database.execute("SELECT count(*) FROM waiting").fetchone()
-        count = len(running) + waiting + len(others)
-        if count >= self._max_queries:
-            raise TooManyQueriesError(
-                f"{count:,} queries are running, the limit is {self._max_queries:,}",
-                hint="drop some, or raise the limit",
-            )
-        if name is not None:
-            if check_name(name, "query name") in others or self._taken(name):
-                raise QueryExistsError(name)
-            return None, name
-        if used is None:
-            (used,) = self._plan_database.execute("SELECT value FROM meta WHERE key = 'names'").fetchone() or (0,)
-        number = int(used or 0) + 1
-        while f"q{number}" in others or self._taken(f"q{number}"):
-            number += 1
-        return number, f"q{number}"
-
-    def _taken(self, name: str) -> bool:
-        waits = "SELECT 1 FROM waiting WHERE name = ?"
-        return name in self._queries.by_name or self._plan_database.execute(waits, (name,)).fetchone() is not None
+    def _name_for(self, wanted: str | None) -> tuple[int | None, str]:
+        """Return a name for a query, and its number if it is made up."""
+        try:
+            (name,), used = self._names().named([wanted])
+        except OneOfManyError as error:
+            raise error.cause from None
+        return used, name

@@ -19,7 +19,7 @@ from cluster.service.http import query_routes
 from cluster.service.http.query_routes import TOGETHER
 from cluster.service.http.request_bodies import MOST_BYTES
 from cluster.service.query_command import query as query_commands
-from cluster.service.registry.registry import QueryExistsError
+from cluster.service.registry.query_names import QueryExistsError
 from protocols.errors import FjordError
 from tests.cluster.service.conftest import Service, application
 

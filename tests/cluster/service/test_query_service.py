@@ -13,7 +13,7 @@ from cluster.fjord.acceptance import RowLimitError, RowLimits
 from cluster.fjord.state_size import StateLimitError
 from cluster.language.errors import FjordSqlError
 from cluster.physical.errors import UnsupportedPlanError
-from cluster.service.registry.registry import QueryExistsError, TooManyQueriesError, UnknownQueryError
+from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from cluster.storage.stream_tables import StreamPosition, arrow_schema
 from protocols.errors import TopicError
 from protocols.wire import topics

@@ -1,0 +1,56 @@
+"""What changes make of queries and plans, without a registry's file."""
+
+from __future__ import annotations
+
+from cluster.language.catalog import Catalog
+from cluster.language.translation import translate
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.plan.rewrite import rewrite
+from cluster.service.registry.plan_transitions import (
+    LostEpochs,
+    Transition,
+    adding,
+    adding_many,
+    dropping,
+    skipping,
+)
+from cluster.service.registry.running_queries import RegisteredQuery, RunningQueries
+from tests.cluster.service.conftest import TRAFFIC
+
+FIRST = RunningQueries(epoch=1)
+
+
+def query(name: str, epoch: int, most: int) -> RegisteredQuery:
+    text = f"SELECT speed FROM traffic WHERE speed < {most}"
+    node = rewrite(translate(text, Catalog.of([TRAFFIC])).node).node
+    return RegisteredQuery(name, text, node, epoch, created_us=0)
+
+
+def carried_out(change: Transition, physical: PhysicalPlan) -> PhysicalPlan:
+    planned = change.planned(physical)
+    assert (planned.epoch, planned.positions) == (change.after.epoch, change.after.positions)
+    assert planned.subscribers.keys() == {each.identity for each in change.after.by_name.values()}
+    return planned
+
+
+def test_queries_come_and_go_with_an_epoch_each() -> None:
+    slow, others = query("slow", 2, 10), (query("a", 3, 20), query("b", 3, 30))
+    came = adding(FIRST, slow, {"traffic": 4}, used=7)
+    assert (came.come, came.goes, came.used, came.lost) == ((slow,), None, 7, None)
+    more = adding_many(came.after, others, {"traffic": 5})
+    gone = dropping(more.after, slow, {"traffic": 6})
+    assert (gone.come, gone.goes) == ((), "slow")
+    assert [change.after.epoch for change in (came, more, gone)] == [2, 3, 4]
+    assert list(gone.after.by_name) == ["a", "b"]
+    physical = lower(FIRST.plan, NOTHING)
+    for change in (came, more, gone):
+        physical = carried_out(change, physical)
+
+
+def test_what_is_lost_adds_up() -> None:
+    before = adding(FIRST, query("slow", 2, 10), {"traffic": 4}).after
+    moved = skipping(before, 9, {"traffic": 8}, LostEpochs(3, 1), seen_us=2)
+    assert moved.lost == LostEpochs(3 + 7, 2)
+    assert (moved.after.epoch, list(moved.after.by_name)) == (10, ["slow"])
+    carried_out(moved, NOTHING)
