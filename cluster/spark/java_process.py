@@ -81,11 +81,9 @@ class JavaProcess:
                     self.process.terminate()
                     raise JavaEndedError(f"Java does not listen after {LONGEST_START_SECONDS:.0f} seconds")
                 time.sleep(POLLING_SECONDS)
-            written = self.where.read_bytes()
+            port, secret = listens_at(self.where)
         finally:
             self._remove_file()
-        port, length = _NUMBERS.unpack_from(written)
-        secret = written[_NUMBERS.size : _NUMBERS.size + length].decode()
         os.environ.update({PORT: str(port), SECRET: secret})
         try:
             yield
@@ -106,6 +104,13 @@ class JavaProcess:
 
     def _remove_file(self) -> None:
         shutil.rmtree(self.where.parent, ignore_errors=True)
+
+
+def listens_at(where: Path) -> tuple[int, str]:
+    """Return the port and the secret of a Java that has written them to a file."""
+    written = where.read_bytes()
+    port, length = _NUMBERS.unpack_from(written)
+    return port, written[_NUMBERS.size : _NUMBERS.size + length].decode()
 
 
 def start_java(spark_home: Path, options: Mapping[str, str], output: BinaryIO) -> JavaProcess:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,12 @@ SMALL_MICRO_BATCHES = {
 """A micro-batch has a few rows, with large values: writing Java for them, and compiling it, takes longer than they do.
 It was done for each of a state's variables in each task, too. A count of the state's rows would read each value before
 it is written."""
+
+OF_PYSPARK = {
+    "spark.serializer.objectStreamReset": "100",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+"""Settings that PySpark adds to those of a context that it makes itself."""
 
 REMEMBERED = {
     "spark.ui.retainedJobs": "20",
@@ -137,7 +144,8 @@ def open_session(
     conf = SparkConf().setAll(list(options.items()))
     try:
         if java is not None:
-            SparkContext(conf=conf, gateway=_connected(java))
+            gateway = _connected(java)
+            SparkContext(conf=conf, gateway=gateway, jsc=_java_context(gateway, java.options))
         session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:
         if java is not None:
@@ -170,6 +178,7 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **OF_PYSPARK,
         **REMEMBERED,
         "spark.local.dir": str(local_folder),
         "spark.sql.warehouse.dir": str(local_folder / "warehouse"),
@@ -224,6 +233,15 @@ def _connected(java: JavaProcess) -> Any:
         gateway = connect()
     gateway.proc = java.process  # as if PySpark had started it; without its standard input Java would end
     return gateway
+
+
+def _java_context(gateway: Any, options: Mapping[str, str]) -> Any:
+    """Return the context that Java has or makes; if it is just making it, once that is done."""
+    from pyspark import SparkConf  # noqa: PLC0415 - as above
+
+    conf: Any = SparkConf(_jvm=gateway.jvm).setAll(list(options.items()))
+    context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate(conf._jconf)  # noqa: SLF001 - as PySpark does
+    return gateway.jvm.JavaSparkContext.fromSparkContext(context)
 
 
 def _write_no_checksums(session: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """What a cluster starts before everything else: Java, which takes longest, and the parent of Spark's Python processes.
 
 folder   [opened and locked]
-Java     [ starts ................................. ] listens
+Java     [ starts .......... ] [ context and session ]
 here        [ imports ................ ] fork  the cluster itself
 parent                                   [ waits for Spark, and forks
 """
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cluster.service.data_folder.folder import DataFolder, open_folder
+from cluster.spark.early_session import begin_session
 from cluster.spark.forking.parent import ForkingPlace, start_forking_parent
 from cluster.spark.java_process import JavaProcess
 from cluster.spark.session import KEPT_MEMORY, PYTHON, SPARK_FILES, begin_java
@@ -80,6 +81,7 @@ def begin(settings: ClusterSettings, runtime: JavaRuntime) -> Begun:
     place = forking_place(settings.master)
     java = begin_java(settings.session, folder.path / SPARK_FILES, SparkLog(folder.path / SPARK_LOG), runtime)
     atexit.register(java.end)  # also if it is never used: after a Ctrl-C while all is loaded, a faulty setting
+    begin_session(java, closing=[folder.lock])
     load()
     if place is not None:
         fork(place, closing=[folder.lock, java.descriptor])
