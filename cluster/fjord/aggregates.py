@@ -16,10 +16,12 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from cluster.errors import PlanError
+from cluster.fjord import slab_merges
 from cluster.fjord.batch import START
 from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
+from cluster.fjord.slab_merges import SlabMerge
 from cluster.language.columns import AggregateCall
 from cluster.language.plans import plain_column
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
@@ -31,7 +33,8 @@ from protocols.wire.streams import FieldType
 class PartialColumn:
     """One column of a partial value: its name, type, initial value and merge function.
 
-    `reported` is the initial value from a device aggregate; None if devices do not compute such a value.
+    `reported` is the initial value from a device aggregate; None if devices do not compute such a value. `slab` merges
+    as `merge` does, the values of many keys at once; None if only rows can be merged.
     """
 
     name: str
@@ -39,6 +42,7 @@ class PartialColumn:
     begin: pl.Expr
     merge: pl.Expr
     reported: pl.Expr | None = None
+    slab: SlabMerge | None = None
 
     @property
     def reads(self) -> frozenset[str]:
@@ -114,10 +118,12 @@ def _column(
     merge: Callable[[pl.Expr], pl.Expr] = lambda partial: partial.sum(),
     *,
     measure: Measure | None = None,
+    slab: Callable[[str], SlabMerge] = slab_merges.added,
 ) -> PartialColumn:
     name = _name(call, part)
     reported = None if measure is None or call.distinct else _reported(call, measure)
-    return PartialColumn(name, kind, begin.cast(kind).alias(name), merge(pl.col(name)).alias(name), reported)
+    merged = merge(pl.col(name)).alias(name)
+    return PartialColumn(name, kind, begin.cast(kind).alias(name), merged, reported, slab(name))
 
 
 def _reported(call: AggregateCall, measure: Measure) -> pl.Expr | None:
@@ -175,14 +181,26 @@ def with_scaled_sums(saved: pl.DataFrame) -> pl.DataFrame:
 
 def _least(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     column = _column(
-        call, "min", _argument_type(call), _argument(call).min(), lambda partial: partial.min(), measure=Measure.MIN
+        call,
+        "min",
+        _argument_type(call),
+        _argument(call).min(),
+        lambda partial: partial.min(),
+        measure=Measure.MIN,
+        slab=slab_merges.least,
     )
     return (column,), pl.col(column.name)
 
 
 def _greatest(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     column = _column(
-        call, "max", _argument_type(call), _argument(call).max(), lambda partial: partial.max(), measure=Measure.MAX
+        call,
+        "max",
+        _argument_type(call),
+        _argument(call).max(),
+        lambda partial: partial.max(),
+        measure=Measure.MAX,
+        slab=slab_merges.greatest,
     )
     return (column,), pl.col(column.name)
 
@@ -198,18 +216,26 @@ def _variance(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     begun = mean_of((value * SCALE).sum(), value.count())
     apart = pl.when(n > 0).then(n * (m - total) ** 2)
     columns = (
-        PartialColumn(count, pl.Int64, value.count().cast(pl.Int64).alias(count), n.sum().alias(count)),
+        PartialColumn(
+            count,
+            pl.Int64,
+            value.count().cast(pl.Int64).alias(count),
+            n.sum().alias(count),
+            slab=slab_merges.added(count),
+        ),
         PartialColumn(
             mean,
             pl.Float64,
             pl.when(value.count() > 0).then(begun).otherwise(0.0).alias(mean),
             pl.when(n.sum() > 0).then(total).otherwise(0.0).alias(mean),
+            slab=slab_merges.mean(count, mean),
         ),
         PartialColumn(
             squares,
             pl.Float64,
             ((value - begun) ** 2).sum().alias(squares),
             pl.when(n.sum() > 0).then(s.sum() + apart.sum()).otherwise(0.0).alias(squares),
+            slab=slab_merges.squares(count, mean, squares),
         ),
     )
     return columns, pl.when(n > 1).then(s / (n - 1))
@@ -247,9 +273,10 @@ def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn,
 
     begin = pick(pl.col(call.order), _argument(call))
     merge = pick(pl.col(stamp_name), pl.col(value_name))
+    slabs = slab_merges.stamp_of(stamp_name, first=first), slab_merges.value_at(stamp_name, value_name, first=first)
     columns = (
-        PartialColumn(stamp_name, pl.Int64, begin[0], merge[0]),
-        PartialColumn(value_name, _argument_type(call), begin[1], merge[1]),
+        PartialColumn(stamp_name, pl.Int64, begin[0], merge[0], slab=slabs[0]),
+        PartialColumn(value_name, _argument_type(call), begin[1], merge[1], slab=slabs[1]),
     )
     return columns, pl.col(value_name)
 

@@ -17,10 +17,12 @@ from functools import lru_cache
 
 import polars as pl
 
+from cluster.fjord import pane_grid
 from cluster.fjord.aggregates import SAMPLED, partial_columns, split_aggregate, with_scaled_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.pane_grid import PaneGrid, has_slabs
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Schema
 from cluster.physical.operations import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
@@ -47,9 +49,9 @@ class _Windows:
     def __init__(
         self, keys: Schema, calls: tuple[AggregateCall, ...], subscribers: tuple[WindowSubscriber, ...]
     ) -> None:
-        columns = partial_columns(calls)
+        self.columns = columns = partial_columns(calls)
         self.keys = [key.name for key in keys]
-        self.merge = [column.merge for column in columns]
+        self.slabs = has_slabs(columns)
         self.finals = [split_aggregate(call).final for call in calls]
         names = [*_WINDOW, VISIBLE_FROM.name]
         rows = [(each.group, each.size_us, each.slide_us, each.visible_from) for each in subscribers]
@@ -88,6 +90,51 @@ class _Windows:
 
     def merged(self, pending: pl.DataFrame, due: pl.DataFrame) -> pl.DataFrame:
         """Merge, for every window that is due, the panes of each of its positions."""
+        visibility = _visibility(pending)
+        seen_alike = visibility.height == visibility[QUERY_GROUP.name].n_unique()
+        found: list[pl.DataFrame] = []
+        if self.slabs and seen_alike and pending.height >= pane_grid.MANY_ROWS:
+            found, due = self._in_grids(pending, due, visibility)
+        if due.height or not found:
+            found.append(self._by_rows(pending, due, visibility, seen_alike=seen_alike))
+        merged = pl.concat(found)
+        if SAMPLED in merged.columns:
+            merged = merged.filter(SAMPLED)  # missing samples alone make no group
+        answers = merged.select(
+            START,
+            (pl.col(START) + pl.col(SLIDE.name)).alias(END),
+            *self.keys,
+            *self.finals,
+            *(mark.name for mark in MARKS),
+        )
+        return answers.sort([START, *self.keys], maintain_order=True)
+
+    def _in_grids(
+        self, pending: pl.DataFrame, due: pl.DataFrame, visibility: pl.DataFrame
+    ) -> tuple[list[pl.DataFrame], pl.DataFrame]:
+        """Merge the windows that hold many rows from grids; return what is merged, and the windows that are left."""
+        found, left = [], []
+        for marks in visibility.iter_rows(named=True):
+            own = pl.col(QUERY_GROUP.name) == marks[QUERY_GROUP.name]
+            windows = due.filter(own)
+            rows = pending if visibility.height == 1 or not windows.height else pending.filter(own)
+            many = windows.height > 0 and rows.height >= pane_grid.MANY_ROWS
+            grid = PaneGrid.of(rows, self.keys, self.columns) if many else None
+            for window in windows.iter_rows(named=True):
+                bounds_us = window[SIZE.name], window[SLIDE.name], window[_FROM], window[_UNTIL]
+                merged = None if grid is None else grid.merged(self.columns, *bounds_us)
+                if merged is None:
+                    left.append(window[_NUMBER])
+                else:
+                    values = {name: window[name] for name in _WINDOW} | marks
+                    columns = [pl.lit(values[mark.name], pl.Int64).alias(mark.name) for mark in MARKS]
+                    found.append(merged.with_columns(columns))
+        return found, due.filter(pl.col(_NUMBER).is_in(left)) if left else due.clear()
+
+    def _by_rows(
+        self, pending: pl.DataFrame, due: pl.DataFrame, visibility: pl.DataFrame, *, seen_alike: bool
+    ) -> pl.DataFrame:
+        """Merge windows from copies of the panes' rows, one for each position."""
         first = _next(pl.col(START) + 1)
         last = _next(pl.col(START) + 1 + pl.col(SIZE.name))
         pieces = (
@@ -97,27 +144,17 @@ class _Windows:
         )
         # The fewer keys, the quicker: the number of a window determines its group, and mostly that the visibility.
         by = [START, *self.keys, *([_NUMBER] if due.height > 1 else [])]
-        visibility, marks = _visibility(pending), [QUERY_GROUP.name]
-        if visibility.height > visibility[QUERY_GROUP.name].n_unique():
+        if not seen_alike:
             pieces = self._by_visibility(pieces, visibility)
-            by, marks = [*by, VISIBLE_FROM.name], [QUERY_GROUP.name, VISIBLE_FROM.name]
+            by = [*by, VISIBLE_FROM.name]
         positions = pl.int_ranges(pl.col(START), pl.col(END), step=pl.col(SLIDE.name))
         values = [name for name in self.no_panes.columns if name not in (END, *_WINDOW, VISIBLE_FROM.name, *by)]
         pieces = pieces.select(positions.alias(START), *by[1:], *values).explode(START)
-        merged = pieces.group_by(by, maintain_order=True).agg(self.merge)
-        if SAMPLED in merged.columns:
-            merged = merged.filter(SAMPLED)  # missing samples alone make no group
+        merged = pieces.group_by(by, maintain_order=True).agg(column.merge for column in self.columns)
         windows = due.select(_NUMBER, *_WINDOW)
         merged = merged.join(windows, on=_NUMBER) if due.height > 1 else merged.join(windows, how="cross")
-        merged = merged.join(visibility, on=marks)
-        answers = merged.select(
-            START,
-            (pl.col(START) + pl.col(SLIDE.name)).alias(END),
-            *self.keys,
-            *self.finals,
-            *(mark.name for mark in MARKS),
-        )
-        return answers.sort([START, *self.keys], maintain_order=True)
+        merged = merged.join(visibility, on=[QUERY_GROUP.name, *([] if seen_alike else [VISIBLE_FROM.name])])
+        return merged.select(START, *self.keys, *(each.name for each in self.columns), *(mark.name for mark in MARKS))
 
     def _by_visibility(self, pieces: pl.DataFrame, visibility: pl.DataFrame) -> pl.DataFrame:
         """Copy each row for the queries that see it: once for all that see the same rows."""
@@ -193,7 +230,11 @@ class PaneAggregate(Operator):
         rest, again = self._pending.filter(~touched), self._pending.filter(touched)
         if again.height:
             by = [START, END, *self._windows.keys, QUERY_GROUP.name, VISIBLE_FROM.name]
-            new = pl.concat([again, new]).group_by(by, maintain_order=True).agg(self._windows.merge)
+            new = (
+                pl.concat([again, new])
+                .group_by(by, maintain_order=True)
+                .agg(column.merge for column in self._windows.columns)
+            )
         self._pending = pl.concat([rest, new.select(self._pending.columns)])
 
     def _forget(self) -> None:
