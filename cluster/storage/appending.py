@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from cluster.errors import StorageError
 from cluster.storage.archived_log import is_local
-from cluster.storage.data_files import write_data_file
+from cluster.storage.data_files import write_data_file, write_data_files
 from cluster.storage.delta_tables import checkpointed, due_for_checkpoint, live_files, opened, sync_commits
 from cluster.storage.log_entries import LINES
 
@@ -50,11 +51,18 @@ class AppendedTable:
         Folder (or URI) of the table.
     delta
         The table, open.
+    repeated
+        The columns whose values repeat; None if that is not known.
+    files_at_once
+        How many files many rows are written into.
     """
 
-    def __init__(self, root: str, delta: DeltaTable) -> None:
+    def __init__(
+        self, root: str, delta: DeltaTable, *, repeated: Sequence[str] | None = None, files_at_once: int = 1
+    ) -> None:
         self.root = root
         self.delta = delta
+        self._write_files = partial(write_data_files, root, at_once=files_at_once, repeated=repeated)
         self._checkpoint_seen = self._synced = delta.version()
         self._in_doubt = False
 
@@ -197,7 +205,7 @@ class AppendedTable:
         if isinstance(rows, WrittenFiles):
             added.extend(rows.entries)
         elif rows is not None:
-            added.append(write_data_file(self.root, self._schema(), [self.filled(rows)]))
+            added.extend(self._write_files(self._schema(), self.filled(rows)))
         self._write(added, transactions, metadata)
 
     def _write(

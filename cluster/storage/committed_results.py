@@ -28,6 +28,9 @@ RESULT_SCHEMA = pa.schema(
 JSON string. An open row lasts at least until `end_us`; a row that closes it repeats start and row, has its end, and in
 `closes` its number. Files of earlier versions have no such column."""
 
+REPEATED = ("query", "kind")
+"""The columns whose values repeat in a file."""
+
 ROW, ERROR, OPEN, CLOSES = "row", "error", "open", "closes"
 ROWS_AT_ONCE = 8_192
 """So many rows of a file are in memory at a time."""

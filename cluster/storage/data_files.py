@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +24,10 @@ from cluster.storage.synced_files import rename, sync_with_names
 
 LONGEST_BOUND = 32
 """In characters; a column with longer texts has no bounds in its statistics."""
+FILES_AT_ONCE = min(4, os.cpu_count() or 1)
+"""Into how many files a process writes many rows at the same time: most of the work is compression."""
+ROWS_OF_A_FILE = 32 * 1024
+"""So few rows, and not fewer, are in each of several files."""
 
 
 class Statistics:
@@ -116,6 +124,39 @@ def write_data_file(
         sync_with_names([Path(path)])
     size = files.get_file_info(named).size
     return AddAction(name or unique, size, {}, time.time_ns() // 1_000_000, data_change, statistics.as_json())
+
+
+def write_data_files(
+    root: str, schema: pa.Schema, rows: pa.Table, *, at_once: int, repeated: Sequence[str] | None = None
+) -> list[AddAction]:
+    """Write rows into a new file of a table, or many into several at the same time; return the entries for a commit.
+
+    Parameters
+    ----------
+    root, schema, repeated
+        As for :func:`write_data_file`.
+    rows
+        The rows.
+    at_once
+        How many files there are at most.
+
+    Returns
+    -------
+    list of AddAction
+        In the order of the rows.
+
+    Raises
+    ------
+    OSError
+        If one of the files cannot be written.
+    """
+    count = max(1, min(at_once, rows.num_rows // ROWS_OF_A_FILE))
+    if count == 1:
+        return [write_data_file(root, schema, [rows], repeated=repeated)]
+    ends = [rows.num_rows * number // count for number in range(count + 1)]
+    pieces = [[rows.slice(begin, end - begin)] for begin, end in pairwise(ends)]
+    with ThreadPoolExecutor(count, thread_name_prefix="data-file") as threads:
+        return list(threads.map(partial(write_data_file, root, schema, repeated=repeated), pieces))
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:

@@ -22,10 +22,10 @@ from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError, WrittenFiles
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
-from cluster.storage.committed_results import CLOSES, OPEN, RESULT_SCHEMA, ROW
+from cluster.storage.committed_results import CLOSES, OPEN, REPEATED, RESULT_SCHEMA, ROW
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
-from cluster.storage.data_files import write_data_file
+from cluster.storage.data_files import FILES_AT_ONCE, write_data_file
 from cluster.storage.delta_tables import created, opened, stored_rows
 from cluster.storage.mending import repair_log
 from cluster.storage.open_rows import OpenRow, OpenRows
@@ -77,7 +77,7 @@ class ResultsTable(CompactedTable):
         """The damage of the table when it was opened."""
         if appends:
             repair_log(root)
-        self._appended = AppendedTable(root, self._opened())
+        self._appended = AppendedTable(root, self._opened(), repeated=REPEATED, files_at_once=FILES_AT_ONCE)
         self._known_sequences: dict[str, int] | None = None
         self._known_open: OpenRows | None = None
         self.retention = ResultsRetention(root, budget, published)
@@ -179,7 +179,9 @@ class ResultsTable(CompactedTable):
                     last.update(_last_numbers(numbered))
             written = iter(write(tasks) if tasks else ())
             entries = [
-                next(written) if table is None else write_data_file(self.root, RESULT_SCHEMA, [table])
+                next(written)
+                if table is None
+                else write_data_file(self.root, RESULT_SCHEMA, [table], repeated=REPEATED)
                 for table in tables
             ]
             # Clocks of other machines may differ: retention compares this with the time of a commit.

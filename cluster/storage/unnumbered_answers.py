@@ -24,7 +24,7 @@ import pyarrow as pa
 from deltalake.transaction import AddAction
 
 from cluster.storage.archived_log import is_local
-from cluster.storage.committed_results import RESULT_SCHEMA, ROW
+from cluster.storage.committed_results import REPEATED, RESULT_SCHEMA, ROW
 from cluster.storage.data_files import write_data_file
 
 UNNUMBERED = "_fjord_unnumbered"
@@ -241,7 +241,7 @@ def write_numbered(task: Numbering) -> AddAction:
         task.root,
         RESULT_SCHEMA,
         groups,
-        repeated=("query", "kind"),
+        repeated=REPEATED,
         name=task.name,
         made_in=Path(task.file.path).parent,
     )

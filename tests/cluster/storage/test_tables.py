@@ -6,13 +6,16 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+from deltalake.transaction import AddAction
 
 from cluster.errors import StorageError
+from cluster.storage import data_files, results_table
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
@@ -186,6 +189,43 @@ def test_two_writers_count_micro_batches_each_and_rows_together(tmp_path: Path) 
     stored = pl.read_delta(table.root).sort("sequence")
     assert stored.filter(query="a")["sequence"].to_list() == list(range(1, 51)), "no number twice, none left out"
     assert stored.filter(query="other")["start_us"].to_list() == list(range(25))
+
+
+@pytest.mark.parametrize(("at_once", "files"), [(1, [10]), (2, [5, 5]), (4, [3, 3, 4])])
+def test_many_answers_are_written_into_several_files_of_one_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, files: list[int]
+) -> None:
+    monkeypatch.setattr(data_files, "ROWS_OF_A_FILE", 3)
+    monkeypatch.setattr(results_table, "FILES_AT_ONCE", at_once)
+    table = ResultsTable(str(tmp_path), "fjord")
+    table.append(answers(*(("a", start) for start in range(10))), 0)
+    assert [each.rows for each in CommitLog(table.root).read(1).files] == files
+    assert committed(table, 1).select("sequence", "start_us").rows() == [(n + 1, n) for n in range(10)]
+    assert not list(tmp_path.glob(".*")), "no file is left of writing"
+    table.append(answers(("a", 10)), 1)
+    assert table.rows_after("a", 8, 9)["start_us"].to_list() == [8, 9, 10]
+
+
+def test_a_file_of_several_that_cannot_be_written_costs_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data_files, "ROWS_OF_A_FILE", 3)
+    monkeypatch.setattr(results_table, "FILES_AT_ONCE", 2)
+    table = ResultsTable(str(tmp_path), "fjord")
+    write, rows = data_files.write_data_file, answers(*(("a", start) for start in range(10)))
+
+    def full(root: str, schema: pa.Schema, groups: list[pa.Table], **options: Any) -> AddAction:
+        if groups[0].column("sequence")[0].as_py() > 1:
+            raise OSError("no space left")
+        return write(root, schema, groups, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data_files, "write_data_file", full)
+        with pytest.raises(StorageError, match="no space left"):
+            table.append(rows, 0)
+    assert table.version == 0
+    table.append(rows, 0)
+    assert committed(table, 1)["sequence"].to_list() == list(range(1, 11))
 
 
 def test_nothing_to_store_makes_no_version(tmp_path: Path) -> None:
