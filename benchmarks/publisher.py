@@ -31,9 +31,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import psutil
 from publisher_parts import QUERIES, Counts, commit_rows, publish_with_paho, receive
 
-from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher_channel import Orders
-from cluster.service.publishing.supervised_publisher import MODULE, Progress, SupervisedPublisher
+from cluster.service.publishing.supervised_publisher import MODULE
+from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.synced_files import Troubles
 from protocols.event_log import configure_logging
 from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
@@ -105,8 +106,8 @@ async def measure(folder: Path, rounds: int, seconds: float) -> Measured:
             await asyncio.to_thread(subscriber.recv)
             await asyncio.to_thread(committer.recv)
             orders = Orders(str(folder), BrokerAddress(port=broker.port), "publisher", 15.0, "error")
-            publisher = SupervisedPublisher(
-                orders, Progress(Publication(folder)), newest=lambda: counts.newest.value, troubles=Troubles()
+            publisher = SupervisedPublishers(
+                orders, ProgressOfAll(folder), newest=lambda: counts.newest.value, troubles=Troubles()
             )
             running = asyncio.create_task(publisher.run())
             informing = asyncio.create_task(inform(publisher, counts))
@@ -125,7 +126,7 @@ async def measure(folder: Path, rounds: int, seconds: float) -> Measured:
     return measured
 
 
-async def inform(publisher: SupervisedPublisher, counts: Counts) -> None:
+async def inform(publisher: SupervisedPublishers, counts: Counts) -> None:
     """Wake the publisher at each commit, as a cluster does."""
     notify, newest = publisher.notify_from(asyncio.get_running_loop()), -1
     while True:
@@ -136,7 +137,7 @@ async def inform(publisher: SupervisedPublisher, counts: Counts) -> None:
 
 
 async def measure_publisher(
-    publisher: SupervisedPublisher, committer: Connection, counts: Counts, seconds: float, measured: Measured
+    publisher: SupervisedPublishers, committer: Connection, counts: Counts, seconds: float, measured: Measured
 ) -> None:
     """Commit ever faster until publication lags; note the highest rate that it kept up with."""
     rate, best = float(FIRST_RATE), 0.0

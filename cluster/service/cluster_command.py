@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.service.client.command import DEFAULT_BROKER, Broker
+from cluster.service.publishing.shares import SHARDS
 from protocols.command_line.options import byte_size_option, duration_option
 from protocols.text.durations import LONGEST_PAUSE_US
 
@@ -51,6 +52,10 @@ def run_cluster(
             help="About how many rows of history one micro-batch reads, for all queries with SINCE.",
         ),
     ] = 500_000,
+    publishers: Annotated[
+        int,
+        typer.Option(min=1, max=SHARDS, help="Processes that publish results, each those of its share of the queries."),
+    ] = 1,
     max_queries: Annotated[int, typer.Option(min=1, help="Further queries are rejected.")] = 50_000,
     max_state: Annotated[
         int,
@@ -169,6 +174,7 @@ def run_cluster(
             buckets=buckets,
             partitions=partitions,
             driver_memory=driver_memory,
+            publishers=publishers,
             results_bytes=results_size,
             stream_age_us=stream_retention,
             stream_bytes=stream_size,

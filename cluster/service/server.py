@@ -1,4 +1,4 @@
-"""A whole cluster in one process, but for its publisher: ingest, engine, registry and API, under one task group."""
+"""A whole cluster in one process, but for its publishers: ingest, engine, registry and API, under one task group."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ class ClusterServer:
     async def run(self, *, ready: asyncio.Event | None = None) -> None:
         """Run until :meth:`stop`. `ready` is set when the API answers and the engine runs."""
         parts = self.parts
-        on_commit = parts.publisher.notify_from(asyncio.get_running_loop())
+        on_commit = parts.publishers.notify_from(asyncio.get_running_loop())
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._link.run_in_bursts(self._handle), name="link"),
                     tasks.create_task(parts.ingest.run(), name="ingest"),
                     tasks.create_task(parts.queries.run(), name="relations"),
-                    tasks.create_task(parts.publisher.run(), name="publisher"),
+                    tasks.create_task(parts.publishers.run(), name="publishers"),
                     tasks.create_task(parts.engine.keep_log_small(), name="log of Spark"),
                 ]
                 async with self._serving(tasks):

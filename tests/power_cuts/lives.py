@@ -27,7 +27,7 @@ from cluster.language.translation import translate
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.rewrite import rewrite
-from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.publication import Publication, rewind
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.registry.registry import Registry
 from cluster.storage import archived_log, delta_tables
@@ -109,10 +109,9 @@ class Life:
             silence_seconds=1e9,
         )
         self._results = ResultsTable(str(folder / "results"), self._registry.engine_id, compaction=Compaction(5))
-        publication = Publication(folder)
-        publication.rewind(self._results.version)
+        rewind(folder, self._results.version)
         self.connected = asyncio.Event()
-        self._publisher = Publisher(CommittedResults(self._results.root), publication, self)
+        self._publisher = Publisher(CommittedResults(self._results.root), Publication(folder), self)
         self._running = Lock()
         self._hosts: list[MicroBatches] = []
         self._register("rows", "counts")

@@ -21,9 +21,11 @@ import psutil
 import pytest
 
 from cluster.service.publishing import supervised_publisher
-from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.progress import ProgressOfAll
+from cluster.service.publishing.publication import Publication, published_of
 from cluster.service.publishing.publisher_channel import Orders, Report, from_line, to_line
-from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE, Progress, SupervisedPublisher
+from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
+from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.synced_files import Troubles
 from protocols.mqtt.link import BrokerAddress
@@ -46,18 +48,18 @@ LIMIT_SECONDS = 120.0
 class Cluster:
     """What a publisher knows of its cluster: its results table, and how it is started."""
 
-    def __init__(self, folder: Path, broker: BrokerAddress) -> None:
+    def __init__(self, folder: Path, broker: BrokerAddress, publishers: int = 1) -> None:
         self.folder = folder
         self.table = ResultsTable(str(folder / "results"), "f")
         self.troubles = Troubles()
         self.orders = Orders(str(folder), broker, "publisher", 15.0, "error")
-        self.publisher = self.started()
+        self.publisher = self.started(publishers)
         self._commits = 0
 
-    def started(self) -> SupervisedPublisher:
-        """Return a publisher as a restarted cluster has it."""
-        progress = Progress(Publication(self.folder))
-        return SupervisedPublisher(self.orders, progress, newest=lambda: self.table.version, troubles=self.troubles)
+    def started(self, publishers: int = 1) -> SupervisedPublishers:
+        """Return publishers as a restarted cluster has them."""
+        progress = ProgressOfAll(self.folder, publishers)
+        return SupervisedPublishers(self.orders, progress, newest=lambda: self.table.version, troubles=self.troubles)
 
     def commit(self, commits: int = 1) -> None:
         """Add rows of all queries."""
@@ -255,3 +257,55 @@ async def test_a_stopped_cluster_leaves_no_publisher_and_the_next_one_repeats_no
             cluster.commit(COMMITS - COMMITS // 2)
             await until(lambda: subscriber.has(cluster.wanted()), "rows are missing")
     assert subscriber.count <= cluster.wanted().total() + 2 * 4_096, "at most what was in flight is repeated"
+
+
+async def test_one_of_two_publishers_is_killed_and_the_other_goes_on(tmp_path: Path, broker: BrokerAddress) -> None:
+    #  publisher 0   [ runs ........................
+    #  publisher 1   [ runs ..X] [ runs ..X] [ runs      either of them, whichever is found first
+    cluster, subscriber = Cluster(tmp_path, broker, 2), Subscriber(broker)
+    async with running(subscriber.run, cluster.publisher.run):
+        await until(subscriber.subscribed.is_set, "it is not subscribed")
+        await until(lambda: cluster.publisher.connected, "they have no connection")
+        for kills in range(1, 5):
+            before = subscriber.count
+            await asyncio.to_thread(cluster.commit, COMMITS // 4)
+            await until(lambda before=before: subscriber.count > before + ROWS // 2, "no rows come")
+            cluster.process().send_signal(signal.SIGKILL)
+            position = published_of(tmp_path).version
+            await until(lambda kills=kills: cluster.publisher.starts == 2 + kills, "it is not started again alone")
+            await until(lambda at=position: subscriber.has(cluster.wanted(at)), "the position was ahead")
+        await until(lambda: subscriber.has(cluster.wanted()), "rows are missing")
+        await until(lambda: cluster.publisher.unpublished_commits == 0, "the position is behind")
+        rows = [each["rows_published"] for each in cluster.publisher.status()["publishers"]]
+        assert min(rows) > 0, "each has published rows"
+    assert cluster.troubles.counts == {TROUBLE: 4}
+    assert cluster.publisher.lost.commits == 0
+
+
+async def test_another_number_of_publishers_loses_no_row_and_repeats_none(
+    tmp_path: Path, broker: BrokerAddress
+) -> None:
+    cluster, subscriber = Cluster(tmp_path, broker, 2), Subscriber(broker)
+    async with running(subscriber.run):
+        await until(subscriber.subscribed.is_set, "it is not subscribed")
+        for publishers in (2, 3, 1, 2):
+            publisher = cluster.started(publishers)
+            async with running(publisher.run):
+                await asyncio.to_thread(cluster.commit, COMMITS // 4)
+                await until(lambda last=publisher: last.progress.version() == cluster.table.version, "rows wait")
+        await until(lambda: subscriber.has(cluster.wanted()), "rows are missing")
+    assert subscriber.count == cluster.wanted().total()
+    assert cluster.troubles.counts == {}
+
+
+async def test_new_publishers_wait_for_one_that_still_runs(tmp_path: Path, broker: BrokerAddress) -> None:
+    cluster = Cluster(tmp_path, broker, 1)
+    async with running(cluster.publisher.run) as (first,):
+        await until(lambda: cluster.publisher.connected, "it has no connection")
+        two = cluster.started(2)
+        async with running(two.run):
+            await until(lambda: two.trouble is not None and "another process" in two.trouble, "they do not wait")
+            assert two.starts == 0
+            first.cancel()
+            await until(lambda: two.connected, "they are not started")
+    assert published_of(tmp_path).publishers == 2

@@ -83,13 +83,14 @@ class ClusterMetrics(Collector):
         waiting = self._parts.queries.waiting.all()
         yield GaugeMetricFamily("fjord_queries_waiting", "Queries that wait for a relation", value=len(waiting))
         yield CounterMetricFamily(
-            "fjord_results_published_rows_total", "Result rows published", value=self._parts.publisher.published_rows
+            "fjord_results_published_rows_total", "Result rows published", value=self._parts.publishers.published_rows
         )
         yield GaugeMetricFamily(
             "fjord_results_unpublished_commits",
             "Commits of results that wait for the broker",
-            value=self._parts.publisher.unpublished_commits,
+            value=self._parts.publishers.unpublished_commits,
         )
+        yield from self._publishers()
         disk = GaugeMetricFamily(
             "fjord_table_bytes", "Disk used by tables, and by files that they have replaced", labels=["table", "files"]
         )
@@ -100,7 +101,7 @@ class ClusterMetrics(Collector):
                 disk.add_metric([table, "replaced"], use.replaced_bytes)
         yield disk
         yield from self._budgets()
-        unread = self._parts.publisher.lost
+        unread = self._parts.publishers.lost
         yield CounterMetricFamily(
             "fjord_results_lost_commits_total",
             "Commits of results that are lost",
@@ -150,6 +151,24 @@ class ClusterMetrics(Collector):
             dropped.add_metric([f"streams/{name}"], writer.table.retention.dropped.rows)
             over.add_metric([f"streams/{name}"], writer.table.retention.blocked.bytes)
         yield from (dropped, over)
+
+    def _publishers(self) -> Iterable[Metric]:
+        labels = ["publisher"]
+        rows = CounterMetricFamily("fjord_publisher_rows_total", "Result rows that it published", labels=labels)
+        behind = GaugeMetricFamily(
+            "fjord_publisher_unpublished_commits", "Commits whose rows a publisher has not published", labels=labels
+        )
+        connected = GaugeMetricFamily(
+            "fjord_publisher_connected", "Whether a publisher has a connection to the broker", labels=labels
+        )
+        starts = CounterMetricFamily("fjord_publisher_starts_total", "Starts of a publisher's process", labels=labels)
+        for each in self._parts.publishers.each:
+            name = [str(each.share.number)]
+            rows.add_metric(name, each.progress.rows)
+            behind.add_metric(name, each.unpublished_commits)
+            connected.add_metric(name, each.connected)
+            starts.add_metric(name, each.starts)
+        yield from (rows, behind, connected, starts)
 
     def _lags(self) -> Iterable[Metric]:
         """Yield lags: all queries with state are equally far behind a stream, and so are all without."""

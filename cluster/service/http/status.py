@@ -28,8 +28,8 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
         "rows_stored": sum(each.rows for each in counters),
         "rows_rejected": sum(each.rejected_rows for each in counters),
         "rows_late": sum(each.late_rows for each in counters),
-        "rows_published": parts.publisher.published_rows,
-        "results": {**parts.publisher.status(), "dropped_rows": parts.results.retention.numbers.dropped_rows},
+        "rows_published": parts.publishers.published_rows,
+        "results": {**parts.publishers.status(), "dropped_rows": parts.results.retention.numbers.dropped_rows},
         "refused": dict(ingest.rejected),
         "storage": _storage(parts),
         "mismatches": len(ingest.offers.mismatches),
@@ -65,8 +65,8 @@ def _adding(parts: ClusterParts) -> dict[str, int] | None:
 def _broker(parts: ClusterParts) -> dict[str, Any]:
     return {
         "address": str(parts.settings.broker),
-        "connected": parts.link.connected.is_set() and parts.publisher.connected,
-        "trouble": parts.link.trouble or parts.publisher.trouble,
+        "connected": parts.link.connected.is_set() and parts.publishers.connected,
+        "trouble": parts.link.trouble or parts.publishers.trouble,
         "connects": parts.link.connects_total,
         "hangs": parts.link.hangs_total,
     }

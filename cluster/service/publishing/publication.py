@@ -1,13 +1,14 @@
-"""How far results have been published, and which of them are lost: a file beside the results, written by its publisher.
+"""How far results have been published, and which of them are lost: files beside the results, written by publishers.
 
-The position is written after the broker has acknowledged all rows before it, and is on disk then. A publisher that
-was killed publishes some rows again, and leaves out none.
+    publication.json       by the cluster, when shards are divided among publishers; by its publisher, if it is alone
+    publication-1.json     by publisher 1 of several: what of its shards has been published since then
+
+A position is written after the broker has acknowledged all rows before it, and is on disk then. A publisher that was
+killed publishes some rows again, and leaves out none. Files of an earlier division count no longer.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import time
 from pathlib import Path
 
@@ -15,142 +16,174 @@ import msgspec
 from msgspec.structs import replace
 
 from cluster.errors import StorageError, UnwritableError
+from cluster.service.publishing.publication_lock import undisturbed
+from cluster.service.publishing.published import LostResults, Published, part_of, united
+from cluster.service.publishing.shares import ALL_SHARDS, EVERYTHING, SHARDS, Share, shares_of
 from cluster.storage.synced_files import write_whole
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)
 
-FILE, LOCK = "publication.json", "publication.lock"
-
-
-class LostResults(msgspec.Struct, frozen=True):
-    """Results that are lost, published or not.
-
-    Parameters
-    ----------
-    times
-        How often some were lost.
-    commits, rows
-        How many; rows as far as is known.
-    seen_us
-        When the last loss was found.
-    """
-
-    times: int = 0
-    commits: int = 0
-    rows: int = 0
-    seen_us: int | None = None
-
-
-class Published(msgspec.Struct, frozen=True):
-    """What the file says.
-
-    Parameters
-    ----------
-    version
-        Up to this version of the results table, everything has been published or counted as lost.
-    lost
-        What is lost.
-    row
-        How many rows of the next version have been published, too: by earlier programs, which noted that.
-    """
-
-    version: int = 0
-    lost: LostResults = LostResults()
-    row: int = 0
+FILE = "publication.json"
 
 
 class Publication:
-    """The file of a data folder.
+    """How far one publisher is.
 
     Parameters
     ----------
     folder
         The data folder.
+    share
+        Which shards are the publisher's.
 
     Raises
     ------
     StorageError
-        If the file is there and cannot be read.
+        If a file is there and cannot be read, or the shards are divided among another number of publishers.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE
-        self.now = _read(self._path)
+    def __init__(self, folder: Path, share: Share = EVERYTHING) -> None:
+        self.share = share
+        self._path = _path(folder, share)
+        whole = _read(folder / FILE) or Published()
+        if whole.publishers != share.publishers:
+            raise StorageError(
+                f"the results in {folder} are published by {whole.publishers} publishers, of which {share} is none"
+            )
+        self.now = _part(folder, whole, share)
 
-    def begin(self, published: Published) -> None:
-        """Write the file with what another place says, unless it exists.
+    def note(self, version: int) -> None:
+        """Note that everything up to a version has been published.
 
         Raises
         ------
         UnwritableError
             If it cannot be written.
         """
-        if not self._path.exists():
-            self._write(published)
-
-    def note(self, version: int) -> None:
-        """Note that everything up to a version has been published; errors are those of :meth:`begin`."""
-        self._write(replace(self.now, version=version, row=0))
+        self._write(self.now.up_to(version))
 
     def note_lost(self, version: int, *, commits: int, rows: int) -> LostResults:
         """Note how many commits, and rows if known, are lost, and that publication goes on after a version.
 
-        Errors are those of :meth:`begin`.
+        Errors are those of :meth:`note`.
         """
-        before = self.now.lost
-        lost = LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
-        self._write(Published(version, lost))
+        lost = _more_lost(self.now.lost, commits, rows)
+        self._write(replace(self.now.up_to(version), lost=lost))
         return lost
 
-    def rewind(self, newest: int) -> None:
-        """Move back to the newest results if they are behind the position; log and count what is lost.
-
-        Only a cluster that is about to start may do so: no publisher runs. Errors are those of :meth:`begin`.
-        """
-        lost = max(0, self.now.version - newest)
-        if lost:
-            log.error("published results are lost", versions=lost, newest=self.now.version)
-            self.note_lost(newest, commits=lost, rows=0)
+    def unpublished(self, version: int) -> frozenset[int]:
+        """Return the shards of which the publisher still has to publish a version."""
+        return self.now.unpublished(version, self.share)
 
     def _write(self, published: Published) -> None:
-        try:
-            write_whole(self._path, msgspec.json.encode(published))
-        except OSError as error:
-            raise UnwritableError("the published position", error) from error
+        _write(self._path, published)
         self.now = published
 
 
-def lock_publication(folder: Path) -> int:
-    """Lock the publication of a data folder for this process; return the handle of the locked file.
+def published_of(folder: Path) -> Published:
+    """Return how far all shards of a data folder are.
 
     Raises
     ------
     StorageError
-        If another process publishes its results, or the file cannot be made.
+        If a file is there and cannot be read.
     """
-    try:
-        handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise StorageError(f"the results in {folder} cannot be published: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise StorageError(
-            f"another process publishes the results in {folder}",
-            hint="it ends with its cluster; if that is gone, end the process",
-        ) from error
-    return handle
+    whole = _read(folder / FILE) or Published()
+    return united(whole, {share.number: _part(folder, whole, share) for share in shares_of(whole.publishers)})
 
 
-def _read(path: Path) -> Published:
+def begin(folder: Path, published: Published) -> None:
+    """Begin with what another place says, unless a data folder knows how far publication is.
+
+    Raises
+    ------
+    UnwritableError
+        If it cannot be written.
+    """
+    if not (folder / FILE).exists():
+        _write(folder / FILE, published)
+
+
+def rewind(folder: Path, newest: int) -> None:
+    """Move back to the newest results if they are behind what has been published; log and count what is lost.
+
+    Parameters
+    ----------
+    folder
+        The data folder of a cluster that is about to start.
+    newest
+        The newest version of the results table.
+
+    Raises
+    ------
+    StorageError
+        If results are lost and a publisher of an earlier cluster still runs, or a file cannot be read or written.
+    """
+    if published_of(folder).newest <= newest:
+        return
+    with undisturbed(folder):
+        found = published_of(folder)
+        lost = max(0, max(found.versions(ALL_SHARDS).values()) - newest)
+        if lost:
+            log.error("published results are lost", versions=lost, newest=newest + lost)
+            found = replace(found, lost=_more_lost(found.lost, lost, 0))
+        _divide(folder, found.back_to(newest))
+
+
+def divide(folder: Path, publishers: int) -> None:
+    """Divide the shards of a data folder among so many publishers, if they are not: each keeps its position.
+
+    Raises
+    ------
+    StorageError
+        If a publisher still runs, or a file cannot be read or written.
+    """
+    if (_read(folder / FILE) or Published()).publishers == publishers:
+        return
+    with undisturbed(folder):
+        before = published_of(folder)
+        _divide(folder, replace(before, publishers=publishers))
+    log.info("results are divided anew", publishers=publishers, before=before.publishers)
+
+
+def _divide(folder: Path, whole: Published) -> None:
+    """Write where all publishers begin. The files of earlier divisions do not count from then on."""
+    _write(folder / FILE, replace(whole, division=whole.division + 1))
+
+
+def _part(folder: Path, whole: Published, share: Share) -> Published:
+    """Return how far a publisher is: as its own file says, if it has written one since the division."""
+    own = None if share.is_everything else _read(_path(folder, share))
+    if own is not None and own.division == whole.division:
+        return own
+    return part_of(whole, share)
+
+
+def _path(folder: Path, share: Share) -> Path:
+    return folder / (FILE if share.is_everything else f"publication-{share.number}.json")
+
+
+def _more_lost(before: LostResults, commits: int, rows: int) -> LostResults:
+    return LostResults(before.times + 1, before.commits + commits, before.rows + rows, time.time_ns() // 1000)
+
+
+def _write(path: Path, published: Published) -> None:
+    try:
+        write_whole(path, msgspec.json.encode(published))
+    except OSError as error:
+        raise UnwritableError("the published position", error) from error
+
+
+def _read(path: Path) -> Published | None:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Published)
-        if min(found.version, found.row) < 0:
+        if min(found.version, found.row, *found.ahead.values(), 0) < 0:
             raise msgspec.ValidationError(f"a position of version {found.version}, row {found.row}")
+        if not 1 <= found.publishers <= SHARDS:
+            raise msgspec.ValidationError(f"{found.publishers} publishers")
     except FileNotFoundError:
-        return Published()
+        return None
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StorageError(
             f"how far results have been published cannot be read: {path}: {error}",

@@ -3,6 +3,8 @@
 chunks    [  a  ][  b  ][  c  ][  d  ]      of rows, read and made into messages in another thread
 link          ----in flight---              a window slides over all of them
 position      ^                             on disk once all rows before it are acknowledged, once per commit
+
+Several publishers each read all commits, and publish the rows of their own queries.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class Publisher:
     results
         The table.
     publication
-        Keeps the position up to which the broker has acknowledged all rows.
+        Knows which rows are to be published; keeps the position up to which the broker has acknowledged all of them.
     link
         Where to publish.
     extras
@@ -135,7 +137,8 @@ class Publisher:
 
     async def _send_all(self, in_flight: InFlight) -> None:
         """Publish chunk after chunk, and what could be read before an error."""
-        ahead = chunks(self._results.read, self.position, self._newest, functools.cache(self._extras))
+        extras, unpublished = functools.cache(self._extras), self._publication.unpublished
+        ahead = chunks(self._results.read, self.position, self._newest, extras, unpublished)
         failed: StorageError | None = None
         while not self._stopping:
             try:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from cluster.errors import ClusterError
-from cluster.service.publishing.publication import LostResults
+from cluster.service.publishing.published import LostResults
+from cluster.service.publishing.shares import EVERYTHING, Share
 from protocols.mqtt.messages import BrokerAddress
 
 LONGEST_LINE = 64 * 1024**2
@@ -39,6 +40,8 @@ class Orders(msgspec.Struct, frozen=True):
         As in :class:`protocols.mqtt.link.MqttLink`.
     log_level, log_json
         Of the event log; on the cluster's standard error.
+    share
+        What it publishes.
     """
 
     folder: str
@@ -47,6 +50,7 @@ class Orders(msgspec.Struct, frozen=True):
     silence_seconds: float
     log_level: str
     log_json: bool = False
+    share: Share = EVERYTHING
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -101,7 +105,7 @@ class Report(msgspec.Struct, frozen=True):
     Parameters
     ----------
     version
-        Up to this version all results are published, and this is on disk.
+        Up to this version all results are published, those of other publishers apart, and this is on disk.
     rows
         Rows that it has published.
     lost

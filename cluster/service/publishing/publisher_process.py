@@ -1,7 +1,7 @@
 """The process that publishes results. A cluster starts it as a module of Python, and writes to its standard input.
 
 It imports neither Spark nor Polars nor the plan. It reads commits from disk, and from its cluster which of them are
-there; it ends when the cluster does, and a second one for the same data folder is refused.
+there; it ends when the cluster does, and a second one for the same share of a data folder is refused.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from structlog.contextvars import bind_contextvars
 
 from cluster.errors import ClusterError
-from cluster.service.publishing.publication import Publication, lock_publication
+from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.publisher_channel import (
     LONGEST_LINE,
@@ -64,7 +66,7 @@ class PublisherProcess:
         self._notes: dict[str, Note] = {}
         self._failures: Counter[str] = Counter()
         self._failure = ""
-        self._publication = Publication(Path(orders.folder))
+        self._publication = Publication(Path(orders.folder), orders.share)
         self._link = MqttLink(
             orders.broker,
             client_id=orders.client_id,
@@ -155,7 +157,9 @@ async def serve(reports: int) -> int:
     try:
         orders = from_line(line, Orders)
         configure_logging(orders.log_level, json=orders.log_json)
-        lock = lock_publication(Path(orders.folder))
+        if not orders.share.is_everything:
+            bind_contextvars(publisher=orders.share.number)
+        locks = lock_publication(Path(orders.folder), orders.share)
     except ClusterError as error:
         return _refused(reports, error)
     code = 0
@@ -164,7 +168,7 @@ async def serve(reports: int) -> int:
     except* ClusterError as errors:
         code = _refused(reports, errors.exceptions[0])
     finally:
-        os.close(lock)
+        unlock_publication(locks)
     return code
 
 

@@ -4,20 +4,26 @@
     chunks        [    a    ][    b    ][    c    ][    d   ]      each of about so many rows
     segments       7    8  9   10         10        10   11        each part of one commit
 
-So small commits cost little more than large ones, and large ones need little memory.
+So small commits cost little more than large ones, and large ones need little memory. A publisher that has some of the
+shards only leaves out the rows of others; its positions count these, too, so that they mean the same to all publishers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from cluster.errors import StorageError
 from cluster.service.publishing.result_messages import Extras, no_frames, result_frames
+from cluster.service.publishing.shares import ALL_SHARDS, shard_of
 from protocols.mqtt.publish_frames import PublishFrames
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CHUNK_ROWS = 4_096
 CHUNK_BYTES = 16 * 1024**2
@@ -25,6 +31,9 @@ CHUNK_BYTES = 16 * 1024**2
 
 ReadCommit = Callable[[int, int], Iterator[pa.RecordBatch]]
 """As :meth:`cluster.storage.committed_results.CommittedResults.read`."""
+
+Unpublished: TypeAlias = Callable[[int], frozenset[int]]
+"""Returns the shards of which a version is to be published."""
 
 
 class Position(NamedTuple):
@@ -35,7 +44,7 @@ class Position(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Rows of a commit that lie together, or its end.
+    """Rows of a commit, or its end.
 
     Parameters
     ----------
@@ -45,17 +54,22 @@ class Segment(NamedTuple):
         How many of its rows are before these, and how many these are.
     last
         Whether it has no more.
+    places
+        Where in the commit each of them is, if rows between them are left out.
     """
 
     version: int
     first: int
     rows: int
     last: bool = False
+    places: NDArray[np.int64] | None = None
 
     def after(self, rows: int) -> Position:
         """Return the position after so many of the rows."""
         if self.last and rows == self.rows:
             return Position(self.version)
+        if self.places is not None and rows:
+            return Position(self.version - 1, int(self.places[rows - 1]) + 1)
         return Position(self.version - 1, self.first + rows)
 
 
@@ -126,7 +140,13 @@ class _Waiting:
         return chunk
 
 
-def chunks(read: ReadCommit, position: Position, newest: int, extras: Extras) -> Iterator[Chunk]:
+def chunks(
+    read: ReadCommit,
+    position: Position,
+    newest: int,
+    extras: Extras,
+    unpublished: Unpublished = lambda _: ALL_SHARDS,
+) -> Iterator[Chunk]:
     """Yield what is to be published from a position up to the newest version.
 
     Parameters
@@ -139,6 +159,8 @@ def chunks(read: ReadCommit, position: Position, newest: int, extras: Extras) ->
         The newest version of the table.
     extras
         Returns what else the messages of a query contain.
+    unpublished
+        Which shards are to be published; all rows of others are left out.
 
     Raises
     ------
@@ -147,16 +169,14 @@ def chunks(read: ReadCommit, position: Position, newest: int, extras: Extras) ->
     """
     waiting, skipped = _Waiting(position), position.row
     for version in range(position.version + 1, newest + 1):
-        first = 0
+        first, shards = 0, unpublished(version)
         try:
             for batch in read(version, newest):
-                for part in _parts(batch):
+                for segment, rows in _segments(batch, version, first, skipped, shards):
                     if waiting.full:
                         yield waiting.chunk(extras)
-                    left = part.slice(max(0, skipped - first))
-                    if left.num_rows:
-                        waiting.add(Segment(version, first + part.num_rows - left.num_rows, left.num_rows), left)
-                    first += part.num_rows
+                    waiting.add(segment, rows)
+                first += batch.num_rows
         except StorageError:
             if waiting.segments:
                 yield waiting.chunk(extras)
@@ -167,6 +187,46 @@ def chunks(read: ReadCommit, position: Position, newest: int, extras: Extras) ->
             yield waiting.chunk(extras)
     if waiting.segments:
         yield waiting.chunk(extras)
+
+
+def _segments(
+    batch: pa.RecordBatch, version: int, first: int, skipped: int, shards: frozenset[int]
+) -> Iterator[tuple[Segment, pa.RecordBatch]]:
+    """Yield what is to be published of a batch.
+
+    Parameters
+    ----------
+    batch
+        Rows of a commit that lie together.
+    version
+        The version that the commit made.
+    first
+        How many rows of the commit are before these.
+    skipped
+        How many rows of the commit are left out at its beginning.
+    shards
+        Which shards are published.
+    """
+    rows = batch.slice(max(0, skipped - first))
+    first += batch.num_rows - rows.num_rows
+    if shards == ALL_SHARDS:
+        for part in _parts(rows):
+            yield Segment(version, first, part.num_rows), part
+            first += part.num_rows
+        return
+    here = _places(rows, shards)
+    for part in _parts(rows.take(pa.array(here))):
+        places, here = here[: part.num_rows] + first, here[part.num_rows :]
+        yield Segment(version, int(places[0]), part.num_rows, places=places), part
+
+
+def _places(rows: pa.RecordBatch, shards: frozenset[int]) -> NDArray[np.int64]:
+    """Return where the rows of some shards are."""
+    if not shards:
+        return np.empty(0, np.int64)
+    queries = rows.column("query").dictionary_encode()
+    chosen = np.array([shard_of(name) in shards for name in queries.dictionary.to_pylist()], np.bool_)
+    return np.flatnonzero(chosen[np.asarray(queries.indices)]).astype(np.int64)
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

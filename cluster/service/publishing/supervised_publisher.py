@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from cluster.fjord.batch import instant_text
-from cluster.service.publishing.publication import LostResults, Publication
+from cluster.service.publishing.progress import Progress
 from cluster.service.publishing.publisher_channel import (
     ChannelError,
     News,
@@ -39,36 +38,8 @@ NEWS_SECONDS = 1.0
 FAREWELL_SECONDS = 4.0
 
 
-class Progress:
-    """How far the publisher is, as it last reported, or as the data folder says.
-
-    Parameters
-    ----------
-    publication
-        Of the data folder.
-    """
-
-    def __init__(self, publication: Publication) -> None:
-        self.rows_before = 0
-        """Rows that processes published that have ended."""
-        self.begin(publication)
-
-    def begin(self, publication: Publication) -> None:
-        """Begin where the data folder says; no publisher runs."""
-        self.last = Report(publication.now.version, lost=publication.now.lost)
-
-    def version(self) -> int:
-        """Return the version of the results table up to which everything has been published."""
-        return self.last.version
-
-    def ended(self) -> None:
-        """Note that the process has ended."""
-        self.rows_before += self.last.rows
-        self.last = Report(self.last.version, lost=self.last.lost)
-
-
 class SupervisedPublisher:
-    """The publisher's process.
+    """A publisher's process.
 
     Parameters
     ----------
@@ -99,13 +70,11 @@ class SupervisedPublisher:
         self._troubles = troubles
         self.progress = progress
         self._wake = asyncio.Event()
-        self._why_not: str | None = "it has not been started yet"
+        self.share = orders.share
+        self.name = str(orders.share)
+        self.why_not: str | None = "it has not been started yet"
+        """Why it does not run; None while it does."""
         self.starts = 0
-
-    @property
-    def published_rows(self) -> int:
-        """Rows published since this cluster was started."""
-        return self.progress.rows_before + self.progress.last.rows
 
     @property
     def unpublished_commits(self) -> int:
@@ -113,48 +82,45 @@ class SupervisedPublisher:
         return max(0, self._newest() - self.progress.last.version)
 
     @property
-    def lost(self) -> LostResults:
-        """Which results are lost."""
-        return self.progress.last.lost
+    def running(self) -> bool:
+        """Whether there is a process."""
+        return self.why_not is None
 
     @property
     def connected(self) -> bool:
         """Whether it runs and has a connection to the broker."""
-        return self._why_not is None and self.progress.last.connected
+        return self.running and self.progress.last.connected
 
     @property
     def trouble(self) -> str | None:
         """Why there is no connection; None while there is one."""
-        return self.progress.last.trouble if self._why_not is None else f"the publisher does not run: {self._why_not}"
+        return self.progress.last.trouble if self.why_not is None else f"{self.name} does not run: {self.why_not}"
 
     def status(self) -> dict[str, Any]:
-        """Return the progress of publication, and which results are lost."""
-        lost = self.progress.last.lost
-        last = None if lost.seen_us is None else instant_text(lost.seen_us)
+        """Return how it runs, and how far it is."""
         return {
+            "running": self.running,
+            "starts": self.starts,
+            "trouble": self.why_not,
+            "connected": self.connected,
             "published_version": self.progress.last.version,
             "unpublished_commits": self.unpublished_commits,
-            "lost": {"commits": lost.commits, "rows": lost.rows, "last": last},
-            "publisher": {"running": self._why_not is None, "starts": self.starts, "trouble": self._why_not},
+            "rows_published": self.progress.rows,
         }
 
-    def notify_from(self, loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
-        """Return a function that any thread may call when the table has a new version."""
-
-        def notify() -> None:
-            loop.call_soon_threadsafe(self._wake.set)
-
-        return notify
+    def wake(self) -> None:
+        """Look for a new version of the table."""
+        self._wake.set()
 
     async def run(self) -> None:
         """Keep a process running until cancelled."""
         pause = FIRST_PAUSE_SECONDS
         while True:
-            self._why_not = await self._run_once()
+            self.why_not = reason = await self._run_once()
             if self.progress.last.connects:
                 pause = FIRST_PAUSE_SECONDS
             self.progress.ended()
-            self._troubles.note(TROUBLE, self._why_not)
+            self._troubles.note(TROUBLE, reason if self.share.is_everything else f"{self.name}: {reason}")
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -170,7 +136,7 @@ class SupervisedPublisher:
         except OSError as error:
             return f"it cannot be started: {error}"
         self.starts += 1
-        self._why_not = None
+        self.why_not = None
         listening = asyncio.create_task(self._listen(process), name="reports of the publisher")
         informing = asyncio.create_task(self._inform(process), name="news for the publisher")
         try:

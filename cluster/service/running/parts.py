@@ -23,9 +23,11 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.lag import Lags
-from cluster.service.publishing.publication import LostResults, Publication, Published
+from cluster.service.publishing.progress import ProgressOfAll
+from cluster.service.publishing.publication import begin, rewind
+from cluster.service.publishing.published import LostResults, Published
 from cluster.service.publishing.publisher_channel import Note, Orders
-from cluster.service.publishing.supervised_publisher import Progress, SupervisedPublisher
+from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.service.queries.lifetime_notes import slower_queries
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
@@ -74,8 +76,8 @@ class ClusterParts:
         Adds and drops queries; holds the services for streams and relations.
     billing
         Divides what motes spend among queries.
-    publisher
-        The process that publishes results.
+    publishers
+        The processes that publish results.
     engine
         Answers queries.
     """
@@ -90,7 +92,7 @@ class ClusterParts:
     results: ResultsTable
     queries: QueryService
     billing: BillingPeriods
-    publisher: SupervisedPublisher
+    publishers: SupervisedPublishers
     engine: Engine
 
 
@@ -144,11 +146,11 @@ def make_parts(
         forgotten=budgets.forget,
         passed=ReadProgress(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
     )
-    publication = _publication(folder, registry)
-    progress = Progress(publication)
+    _begin_publication(folder, registry)
+    progress = ProgressOfAll(folder, settings.publishers)
     results = _results(settings, folder, registry, progress)
-    publication.rewind(results.version)
-    progress.begin(publication)
+    rewind(folder, results.version)
+    progress.begin()
     replace_lost_versions(ingest.writers, newest_known_versions(registry.plan, checkpoint))
     versions = {stream: table.version for stream, table in ingest.tables().items()}
     skip_lost_epochs(registry, newest_known_epoch(plans, checkpoint), versions)
@@ -180,7 +182,7 @@ def make_parts(
         results=results,
         queries=queries,
         billing=billing,
-        publisher=SupervisedPublisher(
+        publishers=SupervisedPublishers(
             _orders(settings, folder),
             progress,
             newest=lambda: results.version,
@@ -191,12 +193,10 @@ def make_parts(
     )
 
 
-def _publication(folder: Path, registry: Registry) -> Publication:
-    """Return how far results have been published; earlier programs kept that in the registry."""
-    publication = Publication(folder)
+def _begin_publication(folder: Path, registry: Registry) -> None:
+    """Take over how far results have been published from the registry, where earlier programs kept it."""
     version, row, lost = registry.published()
-    publication.begin(Published(version, msgspec.json.decode(lost, type=LostResults), row))
-    return publication
+    begin(folder, Published(version, msgspec.json.decode(lost, type=LostResults), row))
 
 
 def _orders(settings: ClusterSettings, folder: Path) -> Orders:
@@ -217,7 +217,7 @@ def _notes(registry: Registry, sensors: SensorCatalog, relations: RelationServic
     return {query: Note(slower.get(query), stale.get(query)) for query in slower.keys() | stale.keys()}
 
 
-def _results(settings: ClusterSettings, folder: Path, registry: Registry, progress: Progress) -> ResultsTable:
+def _results(settings: ClusterSettings, folder: Path, registry: Registry, progress: ProgressOfAll) -> ResultsTable:
     budget, published = Budget(bytes=settings.results_bytes), progress.version
     unpublished = Compaction(needed=published, backlog_bytes=settings.results_backlog_bytes, budget=lambda: budget)
     results = ResultsTable(

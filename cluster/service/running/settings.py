@@ -54,6 +54,8 @@ class ClusterSettings:
     results_backlog_bytes
         Unpublished results to keep for a broker that is away for over a day. Beyond it the oldest are not published but
         counted as lost; the API still has their rows.
+    publishers
+        How many processes publish results, each those of its share of the queries.
     stream_age_us
         How far behind its low watermark a stream is kept, unless it has a budget of its own; None for no bound.
     stream_bytes
@@ -95,6 +97,7 @@ class ClusterSettings:
     silence_seconds: float = 30.0
     clock_tolerance_seconds: float = 60.0
     results_backlog_bytes: int = 16 * 1024**3
+    publishers: int = 1
     stream_age_us: int | None = None
     stream_bytes: int | None = None
     results_bytes: int | None = None

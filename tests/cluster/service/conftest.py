@@ -23,7 +23,7 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import StreamBudgets
 from cluster.service.http.api import make_api
 from cluster.service.http.metrics import ClusterMetrics
-from cluster.service.publishing.publication import LostResults
+from cluster.service.publishing.published import LostResults
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
 from cluster.service.running.engine import Engine
@@ -104,8 +104,14 @@ class Service:
         )
         ledger = Ledger()
         self.sensors = SensorCatalog(accepted=ledger.note, mismatches=lambda: self.ingest.offers.mismatches)
-        self.publisher: Any = SimpleNamespace(
-            published_rows=0, unpublished_commits=0, lost=LostResults(), connected=True, trouble=None, status=dict
+        self.publishers: Any = SimpleNamespace(
+            published_rows=0,
+            unpublished_commits=0,
+            lost=LostResults(),
+            connected=True,
+            trouble=None,
+            status=dict,
+            each=[],
         )
         self.billing = BillingPeriods(self.registry, self.ingest, self.sensors, ledger)
         self.queries = self.started()
@@ -141,7 +147,7 @@ class Service:
             "results": results,
             "queries": self.queries,
             "billing": self.billing,
-            "publisher": self.publisher,
+            "publishers": self.publishers,
             "engine": Engine(settings, self.registry.folder, self.registry, results, 4),
         }
         return ClusterParts(**{**made, **others})

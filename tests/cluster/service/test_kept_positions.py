@@ -13,7 +13,8 @@ import pytest
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.data_folder.format import REGISTRY
-from cluster.service.publishing.publication import LostResults, Publication, Published
+from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.published import LostResults, Published
 from cluster.service.publishing.publisher_channel import Report
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
@@ -40,15 +41,16 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int | None]]:
     return found
 
 
-def test_results_are_kept_for_the_publisher_and_streams_for_spark(
+def test_results_are_kept_for_the_slowest_publisher_and_streams_for_spark(
     tmp_path: Path, kept: dict[str, list[int | None]]
 ) -> None:
-    server = ClusterServer(ClusterSettings(folder=tmp_path))
+    server = ClusterServer(ClusterSettings(folder=tmp_path, publishers=2))
     try:
         row = {"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]}
         for number in range(3):
             server.parts.results.append(pl.DataFrame(row), number)
-            server.parts.publisher.progress.last = Report(1)
+            for each, version in zip(server.parts.publishers.each, (3, 1), strict=True):
+                each.progress.last = Report(version)
         assert kept["results"][-1] == 1
         server.parts.ingest.declare(TRAFFIC)
         checkpoint = tmp_path / f"checkpoint-{server.parts.registry.engine_id}"
@@ -77,7 +79,7 @@ def test_the_position_of_an_earlier_program_is_taken_over_once(tmp_path: Path) -
     for wanted in (before, Published(3, before.lost)):
         server = ClusterServer(ClusterSettings(folder=tmp_path))
         assert Publication(tmp_path).now == wanted
-        assert server.parts.publisher.status()["published_version"] == wanted.version
-        assert server.parts.publisher.lost.rows == 4
+        assert server.parts.publishers.status()["published_version"] == wanted.version
+        assert server.parts.publishers.lost.rows == 4
         server.close()
         Publication(tmp_path).note(3)

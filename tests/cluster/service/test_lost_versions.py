@@ -11,7 +11,7 @@ from cluster.ingest.writer import StreamWriter
 from cluster.language.algebra import Source
 from cluster.language.columns import Column
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.service.publishing.publication import Publication
+from cluster.service.publishing.publication import Publication, rewind
 from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
 from cluster.storage.archived_log import LOG
 from cluster.storage.results_table import ResultsTable
@@ -67,7 +67,7 @@ async def test_the_publisher_goes_on_with_the_results_that_remain(tmp_path: Path
     Publication(tmp_path).note(3)
     lose(results.root, 2)
     for _ in range(2):
-        Publication(tmp_path).rewind(ResultsTable(results.root, "f").version)
+        rewind(tmp_path, ResultsTable(results.root, "f").version)
     assert Publication(tmp_path).now.lost.commits == 2
     it = Publishing(tmp_path, link)
     it.table.append(answers(("q", 1)), 1)

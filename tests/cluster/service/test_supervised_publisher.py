@@ -9,9 +9,11 @@ import pytest
 
 from cluster.errors import StorageError
 from cluster.service.publishing import supervised_publisher
+from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publication import FILE, Publication
 from cluster.service.publishing.publisher_channel import Orders
-from cluster.service.publishing.supervised_publisher import TROUBLE, Progress, SupervisedPublisher
+from cluster.service.publishing.supervised_publisher import TROUBLE
+from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.synced_files import Troubles
 from protocols.mqtt.link import BrokerAddress
 
@@ -28,7 +30,7 @@ async def test_a_process_that_reports_nonsense_and_lives_on_is_replaced(
     monkeypatch.setattr(supervised_publisher, "FAREWELL_SECONDS", 0.01)
     troubles = Troubles()
     orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error")
-    publisher = SupervisedPublisher(orders, Progress(Publication(tmp_path)), newest=lambda: 0, troubles=troubles)
+    publisher = SupervisedPublishers(orders, ProgressOfAll(tmp_path), newest=lambda: 0, troubles=troubles)
     running = asyncio.create_task(publisher.run())
     async with asyncio.timeout(30):
         while publisher.starts < 2:  # noqa: ASYNC110 - another process makes it true

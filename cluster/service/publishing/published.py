@@ -1,0 +1,143 @@
+"""How far results have been published, as data: by version of the results table, and by shard of queries.
+
+    commits          1   2   3   4   5   6   7   8   9
+    shard 0          ================|                      version 5
+    shard 1          ============================|          ahead, up to 8
+    of both          ================|                      version 5, ahead {1: 8}
+
+All shards of a publisher go on together, from the least of their versions; rows of a shard that is ahead are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from cluster.service.publishing.shares import ALL_SHARDS, Share, shares_of
+
+
+class LostResults(msgspec.Struct, frozen=True):
+    """Results that are lost, published or not.
+
+    Parameters
+    ----------
+    times
+        How often some were lost.
+    commits, rows
+        How many; rows as far as is known.
+    seen_us
+        When the last loss was found.
+    """
+
+    times: int = 0
+    commits: int = 0
+    rows: int = 0
+    seen_us: int | None = None
+
+
+class Published(msgspec.Struct, frozen=True):
+    """How far the shards of a publisher, or of all, have been published.
+
+    Parameters
+    ----------
+    version
+        Up to this version of the results table, everything has been published or counted as lost.
+    lost
+        What is lost.
+    row
+        How many rows of the next version have been published, too: by earlier programs, which noted that.
+    ahead
+        The shards that are further, and up to which version.
+    publishers
+        Among how many publishers the shards are divided.
+    division
+        How often they have been divided anew.
+    """
+
+    version: int = 0
+    lost: LostResults = LostResults()
+    row: int = 0
+    ahead: dict[int, int] = {}
+    publishers: int = 1
+    division: int = 0
+
+    @property
+    def newest(self) -> int:
+        """The newest version of which anything has been published."""
+        return max(self.version + (self.row > 0), *self.ahead.values(), 0)
+
+    def up_to(self, version: int) -> Published:
+        """Return it after everything up to a version, too.
+
+        Examples
+        --------
+        >>> after = Published(5, ahead={1: 8, 2: 6}).up_to(6)
+        >>> after.version, after.ahead
+        (6, {1: 8})
+        """
+        ahead = {shard: to for shard, to in self.ahead.items() if to > version}
+        return replace(self, version=version, row=0, ahead=ahead)
+
+    def back_to(self, version: int) -> Published:
+        """Return it with nothing after a version."""
+        if self.newest <= version:
+            return self
+        return with_versions(
+            replace(self, row=self.row if self.version < version else 0),
+            {shard: min(to, version) for shard, to in self.versions(ALL_SHARDS).items()},
+        )
+
+    def versions(self, shards: Iterable[int]) -> dict[int, int]:
+        """Return up to which version each of these shards has been published."""
+        return {shard: max(self.version, self.ahead.get(shard, 0)) for shard in shards}
+
+    def unpublished(self, version: int, share: Share) -> frozenset[int]:
+        """Return the shards of a publisher of which a version is still to be published."""
+        return frozenset(shard for shard, to in self.versions(share.shards).items() if to < version)
+
+
+def with_versions(published: Published, versions: Mapping[int, int]) -> Published:
+    """Return what is published of shards, which have come up to these versions; all else is as before."""
+    least = min(versions.values())
+    ahead = {shard: version for shard, version in versions.items() if version > least}
+    row = published.row if least == published.version else 0
+    return replace(published, version=least, row=row, ahead=ahead)
+
+
+def part_of(whole: Published, share: Share) -> Published:
+    """Return what is published of the shards of one publisher."""
+    return with_versions(whole, whole.versions(share.shards))
+
+
+def united(whole: Published, parts: Mapping[int, Published]) -> Published:
+    """Return how far all shards are.
+
+    Parameters
+    ----------
+    whole
+        How far they were when they were divided among publishers.
+    parts
+        By number of a publisher: how far those of its shards are now. One that has noted nothing yet is left out.
+    """
+    versions: dict[int, int] = {}
+    for share in shares_of(whole.publishers):
+        versions |= parts.get(share.number, whole).versions(share.shards)
+    lost = most_lost([whole.lost, *(part.lost for part in parts.values())])
+    return replace(with_versions(whole, versions), lost=lost)
+
+
+def most_lost(found: Iterable[LostResults]) -> LostResults:
+    """Return what is lost, of what several publishers have found.
+
+    As a rule they lose the same commits, each its own rows of them; so these are counted once, and the highest count
+    stands for all.
+    """
+    each = list(found)
+    return LostResults(
+        max(one.times for one in each),
+        max(one.commits for one in each),
+        max(one.rows for one in each),
+        max((one.seen_us for one in each if one.seen_us is not None), default=None),
+    )
