@@ -83,6 +83,13 @@ def get_logger(name: str) -> BoundLogger:
     return logger
 
 
+def name_in_events(**names: str | int) -> None:
+    """Put these names and values into each event that this task, and those that it starts, log from now on."""
+    import structlog  # noqa: PLC0415 - not before there is something to log
+
+    structlog.contextvars.bind_contextvars(**names)
+
+
 class _EventFormatter(logging.Formatter):
     """Formats events with structlog, which it imports at the first one."""
 

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import logging
 import subprocess
@@ -7,7 +8,7 @@ import pytest
 import structlog
 
 from protocols.event_format import HIDDEN, hide_secrets
-from protocols.event_log import LogLevelError, configure_logging
+from protocols.event_log import LogLevelError, configure_logging, name_in_events
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,22 @@ def test_the_level_comes_from_the_environment_if_no_option_sets_it(monkeypatch, 
     structlog.get_logger().info("i")
     structlog.get_logger().warning("w")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == shown
+
+
+async def test_names_are_in_the_events_of_a_task_and_of_those_that_it_starts(capsys):
+    configure_logging("info", json=True)
+
+    async def named():
+        name_in_events(publisher=1)
+        await asyncio.create_task(log("its own"))
+
+    async def log(event):
+        structlog.get_logger().info(event)
+
+    await asyncio.create_task(named())
+    await log("another's")
+    found = {line["event"]: line.get("publisher") for line in map(json.loads, capsys.readouterr().err.splitlines())}
+    assert found == {"its own": 1, "another's": None}
 
 
 def test_an_unknown_level_is_refused():

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from structlog.contextvars import bind_contextvars
 
 from cluster.errors import ClusterError
 from cluster.service.publishing.publication import Publication
@@ -35,7 +34,7 @@ from cluster.service.publishing.publisher_channel import (
 )
 from cluster.service.publishing.result_messages import result_frames
 from cluster.storage.committed_results import RESULT_SCHEMA, ROW, CommittedResults
-from protocols.event_log import configure_logging, get_logger
+from protocols.event_log import configure_logging, get_logger, name_in_events
 from protocols.mqtt.link import Message, MqttLink, Version
 
 log = get_logger(__name__)
@@ -158,7 +157,7 @@ async def serve(reports: int) -> int:
         orders = from_line(line, Orders)
         configure_logging(orders.log_level, json=orders.log_json)
         if not orders.share.is_everything:
-            bind_contextvars(publisher=orders.share.number)
+            name_in_events(publisher=orders.share.number)
         locks = lock_publication(Path(orders.folder), orders.share)
     except ClusterError as error:
         return _refused(reports, error)

@@ -100,7 +100,7 @@ def test_positions_are_kept_on_disk_by_each_publisher(tmp_path: Path) -> None:
 
 
 def test_files_of_an_earlier_division_do_not_count(tmp_path: Path) -> None:
-    #  divided among two, who come to 9; then versions after 5 are lost, and others take their place
+    #  divided among two, which come to 9; then versions after 5 are lost, and others take their place
     divide(tmp_path, 2)
     for share in shares_of(2):
         Publication(tmp_path, share).note(9)
@@ -181,7 +181,7 @@ def test_a_publisher_of_another_division_is_refused(tmp_path: Path, share: Share
 @pytest.mark.parametrize(
     "content", ['{"version":-7}', '{"ahead":{"3":-1}}', '{"publishers":0}', '{"publishers":17}', '{"ahead":{"a":1}}']
 )
-def test_a_position_that_nobody_can_have_written_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_position_that_no_publisher_can_have_written_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(StorageError, match="cannot be read"):
         published_of(tmp_path)

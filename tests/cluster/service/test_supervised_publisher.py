@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,9 @@ from cluster.errors import StorageError
 from cluster.service.publishing import supervised_publisher
 from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publication import FILE, Publication
-from cluster.service.publishing.publisher_channel import Orders
-from cluster.service.publishing.supervised_publisher import TROUBLE
+from cluster.service.publishing.publisher_channel import Orders, Report, from_line, to_line
+from cluster.service.publishing.shares import Share
+from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.synced_files import Troubles
 from protocols.mqtt.link import BrokerAddress
@@ -38,6 +42,16 @@ async def test_a_process_that_reports_nonsense_and_lives_on_is_replaced(
     assert troubles.counts[TROUBLE] >= 1
     running.cancel()
     await asyncio.wait({running})
+
+
+def test_a_publisher_of_another_division_is_refused_and_its_log_names_it(tmp_path: Path) -> None:
+    orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error", log_json=True, share=Share(1, 2))
+    run = subprocess.run(
+        [sys.executable, "-m", MODULE], input=to_line(orders), capture_output=True, check=False, timeout=60
+    )
+    assert run.returncode == 1
+    assert "published by 1 publishers" in from_line(run.stdout, Report).failure
+    assert json.loads(run.stderr)["publisher"] == 1
 
 
 def test_a_position_before_the_first_commit_is_refused(tmp_path: Path) -> None:
