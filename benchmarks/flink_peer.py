@@ -28,6 +28,8 @@ def main() -> None:
     settings = environment.get_config()
     settings.set("parallelism.default", str(os.cpu_count() or 1))
     settings.set("taskmanager.memory.network.max", "512mb")
+    settings.set("pipeline.object-reuse", "true")
+    settings.set("heartbeat.timeout", "1800s")  # with a thousand queries it is silent for longer than the usual 50 s
     found: dict[str, list[float]] = {"nothing": [], "rows": []}
     for _ in range(rounds + 1):  # the first round warms up
         for source, seconds in found.items():
