@@ -54,7 +54,7 @@ class Slab:
     def known(self, name: str) -> Truths:
         """Return where a column has a value."""
         known = self._columns[name].known
-        assert known is not None  # noqa: S101 - a grid says so of each cell
+        assert known is not None  # noqa: S101 - those of a grid are
         return known[self._rows]
 
 
