@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from cluster.spark.launch_command import MAIN, LaunchNote
+
 PROGRAM: Final = Path("bin") / "spark-submit"
 SHELL: Final = "pyspark-shell"
 """What Spark calls a program that talks to it, instead of one that it runs."""
@@ -50,12 +52,15 @@ class JavaProcess:
         The file to which it writes where it listens, in a folder of its own.
     log_begins
         Position in its log at which it begins.
+    note
+        Where the command that runs it is noted.
     """
 
     process: subprocess.Popen[bytes]
     options: Mapping[str, str]
     where: Path
     log_begins: int
+    note: LaunchNote | None = None
 
     @property
     def descriptor(self) -> int:
@@ -84,6 +89,8 @@ class JavaProcess:
             port, secret = listens_at(self.where)
         finally:
             self._remove_file()
+        if self.note is not None:
+            self.note.write(self.process.pid, os.environ)
         os.environ.update({PORT: str(port), SECRET: secret})
         try:
             yield
@@ -113,7 +120,9 @@ def listens_at(where: Path) -> tuple[int, str]:
     return port, written[_NUMBERS.size : _NUMBERS.size + length].decode()
 
 
-def start_java(spark_home: Path, options: Mapping[str, str], output: BinaryIO) -> JavaProcess:
+def start_java(
+    spark_home: Path, options: Mapping[str, str], output: BinaryIO, note: LaunchNote | None = None
+) -> JavaProcess:
     """Start a Java for Spark, and do not wait for it.
 
     Parameters
@@ -124,19 +133,23 @@ def start_java(spark_home: Path, options: Mapping[str, str], output: BinaryIO) -
         Its settings.
     output
         The log, to which Java and its processes write.
+    note
+        Where the command that Spark's launcher runs is noted, or will be.
     """
     settings = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
     where = Path(tempfile.mkdtemp(prefix="fjord-java-")) / "where"
     begins = output.tell()
+    launch = None if note is None else note.read()
+    program = [str(spark_home / PROGRAM)] if launch is None else [*launch.command, MAIN]
     process = subprocess.Popen(
-        [spark_home / PROGRAM, *settings, SHELL],
+        [*program, *settings, SHELL],
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=output,
-        env={**os.environ, WHERE: str(where), "SPARK_CONNECT_MODE": "0"},
+        env={**os.environ, **(launch.variables if launch else {}), WHERE: str(where), "SPARK_CONNECT_MODE": "0"},
         preexec_fn=_ignore_interrupts,  # noqa: PLW1509 - as PySpark does: Ctrl-C is for this process
     )
-    return JavaProcess(process, options, where, begins)
+    return JavaProcess(process, options, where, begins, note)
 
 
 def _ignore_interrupts() -> None:

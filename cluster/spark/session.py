@@ -15,6 +15,7 @@ from cluster.spark.class_archive import ClassArchive
 from cluster.spark.home import SPARK_HOME, use_installed_pyspark
 from cluster.spark.java import JavaRuntime, find_java, use_java
 from cluster.spark.java_process import JavaEndedError, JavaProcess, start_java
+from cluster.spark.launch_command import LaunchNote
 from cluster.spark.spark_log import SparkLog, SparkStartError
 from protocols.event_log import get_logger
 
@@ -105,9 +106,13 @@ def begin_java(
     JavaMissingError
         If there is no Java.
     """
+    runtime = runtime or find_java()
     options = _prepared(settings, local_folder, runtime)
+    home, archive = Path(os.environ[SPARK_HOME]), class_archive(runtime, local_folder)
+    # Without an archive, Java is run otherwise the next time: with it.
+    note = LaunchNote.of(archive.file, home, options, os.environ) if archive.file.exists() else None
     with log.open() as file:
-        return start_java(Path(os.environ[SPARK_HOME]), options, file)
+        return start_java(home, options, file, note)
 
 
 def open_session(
@@ -152,6 +157,8 @@ def open_session(
             java.end()
         if isinstance(error, JavaEndedError):
             class_archive(find_java(), local_folder).remove()  # Java does not start with a damaged one
+            if java is not None and java.note is not None:
+                java.note.remove()
         raise SparkStartError(str(error), log, 0 if java is None else java.log_begins) from error
     session.sparkContext.setLogLevel("ERROR")
     _write_no_checksums(session)

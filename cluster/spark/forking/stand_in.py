@@ -19,6 +19,9 @@ NUMBER = struct.Struct("!i")
 STANDARD_DESCRIPTORS = (0, 1, 2)
 UNKNOWN_EXIT_CODE = 1
 POLLING_SECONDS = 0.5
+VERSION_QUESTION = "import sys; print('%d.%d' % sys.version_info[:2])"
+"""What Spark has Python run once, to compare versions."""
+VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _SEPARATOR = b"\0"  # what neither an argument nor a variable contains
 
 
@@ -78,6 +81,9 @@ def _runs(process: int) -> bool:
 
 def main(path: str, python: str, *arguments: str) -> int:
     """Run a module in a fork, or become Python."""
+    if arguments == ("-c", VERSION_QUESTION):
+        print(VERSION)  # noqa: T201 - Python would need a tenth of a second
+        return 0
     is_module = arguments[:1] == ("-m",)
     code = exit_code_of_a_fork(path, [os.fsencode(each) for each in arguments[1:]]) if is_module else None
     if code is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster.spark.forking import stand_in
 from cluster.spark.forking.parent import ForkingPlace
 from tests.cluster.spark.forking.forked_modules import ROOT, SECONDS, STARTER, Starter, started
 
@@ -154,6 +155,13 @@ def test_no_place_is_made_where_programs_may_not_be_executed(tmp_path: Path, mon
 def test_what_is_no_module_runs_in_python(starter: Starter) -> None:
     command = [str(starter.program), "-c", "import sys; print(*sys.argv[1:], 'colorsys' in sys.modules)", "given"]
     assert subprocess.check_output(command, text=True) == "given False\n"
+
+
+def test_the_question_for_the_version_needs_no_python() -> None:
+    asked = [sys.executable, "-I", "-S", stand_in.__file__, "/no/parent", "/no/python", "-c", stand_in.VERSION_QUESTION]
+    answer = subprocess.run(asked, capture_output=True, text=True, timeout=SECONDS, check=True).stdout
+    assert answer == f"{sys.version_info[0]}.{sys.version_info[1]}\n"
+    assert answer == subprocess.run([sys.executable, *asked[-2:]], capture_output=True, text=True, check=True).stdout
 
 
 def test_the_parent_ends_with_the_process_that_started_it_and_leaves_no_file(starter: Starter) -> None:
