@@ -30,8 +30,11 @@ class PartialAggregate(Operator):
     """
 
     def __init__(self, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> None:
+        columns = partial_columns(calls)
         self._by = [START, END, *keys]
-        self._begin = [column.begin for column in partial_columns(calls)]
+        self._begin = [column.begin for column in columns]
+        self._quick = [column.begin if column.quick is None else column.quick for column in columns]
+        self._checked = [column.name for column in columns if column.quick is not None]
 
     def empty(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return no partial rows, with their columns, given rows to aggregate."""
@@ -44,25 +47,34 @@ class PartialAggregate(Operator):
         if not rows.height:
             return Batch(self.empty(rows), batch.watermark_us)
         by, alike = _keys_that_vary(rows, self._by)
-        starts = rows[START].rle().struct.unnest()
-        if len(by) > 1 and rows.height > ROWS_OF_A_START * (starts.height - 1):
-            partial = self._of_each_start(rows, starts, by[1:])
-        else:
-            partial = self._of(_pieces(rows), by)
+        partial = _grouped(rows, by, self._quick)
+        if not all(partial[name].is_finite().all() for name in self._checked):
+            partial = _grouped(rows, by, self._begin)
         partial = partial.with_columns(alike).select(*self._by, pl.exclude(self._by))
         return Batch(partial.sort(START, maintain_order=True), batch.watermark_us)
 
-    def _of(self, pieces: Iterable[pl.DataFrame], by: Sequence[str]) -> pl.DataFrame:
-        return pl.concat([piece.group_by(by, maintain_order=True).agg(self._begin) for piece in pieces])
 
-    def _of_each_start(self, rows: pl.DataFrame, starts: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-        """Return the partial rows, given the starts and how many rows each has: grouped by one key fewer."""
-        counts = starts["len"].to_numpy()
-        ends = np.cumsum(counts)
-        pieces = [rows.slice(end - count, count) for end, count in zip(ends, counts, strict=True)]
-        partial = [self._of([piece], by) for piece in pieces]
-        values = np.repeat(starts["value"].to_numpy(), [piece.height for piece in partial])
-        return pl.concat(partial).with_columns(pl.Series(START, values, pl.Int64).set_sorted())
+def _grouped(rows: pl.DataFrame, by: Sequence[str], begin: Sequence[pl.Expr]) -> pl.DataFrame:
+    starts = rows[START].rle().struct.unnest()
+    if len(by) > 1 and rows.height > ROWS_OF_A_START * (starts.height - 1):
+        return _of_each_start(rows, starts, by[1:], begin)
+    return _of(_pieces(rows), by, begin)
+
+
+def _of(pieces: Iterable[pl.DataFrame], by: Sequence[str], begin: Sequence[pl.Expr]) -> pl.DataFrame:
+    return pl.concat([piece.group_by(by, maintain_order=True).agg(begin) for piece in pieces])
+
+
+def _of_each_start(
+    rows: pl.DataFrame, starts: pl.DataFrame, by: Sequence[str], begin: Sequence[pl.Expr]
+) -> pl.DataFrame:
+    """Return the partial rows, given the starts and how many rows each has: grouped by one key fewer."""
+    counts = starts["len"].to_numpy()
+    ends = np.cumsum(counts)
+    pieces = [rows.slice(end - count, count) for end, count in zip(ends, counts, strict=True)]
+    partial = [_of([piece], by, begin) for piece in pieces]
+    values = np.repeat(starts["value"].to_numpy(), [piece.height for piece in partial])
+    return pl.concat(partial).with_columns(pl.Series(START, values, pl.Int64).set_sorted())
 
 
 def _keys_that_vary(rows: pl.DataFrame, keys: list[str]) -> tuple[list[str], list[pl.Expr]]:

@@ -130,6 +130,8 @@ def test_aggregates_of_extreme_integers_do_not_depend_on_cuts(cut: tuple[Cut, Cu
         ([[1e308], [1e308]], {"sum": None, "avg": 1e308, "variance": 0.0, "median": 1e308}),
         ([[LARGEST, -LARGEST]], {"sum": 0.0, "avg": 0.0, "variance": None, "median": 0.0, "quantile": -0.4 * LARGEST}),
         ([[1e200], [1e200, None], [None]], {"variance": 0.0, "stddev": 0.0}),
+        ([[1e308, 1e308]], {"variance": 0.0, "avg": 1e308}),
+        ([[2.0, 4.0, None], [9.0]], {"variance": 13.0}),
         ([[LARGEST] * 3], {"avg": LARGEST, "sum": None, "sum distinct": LARGEST, "avg distinct": LARGEST}),
         ([[-5e-324], [0.0]], {"median": 0.0, "avg": 0.0}),
     ],
