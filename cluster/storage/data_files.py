@@ -163,7 +163,8 @@ def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
     """Return the least and the greatest value of a column; None if it has none, or they are not to be written."""
     kind = column.type
     if pa.types.is_string(kind):
-        if pc.max(pc.utf8_length(column)).as_py() > LONGEST_BOUND:
+        first = column.drop_null()[0]
+        if len(first.as_py()) > LONGEST_BOUND or pc.max(pc.utf8_length(column)).as_py() > LONGEST_BOUND:
             return None
     elif pa.types.is_floating(kind):
         if not pc.all(pc.is_finite(column)).as_py():

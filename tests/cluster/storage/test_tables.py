@@ -191,6 +191,18 @@ def test_two_writers_count_micro_batches_each_and_rows_together(tmp_path: Path) 
     assert stored.filter(query="other")["start_us"].to_list() == list(range(25))
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_column_with_a_long_text_has_no_bounds(place: int) -> None:
+    texts: list[str | None] = [None, "a", "b"]
+    found = data_files.Statistics()
+    found.add(pa.table({"text": texts}))
+    assert '"maxValues":{"text":"b"}' in found.as_json()
+    texts[place] = "x" * (data_files.LONGEST_BOUND + 1)
+    found = data_files.Statistics()
+    found.add(pa.table({"text": texts}))
+    assert '"maxValues":{}' in found.as_json()
+
+
 @pytest.mark.parametrize(("at_once", "files"), [(1, [10]), (2, [5, 5]), (4, [3, 3, 4])])
 def test_many_answers_are_written_into_several_files_of_one_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, files: list[int]
