@@ -12,7 +12,9 @@ from protocols.mqtt.reasons import UNACCEPTABLE_VERSION, UNSUPPORTED_VERSION
 
 _CONNACK, _PUBACK, _SUBACK, _PINGRESP, _DISCONNECT = 0x20, 0x40, 0x90, 0xD0, 0xE0
 _OLD_CONNACK_BYTES = 2
-MOST_IN_FLIGHT = 0xFFFF
+RECEIVE_MAXIMUM = 0xFFFF
+"""Messages that either side takes before it has acknowledged the first, unless it says otherwise."""
+_SESSION_PRESENT = 0x01
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +33,19 @@ class ConnectAnswer:
         What it asks for instead of the client's; None if that is fine.
     reason
         Its own words.
+    most_qos
+        The highest quality of service that it takes.
+    retains
+        Whether it takes messages to be retained.
     """
 
     code: int
-    receive_maximum: int = MOST_IN_FLIGHT
+    receive_maximum: int = RECEIVE_MAXIMUM
     largest_frame_bytes: int = LARGEST_LENGTH
     keep_alive_seconds: int | None = None
     reason: str = ""
+    most_qos: int = 2
+    retains: bool = True
 
     @property
     def refuses_version(self) -> bool:
@@ -115,10 +123,12 @@ def _connect_answer(version: Version, octets: Octets) -> ConnectAnswer:
     if version is Version.V5 and octets.left == _OLD_CONNACK_BYTES:
         octets.raw(octets.left)
         return ConnectAnswer(UNACCEPTABLE_VERSION)  # whatever the code: only older brokers answer so
-    octets.one()
-    code = octets.one()
+    flags, code = octets.one(), octets.one()
+    if flags & ~_SESSION_PRESENT or (flags and code == 0):
+        # Messages of an earlier session would come with numbers that this one gives to others.
+        raise MalformedFrameError("the broker continues a session, though a new one was asked for")
     properties = _read_properties(version, octets)
-    receive_maximum = properties.get(Property.RECEIVE_MAXIMUM, MOST_IN_FLIGHT)
+    receive_maximum = properties.get(Property.RECEIVE_MAXIMUM, RECEIVE_MAXIMUM)
     largest = properties.get(Property.MAXIMUM_PACKET_SIZE, LARGEST_LENGTH)
     if receive_maximum == 0 or largest == 0:
         raise MalformedFrameError("the broker takes no messages")
@@ -128,6 +138,8 @@ def _connect_answer(version: Version, octets: Octets) -> ConnectAnswer:
         largest,
         properties.get(Property.SERVER_KEEP_ALIVE),
         properties.get(Property.REASON_STRING, ""),
+        properties.get(Property.MAXIMUM_QOS, 2),
+        bool(properties.get(Property.RETAIN_AVAILABLE, 1)),
     )
 
 

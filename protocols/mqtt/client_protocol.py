@@ -7,10 +7,10 @@ are in :mod:`protocols.mqtt.in_flight`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocols.mqtt.answers import MOST_IN_FLIGHT, Answer, ConnectAnswer, PublishAnswer, SubscribeAnswer, read_answer
+from protocols.mqtt.answers import RECEIVE_MAXIMUM, Answer, ConnectAnswer, PublishAnswer, SubscribeAnswer, read_answer
 from protocols.mqtt.frames import LARGEST_FRAME_BYTES, FrameBuffer, frame_bounds, take_messages
 from protocols.mqtt.in_flight import FIRST, InFlight
 from protocols.mqtt.messages import Message, Subscription, Version
@@ -86,23 +86,24 @@ class ClientProtocol:
         Raises
         ------
         UnsendableError
-            If MQTT has no frame for it, the broker does not take one so long, or too many are not acknowledged yet.
+            If MQTT has no frame for it, the broker does not take such a message, or too many are not acknowledged yet.
         """
+        limits = self.answer
+        if limits is not None and (message.qos > limits.most_qos or (message.retain and not limits.retains)):
+            what = "a message to be retained" if message.qos <= limits.most_qos else "a quality of service of 1"
+            raise UnsendableError(f"a message on {message.topic}: the broker does not take {what}")
         number = self._next_number() if message.qos else 0
-        frame = publish_frame(self.version, message, number)
-        largest = None if self.answer is None else self.answer.largest_frame_bytes
-        if largest is not None and len(frame) > largest:
-            raise UnsendableError(
-                f"a message of {len(frame):,} bytes on {message.topic}: the broker takes at most {largest:,}"
-            )
+        frame = self._within_limits(
+            publish_frame(self.version, message, number), lambda: f"a message on {message.topic}"
+        )
         if number:
             self._outstanding[number] = 0
         return number, frame
 
     def subscribe(self, subscriptions: Sequence[Subscription]) -> tuple[int, bytes]:
-        """Return the number of the answer to come, and a frame; raises UnsendableError."""
+        """Return the number of the answer to come, and a frame; errors are those of :meth:`publish`."""
         number = self._next_number()
-        frame = subscribe_frame(self.version, subscriptions, number)
+        frame = self._within_limits(subscribe_frame(self.version, subscriptions, number), lambda: "a subscription")
         self._outstanding[number] = len(subscriptions)
         return number, frame
 
@@ -119,6 +120,12 @@ class ClientProtocol:
     def reject(self) -> bytes:
         """Return the last frame to a broker that does not speak MQTT; without a reason it would be a farewell."""
         return disconnect_frame(self.version, MALFORMED_FRAME) if self.version is Version.V5 else b""
+
+    def _within_limits(self, frame: bytes, what: Callable[[], str]) -> bytes:
+        largest = None if self.answer is None else self.answer.largest_frame_bytes
+        if largest is not None and len(frame) > largest:
+            raise UnsendableError(f"{what()} of {len(frame):,} bytes: the broker takes at most {largest:,}")
+        return frame
 
     def _next_number(self) -> int:
         for _ in range(len(self._outstanding) + 1):
@@ -154,7 +161,7 @@ class ClientProtocol:
             fresh = found.numbers[before:]
             self.unacknowledged += len(fresh) - fresh.count(0)
             # Not the receive maximum: Mosquitto 2.0 sends some more than that.
-            if self.unacknowledged > MOST_IN_FLIGHT:
+            if self.unacknowledged > RECEIVE_MAXIMUM:
                 raise MalformedFrameError(
                     f"the broker sent {self.unacknowledged:,} messages that are not acknowledged yet: more than it may"
                 )

@@ -4,8 +4,8 @@ Messages are handed over one after another, a burst at a time, and acknowledged 
 a slow subscriber waits. When many messages come, reading pauses for a millisecond between bursts. A broker wakes its
 subscriber for each message that it writes; read in bursts, they cost less than half the time (docs/dependencies.md).
 
-Reading never pauses because a handler is slow: a handler that publishes waits for an acknowledgement, which comes on
-the same socket. What bounds the messages that wait is how many the broker may send before they are acknowledged.
+While an answer is awaited, reading does not pause because a handler is slow: one that publishes waits for an answer on
+the same socket. What bounds the messages that wait then is how many the broker may send before it must wait.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from protocols.mqtt.messages import (
     VersionRefusedError,
 )
 from protocols.mqtt.octets import UnsendableError
+from protocols.mqtt.reading_gate import ReadingGate
 from protocols.mqtt.reasons import REFUSED, connect_refusal, reason_text
 from protocols.mqtt.sent_frames import PING, Connect
 from protocols.mqtt.silence import Look, SilenceWatch, keep_alive_for
+from protocols.mqtt.single_publishing import SinglePublishing
 
 if TYPE_CHECKING:
     from protocols.mqtt.publish_frames import PublishFrames
@@ -44,6 +46,8 @@ log = get_logger(__name__)
 
 ANSWER_SECONDS = 10.0
 """The broker answers a connect or a subscription within this time, or the connection is given up."""
+ACKNOWLEDGED_SECONDS = 60.0
+"""A broker that has not acknowledged a single message within this time never will: the connection is given up."""
 FAREWELL_SECONDS = 2.0
 BURST_MESSAGES = 256
 """The most messages that are handed over before other tasks run."""
@@ -88,13 +92,11 @@ class Connection:
         self._inbox = Inbox(max_queued)
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
-        self._room = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._accepted: asyncio.Future[ConnectAnswer | None] = asyncio.get_running_loop().create_future()
-        self._publishing: dict[int, asyncio.Future[int | None]] = {}
-        """By number: the code with which a message is acknowledged, None when the connection is gone."""
+        self._singles = SinglePublishing(self._read_or_not)
+        self._many = 0  # calls that publish many messages at a time
         self._subscribing: dict[int, asyncio.Future[tuple[int, ...]]] = {}
-        self._busy_since = 0.0
-        self._handed_over = 0
+        self._busy_since, self._handed_over = 0.0, 0
         self._socket = BrokerSocket(on_bytes=self._received, on_lost=self._connection_lost)
         self._protocol = ClientProtocol(
             version,
@@ -108,6 +110,7 @@ class Connection:
             ),
         )
         self._frames = FramePublishing(self._protocol.in_flight, self._socket)
+        self._gate = ReadingGate(self._socket.pause_reading, self._socket.resume_reading)
 
     async def open(self) -> None:
         """Connect.
@@ -124,15 +127,15 @@ class Connection:
         except BaseException:
             self._socket.close()
             raise
-        self._room = asyncio.Semaphore(min(MOST_IN_FLIGHT, answer.receive_maximum))
+        self._singles.limit(answer.receive_maximum)
         if answer.keep_alive_seconds is not None:
             self._silence = SilenceWatch(self._silence_seconds, answer.keep_alive_seconds)
 
     async def _answer_to_connect(self) -> ConnectAnswer | None:
-        host, port = self._address.host, self._address.port
+        address = self._address
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await asyncio.get_running_loop().create_connection(lambda: self._socket, host, port)
+                await asyncio.get_running_loop().create_connection(lambda: self._socket, address.host, address.port)
                 self._write(self._protocol.connect())
                 return await self._accepted
         except TimeoutError as error:
@@ -167,6 +170,11 @@ class Connection:
         """Keep the connection alive, and give it up once the broker has sent nothing for too long."""
         while not self._lost.is_set():
             await asyncio.sleep(self._silence.interval_seconds)
+            if self._gate.closed:
+                self._silence.received()  # what it has sent is not read
+            if self._singles.look() * self._silence.interval_seconds > ACKNOWLEDGED_SECONDS:
+                self._give_up(f"was given up: it did not acknowledge a message for {ACKNOWLEDGED_SECONDS:g} s")
+                break
             match self._silence.look():
                 case Look.PING:
                     self._write(PING)
@@ -182,15 +190,7 @@ class Connection:
             self._send(message)
             await self._socket.drain()
             return
-        await self._room.acquire()
-        try:
-            number = self._send(message)
-        except LinkError:
-            self._room.release()
-            raise
-        # The room is given back with the acknowledgement, even if nothing waits for it any more.
-        acknowledged = self._publishing[number] = asyncio.get_running_loop().create_future()
-        code = await acknowledged
+        code = await self._singles.publish(lambda: self._send(message))
         if code is None:
             raise self._failure(message)
         if code >= REFUSED:
@@ -200,6 +200,8 @@ class Connection:
         """Publish many messages, as :meth:`protocols.mqtt.link.MqttLink.publish_frames` does."""
         if self.version is not Version.V3_1_1:
             raise ValueError("these are frames of MQTT 3.1.1")
+        self._many += 1
+        self._read_or_not()
         try:
             await self._frames.publish(frames)
         except BrokenWindowError as error:
@@ -207,6 +209,8 @@ class Connection:
                 f"the broker at {self._address} did not take all messages: the connection {self._end}",
                 error.acknowledged,
             ) from error
+        finally:
+            self._many -= 1
 
     async def subscribe(self, subscriptions: Sequence[Subscription]) -> None:
         """Subscribe and wait until the broker has answered; raises LinkError."""
@@ -219,6 +223,7 @@ class Connection:
         answer: asyncio.Future[tuple[int, ...]] = asyncio.get_running_loop().create_future()
         self._subscribing[number] = answer
         self._write(frame)
+        self._read_or_not()
         try:
             # Not wait_for: up to Python 3.11 it ignores being cancelled in the turn in which the answer comes.
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -253,10 +258,12 @@ class Connection:
         """Hand over one burst, and acknowledge it."""
         messages, numbers = self._inbox.take(BURST_MESSAGES)
         await take(messages)
+        self._read_or_not()
         self._write(self._protocol.acknowledge(numbers))
         self._handed_over += len(messages)
         # A handler that never waits would starve the socket, timers and all other tasks.
         await asyncio.sleep(0)
+        await self._socket.drain()  # a broker that does not read gets no more acknowledgements
 
     async def _let_pile_up(self) -> None:
         """Pause reading for a moment if there are many messages."""
@@ -265,11 +272,16 @@ class Connection:
             self._busy_since, self._handed_over = now, 0
         if self._handed_over <= BUSY_MESSAGES:
             return
-        self._socket.pause_reading()
+        self._gate.pile_up(wanted=True)
         try:
             await asyncio.sleep(PAUSE_SECONDS)
         finally:
-            self._socket.resume_reading()
+            self._gate.pile_up(wanted=False)
+
+    def _read_or_not(self) -> None:
+        """Read, unless too much waits and no answer is awaited."""
+        awaits = bool(self._singles or self._subscribing or self._many)
+        self._gate.look(self._inbox.waiting_bytes, awaits_answers=awaits)
 
     def _send(self, message: Message) -> int:
         """Write a message; return its number. Raises LinkError."""
@@ -307,6 +319,7 @@ class Connection:
             self._frames.acknowledged()
         for answer in found.answers:
             self._answered(answer)
+        self._read_or_not()
         if found.trouble is not None:
             self._write(self._protocol.reject())
             self._socket.flush()
@@ -315,7 +328,7 @@ class Connection:
     def _answered(self, answer: Answer) -> None:
         match answer:
             case PublishAnswer(number, code):
-                self._published(number, code)
+                self._singles.answered(number, code)
             case SubscribeAnswer(number, codes):
                 self._subscribed(number, codes)
             case ConnectAnswer() if not self._accepted.done():
@@ -324,13 +337,6 @@ class Connection:
                 self._give_up(f"was ended by it: {reason or reason_text(code)}")
             case _:
                 pass
-
-    def _published(self, number: int, code: int | None) -> None:
-        acknowledged = self._publishing.pop(number, None)
-        if acknowledged is not None:
-            self._room.release()
-            if not acknowledged.done():
-                acknowledged.set_result(code)
 
     def _subscribed(self, number: int, granted: tuple[int, ...]) -> None:
         answer = self._subscribing.get(number)
@@ -343,8 +349,7 @@ class Connection:
         self._frames.lost()
         if not self._accepted.done():
             self._accepted.set_result(None)
-        for number in list(self._publishing):
-            self._published(number, None)
+        self._singles.lost()
         for number in list(self._subscribing):
             self._subscribed(number, ())
 

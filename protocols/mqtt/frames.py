@@ -123,7 +123,7 @@ def frame_end(received: bytes, start: int) -> int | None:
 
 
 class FrameBuffer:
-    """Bytes of frames that are not complete; joined once they are, so that their number costs little.
+    """Bytes of a frame that is not complete: however many pieces it comes in, it takes little more than its length.
 
     Parameters
     ----------
@@ -133,30 +133,26 @@ class FrameBuffer:
 
     def __init__(self, largest: int = LARGEST_FRAME_BYTES) -> None:
         self._largest = largest
-        self._parts: list[bytes] = []
-        self._held = 0
+        self._held = bytearray()
         self._needed = 0
 
     def joined(self, data: bytes) -> bytes | None:
         """Return what is there with `data` behind it; None while that is no whole frame."""
-        if not self._parts:
+        if not self._held:
             return data
-        self._parts.append(data)
-        self._held += len(data)
-        if self._held < self._needed:
+        if len(self._held) + len(data) < self._needed:
+            self._held += data
             return None
-        found = b"".join(self._parts)
-        self._parts.clear()
+        found = b"".join((self._held, data))
+        self._held = bytearray()
         return found
 
     def keep(self, received: bytes, start: int) -> None:
         """Keep the incomplete frame that begins at `start`, if there is one; raises MalformedFrameError."""
-        rest = received[start:]
-        if rest:
-            bounds = frame_bounds(rest, 0, self._largest)
-            self._parts.append(rest)
-            self._held = len(rest)
-            self._needed = len(rest) + 1 if bounds is None else bounds.end
+        if start < len(received):
+            bounds = frame_bounds(received[start : start + 1 + LONGEST_LENGTH], 0, self._largest)
+            self._held += memoryview(received)[start:]
+            self._needed = len(self._held) + 1 if bounds is None else bounds.end
 
 
 def _message_with_properties(topic: str, octets: Octets, number: int, *, retain: bool) -> Message:

@@ -8,7 +8,8 @@ from protocols.mqtt.messages import Message
 log = get_logger(__name__)
 
 MOST_BYTES = 64 * 1024**2
-"""Payloads of waiting messages, added up, from which on messages that are not to be acknowledged are dropped."""
+"""Payloads of waiting messages, added up, from which on no more are read, and messages that are not to be acknowledged
+are dropped."""
 
 
 class Inbox:
@@ -26,7 +27,8 @@ class Inbox:
     def __init__(self, max_waiting: int, max_bytes: int = MOST_BYTES) -> None:
         self._max_waiting = max_waiting
         self._max_bytes = max_bytes
-        self._bytes = 0
+        self.waiting_bytes = 0
+        """Payloads of the waiting messages, added up."""
         self._dropped = 0
         self._messages: list[Message] = []
         self._numbers: list[int] = []
@@ -37,10 +39,10 @@ class Inbox:
     def put(self, messages: list[Message], numbers: list[int]) -> None:
         """Add messages, as many as there is room for."""
         count = _payload_bytes(messages)
-        if len(self._messages) + len(messages) > self._max_waiting or self._bytes + count > self._max_bytes:
+        if len(self._messages) + len(messages) > self._max_waiting or self.waiting_bytes + count > self._max_bytes:
             messages, numbers = self._fitting(messages, numbers)
             count = _payload_bytes(messages)
-        self._bytes += count
+        self.waiting_bytes += count
         self._messages += messages
         self._numbers += numbers
 
@@ -48,12 +50,12 @@ class Inbox:
         """Remove and return the first messages."""
         messages, self._messages = self._messages[:most], self._messages[most:]
         numbers, self._numbers = self._numbers[:most], self._numbers[most:]
-        self._bytes -= _payload_bytes(messages)
+        self.waiting_bytes -= _payload_bytes(messages)
         return messages, numbers
 
     def _fitting(self, messages: list[Message], numbers: list[int]) -> tuple[list[Message], list[int]]:
         kept: tuple[list[Message], list[int]] = [], []
-        held = self._bytes
+        held = self.waiting_bytes
         for message, number in zip(messages, numbers, strict=True):
             fits = len(self._messages) + len(kept[0]) < self._max_waiting
             if number or (fits and held + len(message.payload) <= self._max_bytes):

@@ -24,6 +24,7 @@ from protocols.mqtt.messages import (
     Subscription,
     Version,
 )
+from protocols.mqtt.version_choice import VersionChoice
 
 if TYPE_CHECKING:
     from protocols.mqtt.publish_frames import PublishFrames
@@ -64,13 +65,13 @@ class MqttLink:
     max_queued
         Received messages that may wait for the handler. When full, or when they have more than 64 MiB, further ones
         with a quality of service of 0 are dropped and logged; those of 1 wait at the broker, which sends only so many
-        before they are acknowledged.
+        before they are acknowledged, and from 64 MiB on none are read, unless something waits for an answer.
     silence_seconds
         A broker that sends nothing for this long, even after a ping, has hung: the connection is given up, and another
         one tried.
     versions
-        Of MQTT that may be spoken, in the order in which they are tried; the last one that a broker accepted is tried
-        first with the next connection.
+        Of MQTT that may be spoken, in the order in which they are tried; one that a broker did not take is tried again
+        after ten minutes, with the next connection.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class MqttLink:
         self._on_connect = on_connect
         self._max_queued = max_queued
         self._silence = silence_seconds
-        self._versions = tuple(versions)
+        self._versions = VersionChoice(versions)
         self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
         self._connection: Connection | None = None
 
@@ -147,7 +148,8 @@ class MqttLink:
         Raises
         ------
         LinkError
-            If there is no connection, or it breaks first.
+            If there is no connection, it breaks first, or the broker does not acknowledge the message within a minute:
+            then the connection is given up.
         """
         connection = self._connection
         if connection is None:
@@ -177,17 +179,17 @@ class MqttLink:
             await self._connection.subscribe([subscription])
 
     async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        now = asyncio.get_running_loop().time
         async with connect(
             self.address,
             client_id=self._client_id,
             will=self._will,
             max_queued=self._max_queued,
             silence_seconds=self._silence,
-            versions=self._versions,
+            versions=self._versions.order(now()),
         ) as connection:
             self._connection = connection
-            others = [each for each in self._versions if each is not connection.version]
-            self._versions = (connection.version, *others)
+            self._versions.note(connection.version, now())
             # Answers to a birth must find us subscribed.
             if self._subscriptions:
                 await connection.subscribe(self._subscriptions)

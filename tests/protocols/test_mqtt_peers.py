@@ -341,7 +341,7 @@ def test_we_read_what_mqtt5_answers():
     limits = {"receive_max": 20, "max_packet_size": 300_000, "server_keep_alive": 30, "reason_str": "welcome"}
     more = {"assigned_client_id": "x", "topic_alias_max": 9, "session_expiry_interval": 4, "retain_available": False}
     answer = mqtt5.ConnAckPacket(**limits, **more, user_properties=[("a", "b"), ("a", "c")]).write()
-    assert answer_of(V5, answer) == ConnectAnswer(0, 20, 300_000, 30, "welcome")
+    assert answer_of(V5, answer) == ConnectAnswer(0, 20, 300_000, 30, "welcome", retains=False)
     reasons = mqtt5.PubAckReasonCode
     for reason in (reasons.SUCCESS, reasons.NO_MATCHING_SUBSCRIBERS, reasons.NOT_AUTHORIZED, reasons.QUOTA_EXCEEDED):
         assert answer_of(V5, mqtt5.PubAckPacket(7, reason_code=reason).write()) == PublishAnswer(7, int(reason))
