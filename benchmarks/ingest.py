@@ -94,6 +94,9 @@ class Contender:
     processor_us: list[float] = field(default_factory=list)
     """Of the receiver, for each batch."""
     broker_us: list[float] = field(default_factory=list)
+    sender_us: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+    """Of all processors, the part that the three used."""
 
     def load(self, proxies: int, number: int) -> Load:
         """Return what is sent to it in a round."""
@@ -137,19 +140,21 @@ def measure_round(contender: Contender, port: int, load: Load, seconds: float) -
     """Send batches to one contender for some time and record the measurements."""
     broker = next(each for each in psutil.Process().children(recursive=True) if "mosquitto" in each.name())
     first = contender.done()
-    with sending(port, load, contender.shared):
+    with sending(port, load, contender.shared) as sender:
         wait_for(lambda: contender.done() > first, "no batch arrives")
         time.sleep(SETTLE_SECONDS * min(1.0, seconds / 2))
         # From the end of a commit to the end of another.
-        before = (*next_progress(contender), used_us(contender.process), used_us(broker))
+        parts = (contender.process, broker, sender)
+        before = (*next_progress(contender), *map(used_us, parts))
         time.sleep(seconds)
-        after = (*next_progress(contender), used_us(contender.process), used_us(broker))
+        after = (*next_progress(contender), *map(used_us, parts))
     if not contender.prefix:
         contender.acknowledged += contender.done() - first
-    passed, batches, receiver_us, broker_us = (late - early for late, early in zip(after, before, strict=True))
+    passed, batches, *used = (late - early for late, early in zip(after, before, strict=True))
     contender.batches_per_second.append(batches / passed)
-    contender.processor_us.append(receiver_us / max(1, batches))
-    contender.broker_us.append(broker_us / max(1, batches))
+    contender.busy.append(sum(used) / 1e6 / passed / (psutil.cpu_count() or 1))
+    for spent, found in zip(used, (contender.processor_us, contender.broker_us, contender.sender_us), strict=True):
+        found.append(spent / max(1, batches))
 
 
 def next_progress(contender: Contender) -> tuple[float, int]:
@@ -160,13 +165,13 @@ def next_progress(contender: Contender) -> tuple[float, int]:
 
 
 @contextmanager
-def sending(port: int, load: Load, receiver: Shared) -> Iterator[None]:
-    """Send batches from a process of its own while the block runs."""
+def sending(port: int, load: Load, receiver: Shared) -> Iterator[psutil.Process]:
+    """Send batches from a process of its own while the block runs; yield it."""
     shared = Shared(receiver.ready, receiver.taken, receiver.stored, context.Event())
     process = context.Process(target=send, args=(port, load, shared), daemon=True)
     process.start()
     try:
-        yield
+        yield psutil.Process(process.pid)
     finally:
         shared.stop.set()
         process.join(TIME_LIMIT_SECONDS)
@@ -213,6 +218,8 @@ def described(contenders: list[Contender]) -> dict[str, Any]:
             "rows_per_s_spread": spread(by_name[each.name], 0),
             "processor_s_per_1000_batches": round(statistics.median(each.processor_us) / 1e3, 3),
             "broker_s_per_1000_batches": round(statistics.median(each.broker_us) / 1e3, 3),
+            "sender_s_per_1000_batches": round(statistics.median(each.sender_us) / 1e3, 3),
+            "processors_busy": round(statistics.median(each.busy), 2),
         }
         if each.prefix:
             report.setdefault("compared", {})[each.name] = figures

@@ -1,17 +1,17 @@
 """The batches of benchmarks/ingest.py, and the process that sends them as proxies do.
 
-A batch is encoded once, up to its number, and the proxies' delivery windows are those of real proxies, so that sending
-uses as little of the machine as possible.
+Sending is to use as little of the machine as possible: batches are encoded once, and many of them get their numbers
+together, and leave in one write; acknowledgements are compared as bytes.
 """
 
 from __future__ import annotations
 
 import random
+import select
 import socket
 import struct
 import sys
 import time
-from collections import deque
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
@@ -19,7 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import numpy as np
+
 from protocols.mqtt.frames import frame_end, take_messages
+from protocols.mqtt.in_flight import InFlight, number_of
 from protocols.mqtt.messages import Message
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Column, decode_ack, encode_batch, make_columns
@@ -27,7 +30,6 @@ from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SECOND_US
 from protocols.wire.streams import Field, FieldType, StreamSchema
-from proxy.running.delivery_window import AckReceived, BatchSpooled, Connected, DeliveryWindow, Send, TimePassed
 
 BEGAN_US = 1_700_000_000 * SECOND_US
 FIELDS = (
@@ -39,12 +41,13 @@ FIELDS = (
 SENSORS = 300
 NULL_SHARE = 0.02
 DIFFERENT_BATCHES = 32
-AT_ONCE = 256
-"""Batches that are written to the socket together."""
+LEAST_RUN, MOST_RUN = 32, 256
+"""Batches of a proxy that are written to the socket together: least, unless few may be in flight, and most."""
+RESEND_SECONDS = 3.0
+"""Without an acknowledgement, everything that has none is sent again."""
 PUBLISH = 0x32
 """With a quality of service of 1."""
-NUMBERS = struct.Struct("!cIcQ")
-LARGEST_NUMBER = 60_000
+PUBACK = 0x40
 LONGEST_ONE_BYTE_LENGTH = 127
 UNACKNOWLEDGED = 2_000
 """Messages the publisher has sent and the broker has not acknowledged, at most."""
@@ -139,7 +142,7 @@ def length_bytes(rest: int) -> bytes:
 
 
 class Frames:
-    """The frames of one proxy's batches: encoded once, except for their numbers.
+    """The frames of one proxy's batches, one after another in a buffer: only their numbers change.
 
     Parameters
     ----------
@@ -153,8 +156,11 @@ class Frames:
 
     def __init__(self, load: Load, proxy: str, bodies: list[tuple[Column, ...]]) -> None:
         topic = (load.prefix + topics.batches(proxy)).encode()
-        self._pieces = []
-        for body in bodies:
+        head = struct.pack("!H", len(topic)) + topic
+        self.slots = max(DIFFERENT_BATCHES, load.in_flight)
+        """Batches in the buffer; the next one takes the place of the first."""
+        frames, places = [], []
+        for body in (bodies[slot % len(bodies)] for slot in range(self.slots)):
             batch = Batch(
                 VERSION,
                 proxy,
@@ -168,16 +174,39 @@ class Frames:
             )
             payload = encode_batch(batch)
             numbers = SEQUENCE_WIDTH + SEQUENCE.to_bytes(4, "big") + WATERMARK_WIDTH + WATERMARK.to_bytes(8, "big")
-            before, after = payload.split(numbers, 1)
-            head = struct.pack("!H", len(topic)) + topic
-            length = length_bytes(len(head) + 2 + len(payload))
-            self._pieces.append((bytes((PUBLISH,)) + length + head, before, after))
+            frame = bytes((PUBLISH,)) + length_bytes(len(head) + 2 + len(payload)) + head + bytes(2) + payload
+            number, sequence = len(frame) - len(payload) - 2, frame.index(numbers) + 1
+            watermark = sequence + 4 + 1
+            own = [*range(number, number + 2), *range(sequence, sequence + 4), *range(watermark, watermark + 8)]
+            places.append(own)
+            frames.append(frame)
+        self._buffer = bytearray(b"".join(frames))
+        self._ends = np.cumsum([0, *map(len, frames)])
+        self._places = np.array(places) + self._ends[:-1, None]
 
-    def frame(self, sequence: int, number: int) -> bytes:
-        """Return the frame of a batch, with the number that the broker acknowledges it by."""
-        head, before, after = self._pieces[sequence % len(self._pieces)]
-        own = NUMBERS.pack(SEQUENCE_WIDTH, sequence, WATERMARK_WIDTH, BEGAN_US + 1_000 * sequence)
-        return b"".join((head, number.to_bytes(2, "big"), before, own, after))
+    def run(self, after: int, most: int, sent: int) -> tuple[int, memoryview]:
+        """Return how many batches follow one, and their frames.
+
+        Parameters
+        ----------
+        after
+            The number of the batch before them.
+        most
+            How many at most.
+        sent
+            Messages that were sent before, on this connection.
+        """
+        slot = after % self.slots
+        count = min(most, self.slots - slot)
+        sequences = np.arange(after + 1, after + 1 + count)
+        numbers = number_of(np.arange(sent, sent + count))
+        watermarks = BEGAN_US + 1_000 * sequences
+        octets = [
+            each.astype(kind).view(np.uint8).reshape(count, -1)
+            for each, kind in ((numbers, ">u2"), (sequences, ">u4"), (watermarks, ">u8"))
+        ]
+        np.frombuffer(self._buffer, np.uint8)[self._places[slot : slot + count]] = np.hstack(octets)
+        return count, memoryview(self._buffer)[self._ends[slot] : self._ends[slot + count]]
 
 
 class Client:
@@ -191,52 +220,49 @@ class Client:
         if self._socket.recv(4) != b"\x20\x02\x00\x00":
             raise ConnectionError("the broker refuses the publisher")
         self._incomplete = b""
-        self._number = 0
-        self.unacknowledged = 0
+        self._poll = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
+        self.window = InFlight()
+        """Which messages the broker has acknowledged."""
 
-    def number(self) -> int:
-        """Return the number of the next message."""
-        self._number = self._number % LARGEST_NUMBER + 1
-        self.unacknowledged += 1
-        return self._number
-
-    def write(self, frames: list[bytes]) -> None:
-        """Write frames."""
-        self._socket.sendall(b"".join(frames))
+    def write(self, frames: bytes | memoryview, messages: int) -> None:
+        """Write frames with so many messages to be acknowledged."""
+        self.window.sent += messages
+        self._socket.sendall(frames)
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Write a retained message."""
         name = topic.encode()
-        body = struct.pack("!H", len(name)) + name + self.number().to_bytes(2, "big") + payload
-        self.write([bytes((PUBLISH | 1,)) + length_bytes(len(body)) + body])
+        body = struct.pack("!H", len(name)) + name + number_of(self.window.sent).to_bytes(2, "big") + payload
+        self.write(bytes((PUBLISH | 1,)) + length_bytes(len(body)) + body, 1)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe with a quality of service of 0: what is lost is sent again."""
         name = topic.encode()
         body = b"\0\1" + struct.pack("!H", len(name)) + name + b"\0"
-        self.write([b"\x82" + length_bytes(len(body)) + body])
+        self.write(b"\x82" + length_bytes(len(body)) + body, 0)
 
     def read(self, seconds: float) -> list[Message]:
         """Wait for something to arrive; return the messages in it."""
-        self._socket.settimeout(seconds)
-        try:
-            received = self._incomplete + self._socket.recv(262_144)
-        except TimeoutError:
+        if not self._poll.poll(seconds * 1_000):
             return []
-        finally:
-            self._socket.settimeout(None)
+        received = self._incomplete + self._socket.recv(262_144)
         messages: list[Message] = []
-        start = take_messages(received, 0, messages, [])
-        while (end := frame_end(received, start)) is not None:
-            self.unacknowledged -= received[start] == 0x40  # noqa: PLR2004 - PUBACK
-            start = take_messages(received, end, messages, [])
+        start = 0
+        while True:
+            start = take_messages(received, self.window.take(received, start), messages, [])
+            end = frame_end(received, start)
+            if end is None:
+                break
+            if received[start] != PUBACK:  # those are read by the window, the next time
+                start = end
         self._incomplete = received[start:]
         return messages
 
     def close(self) -> None:
         """Wait until the broker has everything, and disconnect."""
         deadline = time.monotonic() + FAREWELL_SECONDS
-        while self.unacknowledged > 0 and time.monotonic() < deadline:
+        while self.window.waiting > 0 and time.monotonic() < deadline:
             self.read(0.1)
         self._socket.sendall(b"\xe0\x00")
         self._socket.close()
@@ -247,37 +273,18 @@ def send(port: int, load: Load, shared: Shared) -> None:
     client = Client(port, f"load-{load.epoch}")
     bodies = [columns(load.stream, load.rows, seed) for seed in range(DIFFERENT_BATCHES)]
     frames = [Frames(load, proxy_name(place), bodies) for place in range(load.proxies)]
-    if load.prefix:
-        send_uncontrolled(client, load, frames, shared)
-    else:
+    if not load.prefix:
         for place in range(load.proxies):
             proxy = proxy_name(place)
             offer = StreamOffer(VERSION, proxy, StreamSchema(load.stream, FIELDS))
             client.publish(topics.stream_offer(proxy, load.stream), encode(offer))
         client.subscribe(topics.acks("+"))
-        Proxies(client, load, frames, shared).run()
+    Proxies(client, load, frames, shared).run()
     client.close()
 
 
-def send_uncontrolled(client: Client, load: Load, frames: list[Frames], shared: Shared) -> None:
-    """Send to a receiver that only counts: as many batches are on their way as proxies would have in flight."""
-    sent, began = 0, shared.taken.value
-    while not shared.stop.is_set():
-        room = min(
-            load.in_flight * load.proxies - (sent - (shared.taken.value - began)),
-            UNACKNOWLEDGED - client.unacknowledged,
-            AT_ONCE,
-        )
-        if room >= min(AT_ONCE, load.proxies) // 4:
-            numbers = range(sent, sent + room)
-            client.write([frames[n % load.proxies].frame(n // load.proxies + 1, client.number()) for n in numbers])
-            sent += room
-        else:
-            client.read(0.001)
-
-
 class Proxies:
-    """Proxies with endless spools.
+    """Proxies with endless spools, each with as many batches on their way as may be.
 
     Parameters
     ----------
@@ -288,7 +295,7 @@ class Proxies:
     frames
         Of each proxy.
     shared
-        Where the stored batches are counted.
+        Where the stored batches are counted, or those that a receiver has taken which acknowledges nothing.
     """
 
     def __init__(self, client: Client, load: Load, frames: list[Frames], shared: Shared) -> None:
@@ -296,58 +303,47 @@ class Proxies:
         self._load = load
         self._frames = frames
         self._shared = shared
-        self._windows = [DeliveryWindow(in_flight=load.in_flight) for _ in frames]
         self._places = {proxy_name(place): place for place in range(len(frames))}
-        self._due: deque[tuple[int, int]] = deque()
-        self.resends = 0
+        self._sent = [0] * len(frames)
+        self._acknowledged = [0] * len(frames)
+        self._least_run = min(LEAST_RUN, max(1, load.in_flight // 2))
+        self._turn = 0
+        self._progress = time.monotonic()
 
     def run(self) -> None:
-        """Send until stopped, and as much longer as it takes until everything is acknowledged."""
-        for place, window in enumerate(self._windows):
-            window.handle(Connected(), now_us())
-            self._spool(place)
-        deadline, looked = float("inf"), time.monotonic()
-        while time.monotonic() < deadline and any(window.waiting for window in self._windows):
-            if deadline == float("inf") and self._shared.stop.is_set():
-                deadline = time.monotonic() + FAREWELL_SECONDS
-            self._send_due()
-            for message in self._client.read(0.002):
-                self._acknowledged(message)
-            if time.monotonic() - looked > 0.5:  # noqa: PLR2004 - twice a second
-                looked = time.monotonic()
-                for place, window in enumerate(self._windows):
-                    self._carry_out(place, window.handle(TimePassed(), now_us()))
+        """Send until stopped, and wait as much longer as it takes until everything is acknowledged."""
+        began = self._shared.taken.value
+        while not self._shared.stop.is_set():
+            if self._load.prefix:
+                # Each proxy's part of what was taken; a receiver takes them in about the order in which they come.
+                self._acknowledged = [(self._shared.taken.value - began) // len(self._frames)] * len(self._frames)
+            self._send_runs()
+            self._read()
+        deadline = time.monotonic() + FAREWELL_SECONDS
+        while not self._load.prefix and self._acknowledged != self._sent and time.monotonic() < deadline:
+            self._read()
 
-    def _spool(self, place: int) -> None:
-        """Let a proxy have as many batches as may be in flight."""
-        window = self._windows[place]
-        if self._shared.stop.is_set():
-            return
-        for sequence in range(window.spooled + 1, window.acknowledged + self._load.in_flight + 1):
-            self._carry_out(place, window.handle(BatchSpooled(sequence), now_us()))
+    def _send_runs(self) -> None:
+        """Let each proxy in turn send a run of batches, if it may send that many."""
+        for _ in self._frames:
+            place = self._turn
+            room = self._load.in_flight - (self._sent[place] - self._acknowledged[place])
+            if UNACKNOWLEDGED - self._client.window.waiting < self._least_run:
+                return
+            self._turn = (place + 1) % len(self._frames)
+            if room >= self._least_run:
+                most = min(room, UNACKNOWLEDGED - self._client.window.waiting, MOST_RUN)
+                count, frames = self._frames[place].run(self._sent[place], most, self._client.window.sent)
+                self._client.write(frames, count)
+                self._sent[place] += count
 
-    def _acknowledged(self, message: Message) -> None:
-        ack = decode_ack(message.payload)
-        if ack.epoch != self._load.epoch:
-            return
-        place = self._places[ack.proxy]
-        window = self._windows[place]
-        before = window.acknowledged
-        self._carry_out(place, window.handle(AckReceived(ack.through), now_us()))
-        self._shared.stored.value += window.acknowledged - before
-        self._spool(place)
-
-    def _carry_out(self, place: int, instructions: list[object]) -> None:
-        self._due.extend((place, each.sequence) for each in instructions if isinstance(each, Send))
-
-    def _send_due(self) -> None:
-        room = min(len(self._due), UNACKNOWLEDGED - self._client.unacknowledged, AT_ONCE)
-        while room > 0:
-            due = [self._due.popleft() for _ in range(room)]
-            self._client.write([self._frames[place].frame(number, self._client.number()) for place, number in due])
-            room = min(len(self._due), UNACKNOWLEDGED - self._client.unacknowledged, AT_ONCE)
-
-
-def now_us() -> int:
-    """Return the time of a clock that never goes back."""
-    return time.monotonic_ns() // 1000
+    def _read(self) -> None:
+        for message in self._client.read(0.002):
+            ack = decode_ack(message.payload)
+            if ack.epoch == self._load.epoch:
+                place = self._places[ack.proxy]
+                self._shared.stored.value += max(0, ack.through - self._acknowledged[place])
+                self._acknowledged[place] = max(ack.through, self._acknowledged[place])
+                self._progress = time.monotonic()
+        if not self._load.prefix and time.monotonic() - self._progress > RESEND_SECONDS:
+            self._sent, self._progress = list(self._acknowledged), time.monotonic()
