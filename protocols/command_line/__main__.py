@@ -1,5 +1,5 @@
 """`python -m protocols.command_line` is `fjord`."""
 
-from protocols.command_line.application import main
+from protocols.command_line.entry import main
 
 main()
