@@ -51,6 +51,8 @@ T = TypeVar("T")
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
+PUT_ASIDE = 256
+"""Queries that are planned between two calls of `put_aside`."""
 WAIT_ALONE = "add it by itself: alone it waits for the relation"
 
 
@@ -83,6 +85,9 @@ class QueryService:
         Reports of proxies on the demands that they leave out.
     before_change
         Called before a query begins or ends.
+    put_aside
+        Called when queries have been planned, or have begun or ended, with their number; see
+        :class:`cluster.service.queries.long_lived.LongLived`.
     """
 
     def __init__(
@@ -101,6 +106,7 @@ class QueryService:
         planning_seconds: float = PLANNING_SECONDS,
         demand_reports: DemandReports | None = None,
         before_change: Callable[[], None] = lambda: None,
+        put_aside: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -111,6 +117,7 @@ class QueryService:
         self._lock = asyncio.Lock()
         self._planning = Planning(planning_seconds)
         self._before_change = before_change
+        self._put_aside = put_aside
         self._readers = RelationReaders(registry)
         self.store = names.relations
         self.waiting = WaitingQueries(registry, self.store)
@@ -220,6 +227,8 @@ class QueryService:
             with blamed(place):
                 query, node = await self._planning.run(partial(context.planned, sql), internal=True)
             found.append(PlannedText(name, sql, query, node))
+            if len(found) % PUT_ASIDE == 0 or len(found) == len(queries):
+                self._put_aside(len(found) % PUT_ASIDE or PUT_ASIDE)
             self.adding = Adding(len(queries), len(found))
         return found
 
@@ -287,6 +296,7 @@ class QueryService:
         await finished(asyncio.to_thread(self._registry.drop, name, positions))
         await self._publish_demands(before.by_query[query.identity].streams)
         log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
+        self._put_aside(1)
 
     async def explain(self, sql: str) -> str:
         """Return as text the plan of a query, how it would be run, and what it would share with those that run.
@@ -382,6 +392,7 @@ class QueryService:
         await self._publish_demands(streams_of(node))
         changes = operators_changed(before, self._registry.physical)
         log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
+        self._put_aside(1)
         return registered
 
     async def _start_together(self, queries: Sequence[PlannedText]) -> list[RegisteredQuery]:
@@ -394,6 +405,7 @@ class QueryService:
         registered = await finished(asyncio.to_thread(self._registry.add_many, added, positions))
         await self._publish_demands(read)
         log.info("queries added", queries=len(registered), epoch=self._registry.epoch)
+        self._put_aside(len(registered))
         return registered
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:

@@ -29,6 +29,7 @@ from cluster.service.publishing.published import LostResults, Published
 from cluster.service.publishing.publisher_channel import Note, Orders
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.service.queries.lifetime_notes import slower_queries
+from cluster.service.queries.long_lived import LongLived
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
@@ -155,6 +156,8 @@ def make_parts(
     versions = {stream: table.version for stream, table in ingest.tables().items()}
     skip_lost_epochs(registry, newest_known_epoch(plans, checkpoint), versions)
     positions.check_plans(registry.plan.epoch)
+    long_lived = LongLived()
+    long_lived.put_aside(len(registry))
     billing = BillingPeriods(registry, ingest, sensors, ledger)
     queries = QueryService(
         settings.name,
@@ -170,6 +173,7 @@ def make_parts(
         planning_seconds=settings.planning_seconds,
         demand_reports=demand_reports,
         before_change=billing.close,
+        put_aside=long_lived.put_aside,
     )
     return ClusterParts(
         settings=settings,
