@@ -8,8 +8,10 @@ Both are of fixed shape: queries of users come and go inside them.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,6 +38,8 @@ from protocols.event_log import get_logger
 STOPPING_SECONDS = 3.0
 """How long a query that is stopped may go on until it is idle: Spark prints long traces of a broken micro-batch."""
 POLLING_SECONDS = 0.002
+CALLS_FROM_JAVA = "py4j.clientserver"
+"""The logger of errors in what Java calls."""
 
 log = get_logger(__name__)
 
@@ -115,7 +119,8 @@ class RunningEngine:
             while query.isActive and not _waits(query) and time.monotonic() < until:
                 time.sleep(POLLING_SECONDS)
             if query.isActive:
-                query.stop()
+                with _interrupted():
+                    query.stop()
 
 
 def start_engine(
@@ -177,6 +182,21 @@ def start_engine(
         RunningEngine(running).stop()
         raise
     return RunningEngine(running)
+
+
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    """Let no error of a micro-batch that is interrupted inside be shown: Spark cancels its tasks."""
+    shows = logging.getLogger(CALLS_FROM_JAVA)
+    shows.addFilter(_without_error)
+    try:
+        yield
+    finally:
+        shows.removeFilter(_without_error)
+
+
+def _without_error(record: logging.LogRecord) -> bool:
+    return record.exc_info is None
 
 
 def _has_begun(query: StreamingQuery) -> bool:

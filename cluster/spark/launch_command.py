@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ READ: Final = ("SPARK_", "HADOOP_", "YARN_", "JAVA_", "JDK_", "_JAVA_")
 """Beginnings of the variables that the launcher, its shells or Java read."""
 SET: Final = ("SPARK_", "PYTHON")
 """Beginnings of those that its shells set for Java."""
+UNUSED_SECONDS: Final = 30 * 24 * 3600.0
+"""Notes that no start has used for so long are removed."""
 _PROCESSES: Final = Path("/proc")
 
 
@@ -102,6 +105,9 @@ class LaunchNote:
             with tempfile.NamedTemporaryFile(dir=self.file.parent, prefix=".launch-", delete=False) as draft:
                 draft.write(msgspec.json.encode(launch))
             Path(draft.name).replace(self.file)
+            for other in self.file.parent.glob("launch-*.json"):
+                if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
+                    other.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Forget it."""

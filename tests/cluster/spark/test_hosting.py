@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,40 @@ def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_p
     )
     store(answers, 4)  # type: ignore[arg-type] # as far as it is used
     assert (answers.runs, results.version, notified) == (1, version, [])
+
+
+class Sleeping:
+    """A query whose micro-batch waits for tasks."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.began = folder / "began"
+
+        def store(_: Any, __: int) -> None:
+            began = str(self.began)
+
+            def sleep(_: int) -> int:
+                Path(began).touch()
+                time.sleep(60)
+                return 0
+
+            spark.sparkContext.parallelize([0], 1).map(sleep).collect()
+
+        source = spark.readStream.format("rate").load()
+        self.query = source.writeStream.foreachBatch(store).option("checkpointLocation", str(folder / "c")).start()
+
+
+@pytest.mark.spark
+def test_a_micro_batch_that_is_interrupted_shows_no_error(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hosting, "STOPPING_SECONDS", 0.0)
+    sleeping = Sleeping(spark, tmp_path)
+    until = time.monotonic() + 120
+    while not sleeping.began.exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    RunningEngine({Host.STATELESS: sleeping.query}).stop()
+    assert not sleeping.query.isActive
+    assert [each.name for each in caplog.records if each.name.startswith("py4j")] == []
+    logging.getLogger(hosting.CALLS_FROM_JAVA).error("later", exc_info=(ValueError, ValueError("x"), None))
+    assert caplog.records[-1].message == "later", "errors of other micro-batches are shown"

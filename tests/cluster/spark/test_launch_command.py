@@ -93,6 +93,10 @@ def test_java_is_run_by_the_launcher_once_and_then_as_it_was(tmp_path: Path) -> 
     launcher.write_text(LAUNCHER.format(java=python, main=MAIN))
     launcher.chmod(0o755)
     note, log = note_in(tmp_path), tmp_path / "log"
+    unused, used = tmp_path / "launch-1.json", tmp_path / "launch-2.json"
+    for each in (unused, used):
+        each.touch()
+    os.utime(unused, (1, 1))
     with log.open("wb") as output:
         run(start_java(tmp_path, OPTIONS, output, note))
         launch = note.read()
@@ -102,6 +106,7 @@ def test_java_is_run_by_the_launcher_once_and_then_as_it_was(tmp_path: Path) -> 
             "SPARK_SET": "launched",
             "PYTHONHASHSEED": "0",
         }
+        assert (unused.exists(), used.exists()) == (False, True)
         launcher.unlink()
         other = {**OPTIONS, "spark.local.dir": "/other folder"}
         run(start_java(tmp_path, other, output, note_in(tmp_path, other)))
