@@ -9,7 +9,8 @@ proxies do, to
 
 A row counts once its batch is acknowledged, and so on disk. There are always enough batches on their way that more of
 them would not be faster: 256 of 1,000 rows, 8,192 of 10 rows, which is fewer rows but more messages.
-A subscriber that does nothing would make `small_over_large` what `link_over_large` is.
+A subscriber that does nothing would make `small_over_large` what `link_over_large` is. Processor time of each process
+says what bounds it (benchmarks/README.md).
 
     python benchmarks/ingest.py [--quick] [--json] [--rounds 5] [--seconds 6] [--proxies 32] [--folder .]
 """
