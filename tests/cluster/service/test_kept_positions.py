@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from prometheus_client import generate_latest
 
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
@@ -59,6 +60,31 @@ def test_results_are_kept_for_the_slowest_publisher_and_streams_for_spark(
         for number in range(3):
             table.append([], StreamPosition(number, {}), {("p", "e"): number})
         assert kept["traffic"][-1] == 0
+    finally:
+        server.close()
+
+
+def test_status_and_metrics_show_each_publisher_and_the_slowest_for_all(tmp_path: Path) -> None:
+    #  results   1 2 3 4       publisher 0 has published up to 4, publisher 1 up to 1
+    server = ClusterServer(ClusterSettings(folder=tmp_path, publishers=2))
+    try:
+        row = {"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]}
+        for number in range(4):
+            server.parts.results.append(pl.DataFrame(row), number)
+        publishers = server.parts.publishers
+        for each, report in zip(publishers.each, (Report(4, 3, connected=True), Report(1, 2)), strict=True):
+            each.progress.last = report
+        status = publishers.status()
+        assert (status["published_version"], status["unpublished_commits"]) == (1, 3)
+        assert [each["rows_published"] for each in status["publishers"]] == [3, 2]
+        assert [each["unpublished_commits"] for each in status["publishers"]] == [0, 3]
+        assert not status["publisher"]["running"]
+        assert publishers.trouble == "publisher 0 of 2 does not run: it has not been started yet"
+        shown = generate_latest(server.metrics.registry).decode()
+        assert 'fjord_publisher_unpublished_commits{publisher="1"} 3.0' in shown
+        assert 'fjord_publisher_rows_total{publisher="0"} 3.0' in shown
+        assert "fjord_results_published_rows_total 5.0" in shown
+        assert "fjord_results_unpublished_commits 3.0" in shown
     finally:
         server.close()
 
