@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from cluster.spark.forking.threads import unsafe_threads
+from cluster.spark.forking.parent import unsafe_threads
 from cluster.spark.java_process import LONGEST_START_SECONDS, POLLING_SECONDS, listens_at
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def test_an_interrupt_while_all_is_imported_prints_nothing(tmp_path: Path, modul
 
 def test_an_interrupt_later_is_for_the_command() -> None:
     script = (
-        "import signal; from protocols.command_line import application, entry\n"
+        "import signal; from protocols.command_line import application, __main__ as entry\n"
         "application.main = lambda: print(signal.getsignal(signal.SIGINT) is expected)\n"
         "expected = signal.default_int_handler\n"
         "entry.main()\n"

@@ -26,13 +26,23 @@ from typing import NoReturn
 
 from cluster.spark.forking import stand_in
 from cluster.spark.forking.stand_in import LENGTH, NUMBER, STANDARD_DESCRIPTORS, unpacked_request
-from cluster.spark.forking.threads import TASKS, unsafe_threads
 from protocols.event_log import get_logger
 
 REQUEST_SECONDS = 10.0
 """How long a stand-in may take to send its request."""
 LARGEST_REQUEST = 16 * 1024 * 1024
 PROCESS_NAME = Path("/proc/self/comm")
+
+TASKS = Path("/proc/self/task")
+
+HARMLESS_THREADS = {
+    "jemalloc_bg_thd": "jemalloc takes its locks around a fork",
+    "polars-ooc-clea": "waits for files that Polars has spilled, from its import on",
+}
+"""Names of threads, as the kernel cuts them, and why a process that has them may be forked.
+
+Any other one could hold a lock, which would stay taken for ever in the fork.
+"""
 
 log = get_logger(__name__)
 
@@ -143,6 +153,13 @@ def start_forking_parent(
     listening.close()
     os.close(life)
     return ForkingParent(process, lifeline)
+
+
+def unsafe_threads() -> list[str]:
+    """Return the names of threads of this process with which it should not be forked; Python knows only its own."""
+    others = (task for task in TASKS.iterdir() if int(task.name) != os.getpid())
+    names = ((task / "comm").read_text().rstrip("\n") for task in others)
+    return sorted(name for name in names if name not in HARMLESS_THREADS)
 
 
 def _end_with(run: Callable[[], None]) -> NoReturn:
