@@ -6,7 +6,7 @@
     pane 3     x       x       x     |  |  |
     pane 4     x       x       .        |  |
 
-That pays where windows hold many rows: merging a slab has a fixed cost, and is then a few machine instructions a row.
+That pays where windows hold many rows of many keys: a slab has a fixed cost, and is then a few instructions a row.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from cluster.fjord.aggregates import PartialColumn
 from cluster.fjord.batch import START
 from cluster.fjord.slab_merges import Cells, Slab, Truths
 
+FEWEST_KEYS = 64
+"""With fewer keys, the fixed cost of a slab is more than copies of its rows cost."""
 MANY_ROWS = 512
 """About so many rows a window must hold on average."""
 MOST_CELLS = 4
@@ -58,7 +60,7 @@ class PaneGrid:
 
     @classmethod
     def of(cls, rows: pl.DataFrame, keys: Sequence[str], columns: Sequence[PartialColumn]) -> PaneGrid | None:
-        """Return the grid of partial rows of one group; None if most of its cells would be empty.
+        """Return the grid of partial rows of one group; None if it would have few keys, or mostly empty cells.
 
         Parameters
         ----------
@@ -70,7 +72,7 @@ class PaneGrid:
         ends, panes = _numbered(rows[START])
         different = rows.select(keys).unique().sort(keys) if keys else pl.DataFrame()
         width = different.height if keys else 1
-        if len(ends) * width > MOST_CELLS * rows.height:
+        if width < FEWEST_KEYS or len(ends) * width > MOST_CELLS * rows.height:
             return None
         places = panes * width + _places(rows, different, keys)
         counts = np.bincount(places, minlength=len(ends) * width)

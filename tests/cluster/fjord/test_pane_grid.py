@@ -117,6 +117,7 @@ def same(one: pl.DataFrame, other: pl.DataFrame) -> None:
 @pytest.fixture(autouse=True)
 def grids_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pane_grid, "MANY_ROWS", 1)
+    monkeypatch.setattr(pane_grid, "FEWEST_KEYS", 1)
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
@@ -192,6 +193,8 @@ def test_few_rows_and_grids_with_many_gaps_are_merged_as_rows(monkeypatch: pytes
     assert grid.merged(columns, 8, 4, ALWAYS, NEVER) is not None
     monkeypatch.setattr(pane_grid, "MANY_ROWS", 100)
     assert grid.merged(columns, 8, 4, ALWAYS, NEVER) is None
+    monkeypatch.setattr(pane_grid, "FEWEST_KEYS", 10)
+    assert PaneGrid.of(diagonal, ["k"], columns) is None, "9 keys"
 
 
 def test_positions_of_a_long_gap_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
