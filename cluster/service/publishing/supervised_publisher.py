@@ -99,6 +99,7 @@ class SupervisedPublisher:
     def status(self) -> dict[str, Any]:
         """Return how it runs, and how far it is."""
         return {
+            "number": self.share.number,
             "running": self.running,
             "starts": self.starts,
             "trouble": self.why_not,

@@ -76,7 +76,7 @@ def test_status_and_metrics_show_each_publisher_and_the_slowest_for_all(tmp_path
             each.progress.last = report
         status = publishers.status()
         assert (status["published_version"], status["unpublished_commits"]) == (1, 3)
-        assert [each["rows_published"] for each in status["publishers"]] == [3, 2]
+        assert [(each["number"], each["rows_published"]) for each in status["publishers"]] == [(0, 3), (1, 2)]
         assert [each["unpublished_commits"] for each in status["publishers"]] == [0, 3]
         assert not status["publisher"]["running"]
         assert publishers.trouble == "publisher 0 of 2 does not run: it has not been started yet"
