@@ -1,8 +1,8 @@
 """Runs of a cluster among scripted proxies, with faults drawn from a seed, and what they violate.
 
-    0 s         queries are added          8 s: samples                     faults               all is settled
-    |-----------|--------------------------|-------x------x---x--------x----|--------------------|
-                                                                            last fault           QUIET_SECONDS later
+0 s         queries are added          8 s: samples                     faults               all is settled
+|-----------|--------------------------|-------x------x---x--------x----|--------------------|
+                                                                        last fault           QUIET_SECONDS later
 """
 
 from __future__ import annotations
@@ -252,7 +252,9 @@ class Run:
         )
         names = {query.name for query in server.parts.registry.queries()}
         found += [f"query {name} is lost" for name, there in self._registered.items() if there and name not in names]
-        found += [f"query {name} is back" for name, there in self._registered.items() if there is False and name in names]
+        found += [
+            f"query {name} is back" for name, there in self._registered.items() if there is False and name in names
+        ]
         results = self._results()
         for name, rows in results.items():
             found += [f"{name}: {each}" for each in oracles.numbered(rows)]

@@ -108,7 +108,8 @@ def _report(total: Searched, seconds: float, mismatches: int) -> None:
     click.echo(f"{total.pairs:,} pairs in {seconds:.0f} s, mismatches: {mismatches}")
     click.echo(
         f"texts: {texts.texts:,} translated, {texts.rewritten:,} of them rewritten; {texts.pairs:,} pairs, "
-        f"{texts.answering:,} with an answer; {texts.ambiguous:,} left out: which tuples count is arbitrary"
+        f"{texts.answering:,} with an answer, {texts.paned:,} of these from panes; "
+        f"{texts.ambiguous:,} left out: which tuples count is arbitrary"
     )
     for reason, times in texts.refused.most_common():
         click.echo(f"  {times:,} refused: {reason.partition(' (')[0]}")

@@ -186,8 +186,9 @@ def _check(rows: list[Row], watermark: int, promised: int) -> None:
 
 def fragment_alone(node: Node, *, lag_us: int = MOST_LAG_US) -> Fragment:
     """Return what runs a plan as if no other query could ever join it: nothing is marked, but where panes are."""
-    query = PlannedQuery("query", 1, node)
-    if pane_query_of(node) is not None:
+    query, paned = PlannedQuery("query", 1, node), pane_query_of(node)
+    # Motes count events themselves; here they come as tuples.
+    if paned is not None and paned.source.detector is None:
         (fragment,) = lower(Plan(1, (query,))).fragments
         return fragment
     nodes = nodes_of(query.identity, node, Host.STATEFUL, lag_us=lag_us)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import polars as pl
 import pytest
 from sqlglot import exp
 
+from cluster.fjord.operators import pane_aggregation
 from cluster.language import accepted_syntax, functions
 from cluster.language.functions import Family, Function
 from cluster.language.quantities import DURATION_UNITS
@@ -40,6 +42,7 @@ def test_random_texts_answer_what_they_mean() -> None:
     assert tally.pairs >= 200
     assert tally.answering >= tally.pairs // 4
     assert tally.rewritten > 0
+    assert tally.paned > 0
 
 
 def test_all_that_the_language_accepts_is_drawn_and_all_that_is_drawn_is_accepted() -> None:
@@ -97,6 +100,18 @@ def test_a_row_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_differences, "run_text", forgetful)
     monkeypatch.setattr(text_shrinking, "SECONDS", 5.0)
     assert "missing" in _found(shrink=True)
+
+
+def test_a_window_that_is_merged_wrongly_from_panes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_rows = pane_aggregation._Windows._by_rows
+
+    def short(
+        self: pane_aggregation._Windows, pending: pl.DataFrame, *arguments: object, **others: bool
+    ) -> pl.DataFrame:
+        return by_rows(self, pending[1:], *arguments, **others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pane_aggregation._Windows, "_by_rows", short)
+    assert "SLIDE" in _found().upper()
 
 
 def test_a_word_that_is_not_heard_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from cluster.language.algebra import Node, schema_of
+from cluster.plan.pane_query import pane_query_of
 from protocols.errors import FjordError
 from tests.cluster.oracle.comparison import difference_of_rows
 from tests.cluster.oracle.definition import Row, Snapshots
@@ -35,6 +36,8 @@ class TextTally:
     pairs: int = 0
     answering: int = 0
     """Pairs with an answer at some instant."""
+    paned: int = 0
+    """Those of them that were answered from panes."""
     rewritten: int = 0
     ambiguous: int = 0
     refused: Counter[str] = field(default_factory=Counter)
@@ -47,6 +50,7 @@ class TextTally:
         self.texts += other.texts
         self.pairs += other.pairs
         self.answering += other.answering
+        self.paned += other.paned
         self.rewritten += other.rewritten
         self.ambiguous += other.ambiguous
         self.refused.update(other.refused)
@@ -106,6 +110,7 @@ def differences(
             yield run, Wrong(kind_of(found), found, plan, seed)
         tally.pairs += 1
         tally.answering += any(expected)
+        tally.paned += any(expected) and pane_query_of(plan) is not None
     tally.drawn.add(text, [*derived, query])
 
 

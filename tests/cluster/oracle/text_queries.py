@@ -19,6 +19,7 @@ from tests.cluster.oracle.text_forms import (
     Select,
     SetOperation,
     Star,
+    Stream,
     Text,
     Zipped,
     types_of,
@@ -44,6 +45,9 @@ from tests.cluster.oracle.text_zips import zipped
 
 DEEPEST = 2
 BOOLEAN, TEXT = FieldType.BOOLEAN, FieldType.TEXT
+PANED = 0.08
+"""Texts that can be answered from panes; among others they are one in a hundred."""
+PANED_TRIES = 60
 
 
 def random_text(dice: random.Random, turns: Turns | None = None, *, plain: bool | None = None) -> Text:
@@ -89,12 +93,26 @@ class Queries:
     def text(self) -> Text:
         """Return a text."""
         dice = self.dice
+        if dice.random() < PANED and (paned := self._over_panes()) is not None:
+            return Text(paned, (), dice.getrandbits(32))
         derived: list[tuple[str, Query]] = []
         if dice.random() < 0.12:
             for _ in range(dice.choice((1, 1, 2))):
                 derived.append((self._name("stream"), self.query(Place(1, names=tuple(derived)))))
         place = Place(DEEPEST, granular=True, lasting=True, names=tuple(derived))
         return Text(self.query(place), tuple(derived), dice.getrandbits(32))
+
+    def _over_panes(self) -> Select | None:
+        """Return an aggregate of one stream's window that slides; None if none was drawn."""
+        for _ in range(PANED_TRIES):
+            self._left = 2
+            found = self.select(Place(0))
+            (item, *others) = found.items
+            window = item.window if isinstance(item, Item) and isinstance(item.source, Stream) else None
+            slides = window is not None and window.kind == "RANGE" and window.slide > 1 and not window.keys
+            if found.grouped and slides and not others:
+                return found
+        return None
 
     def query(self, place: Place, kinds: Sequence[FieldType] | None = None) -> Query:
         """Return a query, of columns of some types if given."""
