@@ -256,6 +256,10 @@ class SampleAccount:
             self._grids.append((began_us, coverage.grid_us))
         if self._known_us < from_us:
             self._missing.append((self._known_us, from_us))
+        if received.watermark_us is not None:
+            late_us = min(coverage.pane_of(received.watermark_us), received.low_watermark_us)
+            if late_us > from_us:
+                self._missing.append((from_us, late_us))
         if coverage.fills and first_us is None and received.gap:
             self._doubtful.append((from_us, _NEVER_US))
 

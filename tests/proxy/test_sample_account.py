@@ -104,6 +104,23 @@ def test_silent_mote_misses_all_since_its_low_watermark_and_its_open_pane():
     assert counts(begun(PANES), 300, 170) == [(100, 10, 0), (200, 10, 5), (300, 10, 10)]
 
 
+@pytest.mark.parametrize(("coverage", "missing"), [(EVERY, 7), (CHANGES, 7), (PANES, 5)])
+def test_samples_that_are_late_when_a_mote_begins_are_missing(coverage, missing):
+    """Others were waited for no longer: the stream's watermark is beyond the first samples that it sends."""
+    account = SampleAccount(NEED, "", PANE)
+    account.begin(0, 10)
+    first = packet(110, 110, 50, 100, pane=50) if coverage.pane_us else packet(105, 110, 50, 60, 70, 80, 90, 100)
+    account.packet_received(received(first, None, 0, changed=True, gap=True, watermark_us=70), coverage)
+    assert counts(account, 100, 110) == [(100, 10, missing)]
+
+
+def test_late_samples_of_a_new_program_are_missing():
+    account = begun(EVERY)
+    account.packet_received(received(packet(45, 50, 20, 30, 40), 20, 15), EVERY)
+    account.packet_received(received(packet(85, 90, 50, 60, 70, 80), 50, 45, changed=True, watermark_us=65), EVERY)
+    assert counts(account, 100, 100) == [(100, 10, 2)]
+
+
 def test_samples_kept_during_silence_are_late():
     account = begun(EVERY)
     counts(account, 200, 40)
