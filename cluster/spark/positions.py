@@ -19,6 +19,7 @@ from cluster.errors import ClusterError
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.spark.offsets import Offset, from_spark
+from cluster.storage.synced_files import sync_with_names
 
 NOTHING_READ = -1
 """Before the first version."""
@@ -67,14 +68,14 @@ class SparkPositions:
         ClusterError
             If that cannot be read.
         """
-        found = [self.read_by(host, [stream]) for host in Host]
+        found = [self._read(self._lasting_offset(host), host, [stream]) for host in Host]
         return min((each[stream] for each in found if stream in each), default=None)
 
     def instants(self, stream: str) -> Mapping[Host, int]:
         """Return, by Spark query, up to which instant the slowest query with history has read a stream."""
         found = {}
         for host in Host:
-            reached = [each[stream] for each in self._offset(host).history.values() if stream in each]
+            reached = [each[stream] for each in self._lasting_offset(host).history.values() if stream in each]
             if reached:
                 found[host] = min(reached)
         return found
@@ -87,7 +88,7 @@ class SparkPositions:
         ClusterError
             If that cannot be read.
         """
-        return self._offset(host).epoch
+        return self._lasting_offset(host).epoch
 
     def check_plans(self, newest: int) -> None:
         """Raise if any plan that Spark may still run, up to the newest, cannot be read.
@@ -111,7 +112,9 @@ class SparkPositions:
         ClusterError
             If that cannot be read.
         """
-        offset = self._offset(host)
+        return self._read(self._offset(host), host, streams)
+
+    def _read(self, offset: Offset, host: Host, streams: Collection[str]) -> Mapping[str, int]:
         following = () if offset.versions.keys() >= set(streams) else tuple(self._following(offset.epoch, host))
         found = {stream: needed_from(stream, offset, following) for stream in streams}
         return {stream: version for stream, version in found.items() if version is not None}
@@ -120,11 +123,29 @@ class SparkPositions:
         while self._plans.exists(epoch := epoch + 1):
             yield self._plans.read(epoch).hosted(host)
 
-    def _offset(self, host: Host) -> Offset:
-        folder = self._checkpoint / host.value
-        done = max(_numbers(folder / "commits"), default=None)
+    def _lasting_offset(self, host: Host) -> Offset:
+        """Return where the last committed micro-batch ended, its commit on disk.
+
+        Spark syncs nothing. If a power cut took the commit, the micro-batch would be run again, from where it began;
+        and what it reads might have been removed.
+        """
+        commits = self._checkpoint / host.value / "commits"
+        done = max(_numbers(commits), default=None)
         if done is None:
             return Offset()
+        try:
+            sync_with_names([commits / str(done)])
+        except OSError as error:
+            raise ClusterError(f"Spark's position cannot be synced: {commits / str(done)}: {error}") from error
+        return self._ended(host, done)
+
+    def _offset(self, host: Host) -> Offset:
+        done = max(_numbers(self._checkpoint / host.value / "commits"), default=None)
+        return Offset() if done is None else self._ended(host, done)
+
+    def _ended(self, host: Host, done: int) -> Offset:
+        """Return where a micro-batch ended."""
+        folder = self._checkpoint / host.value
         path = folder / "offsets" / str(done)
         try:
             *_, written = path.read_text(encoding="utf-8").splitlines()

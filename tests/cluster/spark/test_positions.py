@@ -5,6 +5,7 @@ commits   ...  6    7
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -88,6 +89,30 @@ def test_an_offset_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / Host.STATEFUL.value / "offsets" / "0").write_text("")
     with pytest.raises(ClusterError, match="Spark's position cannot be read"):
         SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))("traffic")
+
+
+def test_a_commit_counts_for_what_is_removed_once_it_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def record(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(tmp_path)))
+
+    lay(tmp_path, Host.STATELESS, [Offset(1, {"traffic": 40}, history={3: {"traffic": 9}})], done=1)
+    positions = SparkPositions(tmp_path, PlanFiles(tmp_path / "plans"))
+    monkeypatch.setattr(os, "fsync", record)
+    for ask in (
+        lambda: positions("traffic"),
+        lambda: positions.instants("traffic"),
+        lambda: positions.begun(Host.STATELESS),
+    ):
+        synced.clear()
+        ask()
+        assert synced == ["stateless/commits/0", "stateless/commits"], "Spark syncs nothing itself"
+    synced.clear()
+    assert positions.read_by(Host.STATELESS, ["traffic"]) == {"traffic": 40}, "a lag is only shown"
+    assert not synced
 
 
 def test_how_far_queries_with_history_have_read(tmp_path: Path) -> None:
