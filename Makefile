@@ -21,7 +21,7 @@ FORMAT ?= speedscope
 HEAVY := spark or system or faults
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants fuzz coverage lint format bench bench-peers profile clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -57,6 +57,12 @@ mutants: $(INSTALLED) ## Small faults put into translator, rules and operators, 
 
 fuzz: $(INSTALLED) ## Random inputs behind the decoders, with a limit of processor time for each: [MINUTES=10] [SEED=n]
 	@$(BIN)/python -m tests.fuzz $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+
+simulate: $(INSTALLED) ## A whole deployment in simulated time, by random schedules of faults: [MINUTES=10] [SEED=n]
+	@$(BIN)/python -m tests.simulation $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
+
+planted: $(INSTALLED) ## Faults planted in the cluster, one for each promise, and how soon a simulation finds each: [ONLY=text]
+	@$(BIN)/python -m tests.simulation.planted $(if $(ONLY),--only '$(ONLY)')
 
 coverage: $(INSTALLED) ## Lines and branches that the tests of test-fast leave out; fails below the floor in pyproject.toml
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))' --cov

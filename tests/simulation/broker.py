@@ -29,7 +29,7 @@ from tests.simulation.broker_frames import (
 from tests.simulation.topic_filters import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from protocols.mqtt.messages import Subscription
 
@@ -183,15 +183,24 @@ class Broker:
         Gives a number below 1, to draw what is doubled.
     retained
         What it still knows from before.
+    observe
+        Called with each message that it accepts.
     """
 
-    def __init__(self, limits: BrokerLimits, chance: Iterable[float], retained: dict[str, Message]) -> None:
+    def __init__(
+        self,
+        limits: BrokerLimits,
+        chance: Iterable[float],
+        retained: dict[str, Message],
+        observe: Callable[[Message], None] | None = None,
+    ) -> None:
         self.limits = limits
         self.retained = dict(retained)
         self.dropped: Counter[str] = Counter()
         self.malformed: list[str] = []
         self.published = 0
         self._chance = iter(chance)
+        self._observe = observe
         self._sessions: dict[str, Session] = {}
 
     def session(self) -> Session:
@@ -227,6 +236,8 @@ class Broker:
     def publish(self, message: Message) -> None:
         """Send a message to all that subscribe, and keep it if it is to be retained."""
         self.published += 1
+        if self._observe is not None:
+            self._observe(message)
         if message.retain:
             if message.payload:
                 self.retained[message.topic] = message

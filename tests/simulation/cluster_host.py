@@ -11,35 +11,67 @@ It is killed, loses its power and is started again from outside; what is there t
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
+from cluster.service import server as server_module
 from cluster.service.catalog import relation_store
-from cluster.service.registry.query_names import UnknownQueryError
+from cluster.service.data_folder.folder import DataFolder, open_folder
+from cluster.service.registry.query_names import QueryExistsError, UnknownQueryError
 from cluster.service.running import parts
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from protocols.mqtt.link import BrokerAddress
 from tests.power_cuts.micro_batches import BUCKETS
 from tests.simulation import publisher_host
+from tests.simulation.committed_versions import CommittedVersions
 from tests.simulation.engine import SimulatedEngine, forget_all
-from tests.simulation.hosts import Host, HostClock
+from tests.simulation.hosts import Host, HostClock, current
 from tests.simulation.publisher_host import ChildProcess
 from tests.simulation.synced_disk import SyncedDisk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from pathlib import Path
     from random import Random
 
+    from cluster.service.running.parts import ClusterParts
     from tests.simulation.virtual_loop import VirtualLoop
 
 RESTART_SECONDS = 2.0
 """After so long a cluster that could not start, or ended, is started again, as a service manager does."""
 
+AWAY = "the cluster is away"
+LOOK_SECONDS = 0.25
+"""Between two looks at whether a request has been answered."""
 SENSORS_SECONDS = 60.0
 """Between two looks at the relation of all sensors: it takes a tenth of a simulation otherwise."""
+
+
+class HeldFolder(DataFolder):
+    """A data folder that is let go once, by the process or when it has been killed."""
+
+    def close(self) -> None:
+        """Let it go."""
+        for held in _opened.values():
+            if self in held:
+                held.remove(self)
+                super().close()
+
+
+_opened: dict[str, list[DataFolder]] = {}
+"""By host: folders that its process holds, also one that failed while it started."""
+
+
+def _open_folder(folder: Path) -> DataFolder:
+    process = current()
+    assert process is not None
+    opened = open_folder(folder)
+    held = HeldFolder(opened.path, opened.lock)
+    _opened.setdefault(process.host.name, []).append(held)
+    return held
 
 
 class Server(ClusterServer):
@@ -94,16 +126,22 @@ class ClusterHost:
         self.settings = ClusterSettings(
             folder=folder / "data", broker=BrokerAddress(broker, port), buckets=BUCKETS, **{**given, **settings}
         )  # type: ignore[arg-type] # names and types are those of settings
+        self.committed = CommittedVersions(self.settings.folder)
+        """What its tables were given."""
+        self.disk.on_commit = self.committed.note
         self.server: Server | None = None
         self.child: ChildProcess | None = None
         self.failures: list[str] = []
         """Why it could not start, or ended by itself."""
         self.starts = 0
+        self.late: Counter[int] = Counter()
+        """By start of the process: rows that it counted as late or rejected."""
         self._powered = True
         publisher_host.starting[name] = self._start_child
         publisher_host.install()
         parts.Engine = SimulatedEngine  # type: ignore[assignment, misc]
         relation_store.BUILT_IN_REFRESH_SECONDS = SENSORS_SECONDS
+        server_module.open_folder = _open_folder  # type: ignore[attr-defined]
 
     def start(self) -> None:
         """Switch the machine on, or start the cluster's process again."""
@@ -128,6 +166,12 @@ class ClusterHost:
         """Kill the publisher's process alone; the cluster starts another one."""
         if self.child is not None:
             self.child.kill()
+
+    def hang_engine(self, seconds: float) -> None:
+        """Let the engine begin no micro-batch for so long, as Spark that waits for something."""
+        if self.server is not None and self.host.incarnation is not None:
+            engine: Any = self.server.parts.engine
+            engine.hangs_until = self.host.incarnation.run(self._loop.time) + seconds
 
     def cut_power(self, dice: Random | None) -> None:
         """Cut the power: what was not synced is lost, or some of it."""
@@ -158,23 +202,25 @@ class ClusterHost:
 
     async def add_query(self, sql: str, name: str) -> str | None:
         """Add a query as a user does; return why not, None if it was added."""
-        server, incarnation = self.server, self.host.incarnation
-        if server is None or incarnation is None:
-            return "the cluster is away"
-        try:
-            await self._loop.spawn(incarnation, server.parts.queries.add(sql, name), f"add {name}")
-        except ClusterError as error:
-            return error.message
-        return None
+        return await self._asked(lambda parts: parts.queries.add(sql, name), f"add {name}")
 
     async def drop_query(self, name: str) -> str | None:
         """Drop a query as a user does; return why not."""
+        return await self._asked(lambda parts: parts.queries.drop(name), f"drop {name}")
+
+    async def _asked(self, request: Callable[[ClusterParts], Coroutine[Any, Any, object]], name: str) -> str | None:
+        """Make a request of the running process, as its API does; return why it failed."""
         server, incarnation = self.server, self.host.incarnation
         if server is None or incarnation is None:
-            return "the cluster is away"
+            return AWAY
+        task = self._loop.spawn(incarnation, request(server.parts), name)
+        while not task.done():
+            await self._loop.passed(LOOK_SECONDS)
+            if not incarnation.alive:
+                return AWAY
         try:
-            await self._loop.spawn(incarnation, server.parts.queries.drop(name), f"drop {name}")
-        except UnknownQueryError:
+            task.result()
+        except (QueryExistsError, UnknownQueryError):  # it was done before, and the answer did not arrive
             return None
         except ClusterError as error:
             return error.message
@@ -184,10 +230,19 @@ class ClusterHost:
         self.child = ChildProcess(self._loop, self.publisher_host)
         return self.child
 
+    def note_counts(self) -> None:
+        """Note how many rows the process that runs has left out."""
+        assert self.server is not None
+        counters = [writer.admission.counters for writer in self.server.parts.ingest.writers.values()]
+        self.late[self.starts] = sum(each.late_rows + each.rejected_rows for each in counters)
+
     def _let_go(self) -> None:
         """Let go of files, as the kernel does for a process that has ended."""
         if self.server is not None:
-            self.server.close()
+            self.note_counts()
+            self.server._registry.close()
+        for folder in list(_opened.get(self.host.name, ())):
+            folder.close()
         self.server = self.child = None
 
     async def _run(self) -> None:
@@ -196,7 +251,9 @@ class ClusterHost:
             await self.server.run()
         except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
             self.failures.append(repr(error))
-        self.server = None
+        if self.child is not None:
+            self.child.kill()
+        self._let_go()
         incarnation, self.host.incarnation = self.host.incarnation, None
         if incarnation is not None:
             self._loop.schedule_in(int(RESTART_SECONDS * 1e9), self._start_again)

@@ -31,8 +31,8 @@ PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
 HOUR_MS = 3_600_000
 _json = msgspec.json
 
-Instant = Callable[[str, str], None]
-"""Called at an instant of a table, with its root: `opening`, `committing`, `committed` or `checkpointing`.
+Instant = Callable[[str, str, int], None]
+"""Called at an instant of a table, with its root and version: `opening`, `committing`, `committed` or `checkpointing`.
 
 What it raises is what the caller gets: after `committed`, the commit is there all the same."""
 
@@ -93,12 +93,12 @@ class DeltaLog:
         If its log cannot be read.
     """
 
-    instant: Instant = staticmethod(lambda _what, _root: None)
+    instant: Instant = staticmethod(lambda _what, _root, _version: None)
 
     def __init__(self, root: str, version: int | None = None) -> None:
         self._log = Path(root, LOG)
         self._root = root
-        self.instant("opening", root)
+        self.instant("opening", root, -1 if version is None else version)
         self._state = State()
         self._schema: Schema | None = None
         commits, checkpoints = _versions(self._log)
@@ -116,7 +116,7 @@ class DeltaLog:
     @classmethod
     def create(cls, root: str, *, schema: pa.Schema, name: str, configuration: Mapping[str, str | None]) -> DeltaLog:
         """Make a table and return it, open."""
-        cls.instant("committing", root)
+        cls.instant("committing", root, 0)
         now_ms = _now_ms()
         metadata: dict[str, Any] = {
             "id": str(uuid.uuid4()),
@@ -134,7 +134,7 @@ class DeltaLog:
             _make(Path(root, LOG), 0, [{"commitInfo": information}, {"protocol": PROTOCOL}, {"metaData": metadata}])
         except FileExistsError as error:
             raise DeltaError(f"there is a table at {root}") from error
-        cls.instant("committed", root)
+        cls.instant("committed", root, 0)
         return cls(root)
 
     def version(self) -> int:
@@ -243,7 +243,7 @@ class DeltaLog:
 
     def create_checkpoint(self) -> None:
         """Write a checkpoint of the version that is open."""
-        self.instant("checkpointing", self._root)
+        self.instant("checkpointing", self._root, self._state.version)
         state = self._state
         lines = [
             *({"add": {**entry, "partitionValues": []}} for entry in state.files.values()),
@@ -265,8 +265,8 @@ class DeltaLog:
         return [path for path, entry in self._state.removed.items() if entry["deletionTimestamp"] <= before_ms]
 
     def _commit(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        self.instant("committing", self._root)
         version, expected = self._state.version + 1, self._state.transactions
+        self.instant("committing", self._root, version)
         while True:
             try:
                 _make(self._log, version, lines)
@@ -274,7 +274,7 @@ class DeltaLog:
             except FileExistsError:
                 _check_conflict(lines, _read(self._log / _name(version)), expected)
                 version += 1
-        self.instant("committed", self._root)
+        self.instant("committed", self._root, version)
 
     def _advance(self, version: int) -> None:
         self._state.apply(_read(self._log / _name(version)))

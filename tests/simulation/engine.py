@@ -70,6 +70,8 @@ class SimulatedEngine:
         self.counters: Counters = {}
         self.failures: list[str] = []
         self.micro_batches = 0
+        self.hangs_until = 0.0
+        """Until this instant of the loop no micro-batch begins."""
 
     def as_json(self) -> Mapping[str, Any]:
         """Return nothing: no API shows it."""
@@ -127,4 +129,5 @@ class SimulatedEngine:
             while await asyncio.to_thread(next, instants, _END) is not _END:
                 pass
             self.micro_batches += 1
-            await asyncio.sleep(self._settings.trigger_seconds)
+            hangs = self.hangs_until - asyncio.get_running_loop().time()
+            await asyncio.sleep(max(self._settings.trigger_seconds, hangs))

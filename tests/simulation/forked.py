@@ -10,7 +10,7 @@ import os
 import pickle
 import resource
 import traceback
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,46 +26,58 @@ class EndedError(Exception):
     """The work failed, or its process ended before it."""
 
 
-def apart(work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> T:
-    """Do work in a copy of this process and return its result, which can be pickled.
+class Apart(Generic[T]):
+    """Work that runs in a copy of this process.
 
     Parameters
     ----------
     work
-        What is done.
+        What is done; its result can be pickled.
     longest_seconds
         Of processor time that it may take.
 
-    Raises
-    ------
-    EndedError
-        With the traceback, if it failed.
+    Attributes
+    ----------
+    reading
+        A file descriptor: readable once the work is done.
     """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        _work(work, writing, longest_seconds)
-    os.close(writing)
-    octets = bytearray()
-    while chunk := os.read(reading, _CHUNK_BYTES):
-        octets += chunk
-    os.close(reading)
-    _, status = os.waitpid(child, 0)
-    if not octets:
-        signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        raise EndedError(f"the process ended by signal {signal}: more than {longest_seconds} s of work?")
-    result, trouble = pickle.loads(octets)
-    if trouble is not None:
-        raise EndedError(trouble)
-    return cast("T", result)
+
+    def __init__(self, work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> None:
+        self._longest_seconds = longest_seconds
+        self.reading, writing = os.pipe()
+        self._child = os.fork()
+        if not self._child:
+            os.close(self.reading)
+            _work(work, writing, longest_seconds)
+        os.close(writing)
+
+    def result(self) -> T:
+        """Wait, and return the result; raises EndedError, with the traceback, if the work failed."""
+        octets = bytearray()
+        while chunk := os.read(self.reading, _CHUNK_BYTES):
+            octets += chunk
+        os.close(self.reading)
+        _, status = os.waitpid(self._child, 0)
+        if not octets:
+            signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            raise EndedError(f"the process ended by signal {signal}: more than {self._longest_seconds} s of work?")
+        result, trouble = pickle.loads(octets)
+        if trouble is not None:
+            raise EndedError(trouble)
+        return cast("T", result)
+
+
+def apart(work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> T:
+    """Do work in a copy of this process and return its result; parameters and errors are those of :class:`Apart`."""
+    return Apart(work, longest_seconds=longest_seconds).result()
 
 
 def _work(work: Callable[[], object], writing: int, longest_seconds: int) -> None:
     status = 1
     try:
-        # Collections would come at other instants in other runs.
+        # Collections would come at other instants in other runs, and clear up behind processes that were killed.
         gc.disable()
+        gc.collect = lambda generation=2: 0  # type: ignore[assignment]
         resource.setrlimit(resource.RLIMIT_CPU, (longest_seconds, longest_seconds))
         try:
             octets = pickle.dumps((work(), None))

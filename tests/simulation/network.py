@@ -73,6 +73,7 @@ class Wire(asyncio.Transport):
         self._held = 0
         self._reading = True
         self._writing_paused = False
+        self._silenced = False
         self._closing = False
         self._ended = False
 
@@ -141,6 +142,10 @@ class Wire(asyncio.Transport):
         self._arriving.clear()
         self.network.loop.schedule_in(0, self._end, ConnectionResetError("reset by the network"), by=self.owner)
 
+    def silence(self) -> None:
+        """Let nothing arrive here any more."""
+        self._silenced = True
+
     def opened(self) -> None:
         """Let arrive what has waited for the way to open."""
         self._pump_soon()
@@ -161,7 +166,7 @@ class Wire(asyncio.Transport):
 
     def _pump(self) -> None:
         """Hand over all that has arrived."""
-        if self._ended or not self._reading or not self.other.way.open or self.protocol is None:
+        if self._ended or self._silenced or not self._reading or not self.other.way.open or self.protocol is None:
             return
         now_ns = self.network.loop.world.now_ns
         pieces: list[bytes] = []
@@ -277,6 +282,12 @@ class Network:
         for wire in list(self._wires):
             if {wire.owner.host.name, wire.other.owner.host.name} == {one, other}:
                 wire.reset()
+
+    def forget_connections(self, one: str, other: str) -> None:
+        """Let all connections between two hosts be silent for ever, as a firewall does that has forgotten them."""
+        for wire in self._wires:
+            if {wire.owner.host.name, wire.other.owner.host.name} == {one, other}:
+                wire.silence()
 
     def killed(self, host: Host) -> None:
         """End the connections of a host's process, which is not alive any more, as its kernel does."""

@@ -6,14 +6,13 @@ The cluster's supervisor starts it as it starts a real one; only :func:`asyncio.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
 from cluster.service.publishing import publisher_process
-from cluster.service.publishing.publication import lock_publication
+from cluster.service.publishing.publication_lock import lock_publication, unlock_publication
 from cluster.service.publishing.publisher_channel import LONGEST_LINE, Orders, Report, from_line, to_line
 from cluster.service.publishing.publisher_process import PublisherProcess
 from tests.simulation.hosts import Host, current
@@ -73,7 +72,7 @@ class ChildProcess:
         self.stdout = asyncio.StreamReader(limit=LONGEST_LINE)
         self.news = asyncio.StreamReader(limit=LONGEST_LINE)
         self.stdin = NewsPipe(self.news)
-        self._lock: int | None = None
+        self._locks: list[int] = []
         self._ended = asyncio.Event()
         self._pipe = loop.next_number()
         _reports[self._pipe] = self.stdout
@@ -94,8 +93,7 @@ class ChildProcess:
     def _over(self, code: int) -> None:
         if self.returncode is None:
             self.returncode = code
-            if self._lock is not None:
-                os.close(self._lock)
+            unlock_publication(self._locks)
             _reports.pop(self._pipe, None)
             self.stdin.close()
             self.stdout.feed_eof()
@@ -107,7 +105,7 @@ class ChildProcess:
         if line := await self.news.readline():
             orders = from_line(line, Orders)
             try:
-                self._lock = lock_publication(Path(orders.folder))
+                self._locks = lock_publication(Path(orders.folder), orders.share)
                 await PublisherProcess(orders, self._pipe).run(self.news)
             except* ClusterError as errors:
                 code = publisher_process._refused(self._pipe, errors.exceptions[0])

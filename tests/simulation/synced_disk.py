@@ -1,7 +1,7 @@
 """The disk of a simulated cluster: a folder in memory that knows what was synced, and may be full or fail.
 
 What has not been synced is there after a power cut, or not, or in part (tests/power_cuts/disk.py). SQLite syncs where
-none can be seen: its files are taken as synced.
+it cannot be observed: its files are taken as synced.
 
     full             writing raises "no space left", before anything is written
     failing          the next syncs, or commits of tables, raise: before they take effect, or after
@@ -47,6 +47,8 @@ class SyncedDisk:
         """How many of the next operations fail, by kind: `sync`, or an instant of :class:`DeltaLog`."""
         self.failed = 0
         """How many operations have failed so far."""
+        self.on_commit: Callable[[str, int], None] = lambda _root, _version: None
+        """Called with the root of a table and a version when it has been committed."""
         folder.mkdir(parents=True, exist_ok=True)
         self._recorded = RecordedDisk(folder)
         _DISKS.append(self)
@@ -154,10 +156,12 @@ def _fsync(descriptor: int) -> None:
     disk._recorded._note(path)
 
 
-def _instant(what: str, root: str) -> None:
+def _instant(what: str, root: str, version: int) -> None:
     disk = disk_of(root)
     if disk is None:
         return
+    if what == "committed":
+        disk.on_commit(root, version)
     if what == "committing" and disk.full:
         disk.failed += 1
         raise DeltaError("no space left on device")

@@ -4,6 +4,7 @@ from random import Random
 import pytest
 
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version
+from tests.simulation import sources
 from tests.simulation.broker import PORT, Broker, BrokerLimits
 from tests.simulation.forked import apart
 from tests.simulation.hosts import Host, HostClock, WorldTime
@@ -55,6 +56,7 @@ class Cellar:
 
     def run(self, steer):
         def work():
+            sources.install()
             self.loop.run_until_complete(steer)
             assert not self.loop.unhandled
             assert not self.broker.malformed
@@ -157,6 +159,23 @@ def test_a_broker_that_hangs_is_left_and_found_again(cellar):
         cellar.loop.resume(cellar.machine)
         await cellar.loop.passed(40)
         assert one[0].connected.is_set()
+
+    cellar.run(steer())
+
+
+def test_a_connection_that_a_firewall_forgot_is_replaced(cellar):
+    async def steer():
+        one, two = cellar.client("one"), cellar.client("two", "a")
+        await cellar.loop.passed(1)
+        cellar.network.forget_connections("broker", "two")
+        await cellar.publish(one, Message("a", b"1"))
+        await cellar.loop.passed(5)
+        assert two[1] == []
+        await cellar.loop.passed(20)
+        await cellar.publish(one, Message("a", b"2"))
+        await cellar.loop.passed(1)
+        assert two[1] == [("a", b"2", False)]
+        assert (two[0].hangs_total, one[0].hangs_total) == (1, 0)
 
     cellar.run(steer())
 

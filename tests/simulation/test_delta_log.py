@@ -1,4 +1,4 @@
-"""The Delta log in Python is deltalake's, as far as its users can see: the same operations on both, compared."""
+"""The Delta log in Python is deltalake's, in all that its users see: the same operations on both, compared."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_damaged_table_cannot_be_opened(
 
 
 def test_an_error_after_a_commit_leaves_it_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(what: str, _: str) -> None:
+    def failing(what: str, *_: object) -> None:
         if what == "committed":
             raise DeltaError("the connection broke")
 

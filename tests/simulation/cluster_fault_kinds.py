@@ -1,0 +1,63 @@
+"""What can go wrong with the disk and the publisher of a simulated cluster, beside what can with any machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.fault_kinds import KINDS, Kind, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.cluster_host import ClusterHost
+    from tests.simulation.world import World
+
+MOST_FAILING = 3
+"""Operations in a row that fail."""
+
+
+def _cluster(world: World) -> ClusterHost:
+    return world.cluster  # type: ignore[return-value] # these kinds are for it alone
+
+
+def _nothing(_: World, __: str, ___: float) -> None:
+    """End what has ended by itself."""
+
+
+def _full(world: World, _: str, __: float) -> None:
+    _cluster(world).disk.full = True
+
+
+def _not_full(world: World, _: str, __: float) -> None:
+    _cluster(world).disk.full = False
+
+
+def _failing(what: str) -> Callable[[World, str, float], None]:
+    def begin(world: World, _: str, amount: float) -> None:
+        _cluster(world).disk.failing[what] = 1 + int(amount * MOST_FAILING)
+
+    return begin
+
+
+def _hang(world: World, _: str, amount: float) -> None:
+    _cluster(world).hang_engine(amount)
+
+
+def _kill_publisher(world: World, _: str, __: float) -> None:
+    _cluster(world).kill_publisher()
+
+
+CLUSTER_KINDS: dict[str, Kind] = {
+    "cluster's disk full": Kind(Target.CLUSTER, _full, _not_full, 40.0),
+    "cluster's syncs fail": Kind(Target.CLUSTER, _failing("sync"), _nothing, 1.0),
+    "cluster's commits fail": Kind(Target.CLUSTER, _failing("committing"), _nothing, 1.0),
+    "cluster's commits fail after taking effect": Kind(Target.CLUSTER, _failing("committed"), _nothing, 1.0),
+    "cluster's registry fails": Kind(Target.CLUSTER, _failing("registry"), _nothing, 1.0),
+    "engine hangs": Kind(Target.CLUSTER, _hang, _nothing, 1.0, (5.0, 60.0)),
+    "publisher killed": Kind(Target.CLUSTER, _kill_publisher, _nothing, 1.0),
+}
+
+
+def install() -> None:
+    """Let schedules draw these, too."""
+    KINDS.update(CLUSTER_KINDS)

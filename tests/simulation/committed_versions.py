@@ -1,0 +1,85 @@
+"""What a cluster has committed to its tables, noted when it was: retention may remove it, and power cuts the newest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from cluster.physical.plan_files import PlanFiles
+from cluster.storage.commit_log import CommitLog
+from cluster.storage.stream_tables import watermark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cluster.physical.nodes import PhysicalPlan
+
+ALWAYS_US = -(2**62)
+
+
+class Version(NamedTuple):
+    """A version of a table: the rows it added, and the metadata of its commit."""
+
+    rows: list[dict[str, Any]]
+    watermark_us: int | None
+
+
+class CommittedVersions:
+    """The versions of all tables of a cluster.
+
+    Parameters
+    ----------
+    folder
+        The data folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._known: dict[tuple[str, int], Version] = {}
+
+    def note(self, root: str, version: int) -> None:
+        """Note a version that has been committed; a power cut may have taken an older one of the same number."""
+        commit = CommitLog(root).read(version)
+        rows = [row for file in commit.files for row in pq.ParquetFile(f"{root}/{file.path}").read().to_pylist()]
+        self._known[root, version] = Version(rows, watermark_of(commit.metadata))
+
+    def rows(self, table: str, newest: int) -> Iterator[dict[str, Any]]:
+        """Yield all rows that a table was ever given, up to its newest version, which it knows itself."""
+        root = str(self._folder / table)
+        for version in range(newest + 1):
+            yield from self._known[root, version].rows
+
+    def watermark_us(self, stream: str, version: int) -> int:
+        """Return a stream's watermark at a version of its table; an instant before all others if it has none."""
+        root = str(self._folder / "streams" / stream)
+        for each in range(version, -1, -1):
+            found = self._known[root, each].watermark_us
+            if found is not None:
+                return found
+        return ALWAYS_US
+
+    def span_us(self, query: str, stream: str) -> tuple[int, int | None] | None:
+        """Return between which instants a query without state has answers, by its plans: from, and until if dropped.
+
+        None if no plan has it. It begins with what lies behind the watermark at the position of its epoch.
+        """
+        plans = PlanFiles(self._folder / "plans")
+        span: list[int] = []
+        for epoch in range(1, plans.newest() + 1):
+            plan = plans.read(epoch)
+            if _has(plan, query) == (len(span) == 0):
+                if stream in plan.positions:
+                    span.append(self.watermark_us(stream, plan.positions[stream]))
+                else:
+                    span.append(ALWAYS_US)
+            if len(span) > 1:
+                break
+        if not span:
+            return None
+        return span[0], span[1] if len(span) > 1 else None
+
+
+def _has(plan: PhysicalPlan, query: str) -> bool:
+    return any(identity.rpartition("@")[0] == query for identity in plan.subscribers)

@@ -1,0 +1,258 @@
+"""The real cluster in a whole deployment: what it stored, answered and published, against what proxies have spooled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cluster.ingest.writer import StreamWriter
+from protocols.wire.batches import (
+    DEFAULT_RATE_COLUMN,
+    FINGERPRINT_COLUMN,
+    START_COLUMN,
+    Batch,
+    Resumption,
+    decode_batch,
+)
+from tests.faults.checks import shown
+from tests.simulation import cluster_oracles, short_retention
+from tests.simulation.broker import PORT
+from tests.simulation.cluster_host import AWAY, ClusterHost
+from tests.simulation.cluster_oracles import Result
+from tests.simulation.fed_cluster import RESULTS
+from tests.simulation.hosts import current
+from tests.simulation.proxy_host import BatchId
+from tests.simulation.result_messages import received, stored_result
+from tests.simulation.violations import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from protocols.mqtt.messages import Message
+    from tests.simulation.schedules import QueryPlan
+    from tests.simulation.world import World
+
+STREAM = "traffic"
+SETTINGS = {"commit_interval_seconds": 3.0, "trigger_seconds": 20.0}
+"""With these a proxy that has sixteen batches in flight keeps up, and a simulation takes seconds."""
+SELECTING: dict[str, tuple[tuple[str, ...], Any]] = {
+    "SELECT sensor, segment, speed FROM traffic": (("sensor", "segment", "speed"), lambda _: True),
+    "SELECT sensor, speed, flow FROM traffic WHERE speed < 55": (
+        ("sensor", "speed", "flow"),
+        lambda row: row["speed"] is not None and row["speed"] < 55,
+    ),
+    "SELECT sensor, flow FROM traffic WHERE lane = 1": (("sensor", "flow"), lambda row: row["lane"] == 1),
+}
+"""Texts of queries that select: their columns and conditions."""
+
+
+class DeployedCluster(ClusterHost):
+    """The machine.
+
+    Parameters
+    ----------
+    world
+        The deployment.
+    folder
+        For its disk.
+    """
+
+    def __init__(self, world: World, folder: Path) -> None:
+        seed = str(world.schedule.seed)
+        short_retention.install()
+        silence = 20.0 if world.schedule.seed % 2 else 1e6
+        settings = {**SETTINGS, **short_retention.BUDGET, "silence_seconds": silence}
+        super().__init__(world.loop, folder, "broker", PORT, seed=seed, **settings)
+        self.world = world
+        self.accepted: list[Message] = []
+        """What the broker accepted of results."""
+        self.skipped: set[BatchId] = set()
+        """Batches that proxies reported as lost, and that are therefore not awaited."""
+        self._tap()
+
+    async def add_query(self, sql: str, name: str) -> str | None:
+        """Add a query, once there is the stream."""
+        if self.server is None or STREAM not in self.server.parts.ingest.writers:
+            return AWAY
+        return self._later(await super().add_query(sql, name))
+
+    async def drop_query(self, name: str) -> str | None:
+        """Drop a query."""
+        return self._later(await super().drop_query(name))
+
+    @property
+    def batches(self) -> dict[BatchId, Batch]:
+        """All batches that proxies have spooled and the table says that it has."""
+        return dict(self._batches())
+
+    def violations(self) -> list[Violation]:
+        """Return what is wrong with the cluster's half."""
+        return list(self._violations())
+
+    def _violations(self) -> Iterator[Violation]:
+        server = self.server
+        if server is None:
+            yield Violation("stalled", f"the cluster does not run: {self.failures[-1:]}")
+            return
+        if not self.disk.failed:
+            yield from (Violation("wrong", f"the cluster ended: {each}") for each in self.failures)
+            yield from (Violation("wrong", f"the engine failed: {each}") for each in server.parts.engine.failures)
+        self.note_counts()
+        rows = list(self._rows())
+        yield from self._wrong_rows(rows)
+        left = {
+            "commits not published": server.parts.publishers.unpublished_commits - 2,
+            **{f"seconds that {host} is behind {stream}": lag.seconds - 40 for (stream, host), lag in self._lags()},
+        }
+        yield from (
+            Violation("stalled", f"{name}: {value:.0f} more than allowed") for name, value in left.items() if value > 0
+        )
+        results = self._results()
+        accepted = self._accepted()
+        for name in sorted(results.keys() | accepted.keys()):
+            yield from self._wrong_results(name, results.get(name, []), accepted.get(name, []))
+        for plan in self.world.schedule.queries:
+            yield from self._wrong_answers(plan, rows, results.get(plan.name, []))
+        seen: dict[str, list[Result]] = {}
+        for arrival in self.world.subscriber.arrivals:
+            query, result = received(arrival.message)
+            seen.setdefault(query, []).append(result)
+        for name, found in seen.items():
+            yield from self._wrong_arrivals(name, results.get(name, []), found)
+
+    @staticmethod
+    def _later(reason: str | None) -> str | None:
+        """Return a reason, as one to try again for if the disk was at fault."""
+        return AWAY if reason is not None and ("disk" in reason or "written" in reason) else reason
+
+    def _tap(self) -> None:
+        """Note what passes; the process runs this one deployment only."""
+        resume = StreamWriter.resume
+
+        def observed(message: Message) -> None:
+            if message.topic.startswith(RESULTS):
+                self.accepted.append(message)
+
+        def resuming(writer: StreamWriter, resumption: Resumption) -> Any:
+            process = current()
+            lane = resumption.proxy, resumption.epoch
+            lost = writer._waiting.lost
+            found = resume(writer, resumption)
+            if process is self.host.incarnation and writer._waiting.lost > lost:
+                first = resumption.first - (writer._waiting.lost - lost)
+                self.skipped |= {BatchId(*lane, writer.stream, each) for each in range(first, resumption.first)}
+            return found
+
+        self.world.broker.observers.append(observed)
+        StreamWriter.resume = resuming  # type: ignore[method-assign]
+
+    def _batches(self) -> Iterator[tuple[BatchId, Batch]]:
+        if self.server is None:
+            return
+        for proxy in self.world.proxies.values():
+            for identity, spooled in proxy.spooled.items():
+                writer = self.server.parts.ingest.writers.get(identity.stream)
+                if writer is None or identity in self.skipped:
+                    continue
+                if identity.sequence <= writer.table.last_sequence(identity.proxy, identity.epoch):
+                    yield identity, decode_batch(spooled.payload)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        assert self.server is not None
+        tables = self.server.parts.ingest.tables()
+        if STREAM in tables:
+            yield from self.committed.rows(f"streams/{STREAM}", tables[STREAM].version)
+
+    def _lags(self) -> Any:
+        assert self.server is not None
+        assert self.host.incarnation is not None
+        return self.host.incarnation.run(self.server.parts.lags.now).items()
+
+    def _wrong_rows(self, rows: list[dict[str, Any]]) -> Iterator[Violation]:
+        """Every row of a batch that the table says it has is in the table once."""
+        have = Counter(map(_known_values, rows))
+        want: Counter[tuple[Any, ...]] = Counter()
+        for batch in self.batches.values():
+            columns = {column.name: column.values(batch.rows) for column in batch.columns}
+            want.update(
+                _known_values(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+            )
+        lost, more = list((want - have).elements()), list((have - want).elements())
+        if len(lost) > self.late.total():
+            yield from (
+                Violation("lost", each)
+                for each in shown(f"rows of stored batches missing, {self.late.total()} late", lost)
+            )
+        # A batch whose spooling was reported as failed, though it was not, is found by the proxy's next process.
+        if not any(proxy.disk.failed["error after effect"] for proxy in self.world.proxies.values()):
+            yield from (
+                Violation("doubled", each) for each in shown("rows stored that no batch has, or too often", more)
+            )
+
+    def _wrong_results(self, name: str, stored: list[Result], accepted: list[Result]) -> Iterator[Violation]:
+        for text in cluster_oracles.numbered(stored):
+            yield Violation("wrong", f"{name}: {text}")
+        last = max((each.sequence for each in accepted), default=0)
+        for text in cluster_oracles.published([each for each in stored if each.sequence <= last], accepted):
+            yield Violation("lost" if "never" in text else "wrong", f"{name}: {text}")
+
+    @staticmethod
+    def _wrong_arrivals(name: str, stored: list[Result], found: list[Result]) -> Iterator[Violation]:
+        """What a subscriber has is what is stored, each number the first time in order; it may have been away."""
+        kept, first = {each.sequence: each for each in stored}, list(dict.fromkeys(each.sequence for each in found))
+        other = [each.sequence for each in found if kept.get(each.sequence) != each]
+        back = [b for a, b in pairwise(first) if b < a]
+        for text in (
+            *shown("results received otherwise than stored", other),
+            *shown("results received after later ones", back),
+        ):
+            yield Violation("wrong", f"{name}: {text}")
+
+    def _wrong_answers(self, plan: QueryPlan, rows: list[dict[str, Any]], found: list[Result]) -> Iterator[Violation]:
+        """Compare the answers of a query that selects, up to the last one it gave: streams go on to the end."""
+        if plan.sql not in SELECTING:
+            return
+        span = self.committed.span_us(plan.name, STREAM)
+        if span is None:
+            return
+        names, condition = SELECTING[plan.sql]
+        begun_us, ended_us = span
+        until_us = (
+            ended_us if ended_us is not None else max((each.start_us for each in found if each.start_us), default=0)
+        )
+        expected = [
+            (row[START_COLUMN], row[START_COLUMN] + 1, _row({name: row[name] for name in names}))
+            for row in rows
+            if row.get(FINGERPRINT_COLUMN) is None
+            and row[DEFAULT_RATE_COLUMN]
+            and begun_us <= row[START_COLUMN] < until_us
+            and condition(row)
+        ]
+        for text in cluster_oracles.complete([each for each in found if each.start_us < until_us], expected):
+            yield Violation("lost" if "missing" in text else "doubled", f"{plan.name}: {text}")
+
+    def _results(self) -> dict[str, list[Result]]:
+        assert self.server is not None
+        found: dict[str, list[Result]] = {}
+        for row in self.committed.rows("results", self.server.parts.results.version):
+            found.setdefault(row["query"], []).append(stored_result(row))
+        return found
+
+    def _accepted(self) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {}
+        for message in self.accepted:
+            query, result = received(message)
+            found.setdefault(query, []).append(result)
+        return found
+
+
+def _known_values(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted((name, value) for name, value in row.items() if value is not None))
+
+
+def _row(values: Mapping[str, Any]) -> str:
+    return msgspec.json.encode(values).decode()

@@ -1,0 +1,159 @@
+"""A simulated machine with a proxy: the product's own service, its SQLite databases and its MQTT client."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocols.errors import FjordError
+from proxy.running.link_interface import mqtt_link
+from proxy.running.service import ProxyService
+from proxy.running.settings import ProxySettings
+from proxy.storage.stores import open_stores
+from tests.simulation import disk as disks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from random import Random
+
+    from proxy.storage.spool import Spool, SpooledBatch
+    from tests.simulation.disk import Disk
+    from tests.simulation.hosts import Host
+    from tests.simulation.network import Network
+    from tests.simulation.virtual_loop import VirtualLoop
+
+RESTART_NS = 2_000_000_000
+"""After so long a proxy that has ended is started again, as a service manager does."""
+
+
+class BatchId(NamedTuple):
+    """What a batch is known by."""
+
+    proxy: str
+    epoch: str
+    stream: str
+    sequence: int
+
+
+class Spooled(NamedTuple):
+    """A batch that was put on disk, and when, by true time."""
+
+    payload: bytes
+    at_ns: int
+
+
+class ProxyHost:
+    """The machine.
+
+    Parameters
+    ----------
+    loop, network
+        Where it is.
+    host, disk
+        Its clocks and processes, and its disk.
+    broker
+        HOST:PORT.
+    settings
+        Of the proxy, beside its name, broker and folder.
+    """
+
+    def __init__(
+        self, loop: VirtualLoop, network: Network, host: Host, disk: Disk, *, broker: str, **settings: object
+    ) -> None:
+        self.loop = loop
+        self.network = network
+        self.host = host
+        self.disk = disk
+        self.name = host.name
+        self.settings = ProxySettings.model_validate(
+            {"name": host.name, "broker": broker, "data": str(disk.folder / "data"), **settings}
+        )
+        self.service: ProxyService | None = None
+        self.spooled: dict[BatchId, Spooled] = {}
+        """All batches that were put on disk without an error."""
+        self.failures: list[str] = []
+        """Why it ended by itself, by an error that is one of Fjord's own."""
+        self.crashes: list[str] = []
+        """The same, by another error."""
+        self._deleted: dict[tuple[str, str], int] = {}
+        self._powered = True
+        disks.give(host.name, disk)
+
+    def start(self) -> None:
+        """Begin its process."""
+        self.loop.spawn(self.host.start(), self._run(), "proxy")
+
+    def kill(self) -> None:
+        """Kill its process."""
+        if self.host.incarnation is not None:
+            self.loop.kill(self.host)
+            self.network.killed(self.host)
+            self.disk.process_died(power_cut=False)
+            self.service = None
+
+    def cut_power(self, dice: Random | None = None) -> None:
+        """Cut its power."""
+        del dice  # the disk has its own
+        self._powered = False
+        self.network.power_lost(self.host)
+        self.loop.kill(self.host)
+        self.disk.process_died(power_cut=True)
+        self.service = None
+
+    def restore_power(self) -> None:
+        """Switch it on again."""
+        self._powered = True
+        self.host.clock.boot()
+        self.network.power_returned(self.host)
+        self.start()
+
+    def ensure_runs(self) -> None:
+        """Start it unless it runs or has no power."""
+        if self._powered and self.host.incarnation is None:
+            self.start()
+
+    def acknowledged(self, batch: BatchId) -> bool:
+        """Return whether it has been deleted from the spool, as the cluster has acknowledged it."""
+        return batch.sequence <= self._deleted.get((batch.epoch, batch.stream), 0)
+
+    async def _run(self) -> None:
+        """Do what `fjord proxy` does."""
+        try:
+            settings = self.settings
+            address = settings.broker_address(None)
+            with open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores:
+                self._observe(stores.spool)
+                self.service = ProxyService(
+                    settings, stores, mqtt_link(address, silence_seconds=settings.broker_silence / 1e6)
+                )
+                await self.service.run(asyncio.Event())
+        except FjordError as error:
+            self.failures.append(str(error))
+        except Exception:  # noqa: BLE001 - a process that ends, whatever the reason
+            self.crashes.append(traceback.format_exc())
+        self.loop.schedule_in(0, self._ended, self.host.incarnation)
+
+    def _ended(self, process: object) -> None:
+        if process is self.host.incarnation:
+            self.kill()
+            self.loop.schedule_in(RESTART_NS, self.ensure_runs)
+
+    def _observe(self, spool: Spool) -> None:
+        """Note what is put on disk."""
+        append, delete = spool.append, spool.delete_through
+
+        def noted(batches: Iterable[SpooledBatch], *arguments: object) -> None:
+            batches = list(batches)
+            append(batches, *arguments)  # type: ignore[arg-type]
+            for each in batches:
+                self.spooled[BatchId(self.name, spool.epoch, each.stream, each.sequence)] = Spooled(
+                    each.payload, self.loop.world.now_ns
+                )
+
+        def noted_deletion(stream: str, sequence: int) -> None:
+            delete(stream, sequence)
+            self._deleted[spool.epoch, stream] = max(sequence, self._deleted.get((spool.epoch, stream), 0))
+
+        spool.append = noted  # type: ignore[assignment, method-assign]
+        spool.delete_through = noted_deletion  # type: ignore[method-assign]

@@ -1,0 +1,157 @@
+"""Schedules: a deployment and what happens to it, as data that a seed draws."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tests.simulation.fault_kinds import KINDS, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = 600.0
+"""Simulated time in which faults happen, queries come and go."""
+CALM_SECONDS = 120.0
+"""Simulated time after it, in which everything has to come right again."""
+SAMPLES_SQL = "SELECT sensor, segment, speed FROM traffic"
+COMPLETENESS_SQL = (
+    "SELECT sensor, COUNT(*) AS cars, COMPLETENESS() AS seen"
+    " FROM traffic WINDOW(RANGE 20 SECONDS SLIDE 20 SECONDS) GROUP BY sensor"
+)
+MORE_SQL = (
+    "SELECT sensor, speed, flow FROM traffic WHERE speed < 55",
+    "SELECT sensor, segment, AVG(speed) AS mean FROM traffic WINDOW(RANGE 12 SECONDS) GROUP BY sensor, segment",
+    "SELECT segment, MAX(speed) AS fastest FROM traffic WINDOW(RANGE 16 SECONDS SLIDE 8 SECONDS) GROUP BY segment",
+    "SELECT sensor, flow FROM traffic WHERE lane = 1",
+    "SELECT sensor, flow FROM traffic SAMPLE EVERY 4 SECONDS",
+)
+
+
+FEW_KINDS_SHARE = 0.4
+"""Of the schedules: they draw from three kinds of faults only."""
+CLOSE_SHARE = 0.5
+CLOSE_SECONDS = 20.0
+"""In this share of schedules, faults begin within so long of a few instants."""
+
+
+class ProxyPlan(msgspec.Struct, frozen=True):
+    """A proxy: the error of its clocks, and its settings in microseconds and bytes."""
+
+    drift_ppm: int
+    ahead_us: int
+    settings: dict[str, Any]
+
+
+class MotePlan(msgspec.Struct, frozen=True):
+    """A mote: its proxy, the error of its clock, and when it is switched on."""
+
+    proxy: int
+    drift_ppm: int
+    error_us: int
+    on_at: float
+
+
+class QueryPlan(msgspec.Struct, frozen=True):
+    """A query, and when it is added and dropped; None for never."""
+
+    name: str
+    sql: str
+    added: float
+    dropped: float | None = None
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Something that goes wrong for a while: of a kind in :data:`KINDS`, on a host, so badly."""
+
+    kind: str
+    target: str
+    at: float
+    lasts: float
+    amount: float
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """A deployment and all that happens to it."""
+
+    seed: int
+    seconds: float
+    period_us: int
+    proxies: tuple[ProxyPlan, ...]
+    motes: tuple[MotePlan, ...]
+    queries: tuple[QueryPlan, ...]
+    faults: tuple[Fault, ...]
+
+
+def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
+    """Return the schedule of a seed."""
+    dice = Random(f"schedule/{seed}")
+    proxies = tuple(_proxy(dice) for _ in range(dice.choice((1, 1, 2))))
+    motes = tuple(_mote(dice, place % len(proxies), seconds) for place in range(dice.randint(2, 5)))
+    queries = (
+        QueryPlan("all", SAMPLES_SQL, 1.0),
+        QueryPlan("seen", COMPLETENESS_SQL, 1.0),
+        *(_query(dice, place, seconds) for place in range(dice.randint(1, 3))),
+    )
+    faults = sorted(_faults(dice, len(proxies), seconds), key=lambda each: each.at)
+    period_us = dice.choice((1, 2, 4)) * 1_000_000
+    return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults))
+
+
+def _proxy(dice: Random) -> ProxyPlan:
+    settings = {
+        "flush_interval": dice.choice((250_000, 1_000_000)),
+        "samples_per_packet": dice.choice((1, 1, 3)),
+        "in_flight": dice.choice((16, 32, 64)),
+        "batch_rows": dice.choice((3, 1_000)),
+        "reorder_within": dice.choice((0, 2_000_000)),
+        "waiting_samples": dice.choice((200, 100_000)),
+        "spool_size": dice.choice((40_000, 1 << 30)),
+    }
+    return ProxyPlan(dice.randint(-100, 100), dice.randint(-2_000_000, 2_000_000), settings)
+
+
+def _mote(dice: Random, proxy: int, seconds: float) -> MotePlan:
+    late = dice.random() < 0.2
+    on_at = dice.uniform(5.0, seconds / 2) if late else dice.uniform(0.0, 2.0)
+    return MotePlan(proxy, dice.randint(-60, 60), dice.randint(-200_000, 200_000), round(on_at, 3))
+
+
+def _query(dice: Random, place: int, seconds: float) -> QueryPlan:
+    added = dice.uniform(1.0, seconds * 0.7)
+    dropped = added + dice.uniform(5.0, seconds / 2) if dice.random() < 0.6 else None
+    if dropped is not None:
+        dropped = round(min(dropped, seconds), 3)
+    return QueryPlan(f"q{place}", dice.choice(MORE_SQL), round(added, 3), dropped)
+
+
+def _faults(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
+    """Yield faults, of all kinds or only a few, all over the time or close together: so that they meet."""
+    kinds = sorted(KINDS)
+    if dice.random() < FEW_KINDS_SHARE:
+        kinds = dice.sample(kinds, 3)
+    instants = [dice.uniform(5.0, seconds) for _ in range(dice.randint(1, 3))]
+    close = dice.random() < CLOSE_SHARE
+    for _ in range(dice.randint(3, 8)):
+        yield _fault(dice, dice.choice(kinds), proxies, seconds, near=dice.choice(instants) if close else None)
+
+
+def _fault(dice: Random, name: str, proxies: int, seconds: float, near: float | None) -> Fault:
+    kind = KINDS[name]
+    target = {
+        Target.BROKER: "broker",
+        Target.CLUSTER: "cluster",
+        Target.SUBSCRIBER: "subscriber",
+        Target.PROXY: f"p{dice.randrange(proxies)}",
+        Target.GATEWAY: f"g{dice.randrange(proxies)}",
+        Target.MOTE: str(dice.randrange(100)),
+        Target.CLIENT: dice.choice(
+            ("cluster", "subscriber", f"p{dice.randrange(proxies)}", f"g{dice.randrange(proxies)}")
+        ),
+    }[kind.target]
+    lasts = dice.uniform(0.5, kind.longest_seconds)
+    latest = max(6.0, seconds - lasts - 1.0)
+    at = dice.uniform(5.0, latest) if near is None else min(latest, near + dice.uniform(0.0, CLOSE_SECONDS))
+    return Fault(name, target, round(at, 3), round(lasts, 3), round(dice.uniform(*kind.amounts), 4))

@@ -1,0 +1,131 @@
+import json
+import os
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from tests.simulation.schedules import Fault, Schedule, drawn
+from tests.simulation.shrinking import shrunk
+
+TRACES = """
+from tests.simulation import preparing
+preparing.prepare()
+from tests.simulation.running import run
+from tests.simulation.schedules import drawn
+for seed in (5, 12):
+    outcome = run(drawn(seed, seconds=20.0))
+    print(seed, outcome.trace, outcome.callbacks, outcome.violations)
+"""
+
+
+def python(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=280,
+        env=os.environ | {"PYTHONHASHSEED": "0"} | environment,
+    )  # fmt: skip
+
+
+def test_a_schedule_runs_alike_in_two_processes():
+    first, second = (python("-c", TRACES).stdout for _ in range(2))
+    assert first == second
+    assert len(first.splitlines()) == 2
+    traces = [line.split()[1] for line in first.splitlines()]
+    assert len(set(traces)) == 2
+
+
+@pytest.mark.parametrize("options", [("4", "--stand-in"), ("1",)])
+def test_schedules_keep_what_is_promised(options):
+    count, *others = options
+    done = python(
+        "-m", "tests.simulation", "--schedules", count, "--seed", "8", "--no-shrink", *others, PYTHONHASHSEED="random"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    *lines, last = done.stdout.splitlines()
+    assert last == f"{count} schedules, 0 lost, 0 doubled, 0 stalled"
+    faults = sum(int(line.split()[0]) for line in lines[:-1])
+    assert faults >= 3 * int(count)
+    assert "simulated hours" in lines[-1]
+
+
+def test_a_seed_draws_one_schedule_with_at_least_three_faults():
+    for seed in range(50):
+        schedule = drawn(seed)
+        assert schedule == drawn(seed) != drawn(seed + 1)
+        assert len(schedule.faults) >= 3
+        assert all(0 < fault.at < schedule.seconds for fault in schedule.faults)
+        assert all(fault.at + fault.lasts <= schedule.seconds for fault in schedule.faults)
+        assert msgspec.json.decode(msgspec.json.encode(schedule), type=Schedule) == schedule
+
+
+def test_every_kind_of_fault_is_drawn():
+    from tests.simulation.fault_kinds import KINDS
+
+    kinds = {fault.kind for seed in range(200) for fault in drawn(seed).faults}
+    assert kinds == set(KINDS)
+
+
+def test_shrinking_keeps_what_makes_it_fail():
+    schedule = next(each for each in map(drawn, range(100)) if len(each.faults) > 5 and len(each.motes) > 3)
+    culprit, mote = schedule.faults[2], schedule.motes[1]
+
+    def fails(candidate):
+        return any(fault.at == culprit.at for fault in candidate.faults) and mote in candidate.motes
+
+    small = shrunk(schedule, fails)
+    assert [fault.kind for fault in small.faults] == [culprit.kind]
+    assert small.motes == (mote,)
+    assert not small.queries
+    assert small.faults[0].lasts <= culprit.lasts
+
+
+def test_shrinking_ends_after_some_attempts():
+    tried = []
+    schedule = drawn(1)
+    shrunk(schedule, lambda candidate: tried.append(candidate) or False, most_attempts=5)
+    assert len(tried) == 5
+
+
+def test_another_cluster_can_be_named():
+    arguments = ("-m", "tests.simulation", "--schedules", "1", "--no-shrink", "--cluster")
+    done = python(*arguments, "tests.simulation.test_running:no_cluster")
+    assert done.returncode == 1
+    assert "there is no cluster" in done.stdout
+
+
+def no_cluster(world, folder):
+    raise RuntimeError("there is no cluster")
+
+
+@pytest.mark.parametrize("change", ["acknowledges before it stores", "stores twice"])
+def test_a_cluster_that_breaks_its_promise_is_found(tmp_path, change):
+    """The kill comes where the cluster has acknowledged, and not stored."""
+    faults = [Fault("cluster killed", "cluster", 20.0 + 7 * number, 1.0, 0.5) for number in range(5)]
+    schedule = msgspec.structs.replace(drawn(3, 60.0), faults=tuple(faults))
+    file = tmp_path / "schedule.json"
+    file.write_bytes(msgspec.json.encode(schedule))
+    code = f"""
+import sys
+from tests.simulation import preparing
+preparing.prepare()
+from tests.simulation import stand_in
+from tests.simulation.proxy_host import BatchId
+real = stand_in.StandInCluster._commit
+def broken(self, batch):
+    if {change!r} == "stores twice":
+        self.stored[BatchId("p0", "again", "traffic", batch.sequence)] = batch
+        real(self, batch)
+    else:
+        self.acknowledged[stand_in._lane(batch)] = batch.sequence
+        self.loop.schedule_in(1_500_000_000, real, self, batch, by=self.host.incarnation)
+stand_in.StandInCluster._commit = broken
+sys.argv = ["simulate", "--file", {str(file)!r}, "--no-shrink", "--stand-in"]
+from tests.simulation.__main__ import simulate
+simulate()
+"""
+    done = python("-c", code)
+    assert done.returncode == 1, done.stdout + done.stderr
+    counts = dict(reversed(each.split()) for each in done.stdout.splitlines()[-1].split(", ")[1:4])
+    assert counts["doubled" if change == "stores twice" else "lost"] == "1", done.stdout
+    assert json.loads(file.read_text())["seed"] == 3

@@ -1,0 +1,201 @@
+"""A simulated deployment, run by a schedule: motes, gateways, proxies, a broker and a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING, Protocol
+
+from firmware_sim.phenomena.traffic import TRAFFIC, Traffic
+from protocols.mqtt.link import BrokerAddress
+from tests.simulation.broker import PORT
+from tests.simulation.broker_host import BrokerHost
+from tests.simulation.disk import Disk
+from tests.simulation.fault_kinds import KINDS
+from tests.simulation.hosts import Host, HostClock, WorldTime
+from tests.simulation.motes import Gateway, Radio, SimulatedMote
+from tests.simulation.network import Network
+from tests.simulation.proxy_host import ProxyHost
+from tests.simulation.schedules import CALM_SECONDS
+from tests.simulation.stand_in import StandInCluster
+from tests.simulation.subscriber import Subscriber
+from tests.simulation.virtual_loop import VirtualLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from protocols.wire.batches import Batch
+    from tests.simulation.proxy_host import BatchId
+    from tests.simulation.schedules import Fault, Schedule
+    from tests.simulation.violations import Violation
+
+AGAIN_SECONDS = 2.0
+"""A user whose query was not accepted tries again after so long."""
+
+
+class Machine(Protocol):
+    """What faults need of a machine."""
+
+    host: Host
+
+    def start(self) -> None:
+        """Begin its process."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it."""
+        ...
+
+
+class PoweredMachine(Machine, Protocol):
+    """A machine that may lose its power."""
+
+    def cut_power(self, dice: Random | None) -> None:
+        """Cut its power."""
+        ...
+
+    def restore_power(self) -> None:
+        """Switch it on again."""
+        ...
+
+
+class Cluster(PoweredMachine, Protocol):
+    """A cluster, real or not."""
+
+    async def add_query(self, sql: str, name: str) -> str | None:
+        """Add a query; return why not."""
+        ...
+
+    async def drop_query(self, name: str) -> str | None:
+        """Drop a query; return why not."""
+        ...
+
+    @property
+    def batches(self) -> dict[BatchId, Batch]:
+        """All batches that it has stored, as they were sent."""
+        ...
+
+    def violations(self) -> list[Violation]:
+        """Return what else is wrong with it."""
+        ...
+
+
+class World:
+    """The deployment.
+
+    Parameters
+    ----------
+    schedule
+        What it is, and what happens.
+    folder
+        For its disks, in memory.
+    make_cluster
+        Makes another cluster than the one that stands in.
+    """
+
+    def __init__(
+        self, schedule: Schedule, folder: Path, make_cluster: Callable[[World, Path], Cluster] | None = None
+    ) -> None:
+        self.schedule = schedule
+        seed = str(schedule.seed)
+        self.dice = Random(f"world/{seed}")
+        self.loop = VirtualLoop(Random(f"loop/{seed}"), WorldTime())
+        self.network = self.loop.network = Network(self.loop, Random(f"network/{seed}"))
+        self.broker = BrokerHost(self.loop, self.network, self._host("broker"))
+        address = BrokerAddress("broker", PORT)
+        self.cluster: Cluster = (
+            StandInCluster(self.loop, self.network, self._host("cluster"), address, (TRAFFIC,))
+            if make_cluster is None
+            else make_cluster(self, folder / "cluster")
+        )
+        self.subscriber = Subscriber(self.loop, self.network, self._host("subscriber"), address)
+        self.proxies: dict[str, ProxyHost] = {}
+        self.gateways: dict[str, Gateway] = {}
+        for number, plan in enumerate(schedule.proxies):
+            name = f"p{number}"
+            clock = HostClock(self.loop.world, drift_ppm=plan.drift_ppm, ahead_ns=plan.ahead_us * 1_000)
+            disk = Disk(folder / name, Random(f"disk/{seed}/{name}"))
+            self.proxies[name] = ProxyHost(
+                self.loop, self.network, Host(name, clock, seed), disk, broker=self.broker.address, **plan.settings
+            )
+            gateway = self._host(f"g{number}")
+            self.gateways[f"g{number}"] = Gateway(self.loop, self.network, gateway, name, address)
+        road = Traffic(len(schedule.motes), seed=schedule.seed, default_period_us=schedule.period_us)
+        self.motes = [
+            SimulatedMote(
+                self.gateways[f"g{plan.proxy}"],
+                road,
+                place,
+                drift_ppm=plan.drift_ppm,
+                error_us=plan.error_us,
+                dice=Random(f"mote/{seed}/{place}"),
+                radio=Radio(),
+            )
+            for place, plan in enumerate(schedule.motes)
+        ]
+        self.without_power: set[str] = set()
+        self.happened: Counter[str] = Counter()
+        """Faults by kind."""
+        self.last_fault_seconds = 0.0
+        """When the last fault ended."""
+        self.queries_refused: list[str] = []
+
+    def machine(self, name: str) -> PoweredMachine:
+        """Return the machine of a name."""
+        few = {"broker": self.broker, "cluster": self.cluster, "subscriber": self.subscriber}
+        return (few | self.proxies | self.gateways)[name]  # type: ignore[return-value]
+
+    @property
+    def seconds(self) -> float:
+        """True time since the beginning."""
+        return self.loop.world.now_ns / 1e9
+
+    async def run(self) -> None:
+        """Run the schedule, and let things calm down."""
+        self.cluster.start()
+        self.subscriber.start()
+        for machine in (*self.proxies.values(), *self.gateways.values()):
+            machine.start()
+        async with asyncio.TaskGroup() as tasks:
+            for place, plan in enumerate(self.schedule.motes):
+                self.loop.schedule_in(int(plan.on_at * 1e9), self._switch_on, place)
+            for query in self.schedule.queries:
+                tasks.create_task(self._query(query.name, query.sql, query.added, query.dropped), name=query.name)
+            for fault in self.schedule.faults:
+                tasks.create_task(self._fault(fault), name=fault.kind)
+            await self.loop.passed(self.schedule.seconds)
+        await self.loop.passed(CALM_SECONDS)
+        self.broker.count()
+
+    def _host(self, name: str) -> Host:
+        return Host(name, HostClock(self.loop.world), str(self.schedule.seed))
+
+    def _switch_on(self, place: int) -> None:
+        if not self.motes[place].on:
+            self.motes[place].switch_on()
+
+    async def _query(self, name: str, sql: str, added: float, dropped: float | None) -> None:
+        await self.loop.passed(added)
+        if not await self._until_accepted(lambda: self.cluster.add_query(sql, name)) or dropped is None:
+            return
+        await self.loop.passed(max(0.0, dropped - self.seconds))
+        await self._until_accepted(lambda: self.cluster.drop_query(name))
+
+    async def _until_accepted(self, change: Callable[[], asyncio.Future[str | None]]) -> bool:
+        while (reason := await change()) is not None:
+            if "away" not in reason:
+                self.queries_refused.append(reason)
+                return False
+            await self.loop.passed(AGAIN_SECONDS)
+        return True
+
+    async def _fault(self, fault: Fault) -> None:
+        kind = KINDS[fault.kind]
+        await self.loop.passed(fault.at)
+        kind.begin(self, fault.target, fault.amount)
+        self.happened[fault.kind] += 1
+        await self.loop.passed(fault.lasts)
+        kind.end(self, fault.target, fault.amount)
+        self.last_fault_seconds = max(self.last_fault_seconds, self.seconds)
