@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
+from protocols.stimulus import stimulus
+
 if TYPE_CHECKING:
     from structlog.typing import EventDict, Processor, WrappedLogger
 
@@ -48,9 +50,16 @@ def hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
     return {key: HIDDEN if _SECRET.search(key) else _without_secrets(value, 1) for key, value in event.items()}
 
 
+def add_stimulus(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Name the message that is being handled, which has caused the event; there may be none."""
+    named = stimulus()
+    return event if named is None else {**event, "stimulus": named}
+
+
 def _common_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
+        add_stimulus,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

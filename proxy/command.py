@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,13 +70,19 @@ def proxy(
     metrics_port: Annotated[
         int | None, typer.Option(help="Port for Prometheus, on 127.0.0.1 only.", show_default="none")
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER"),
+    ] = None,
+    record_size: Annotated[
+        int, byte_size_option(help="Largest size of that log; the oldest goes first.", shown_default="64MiB")
+    ] = 64 * 1024 * 1024,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.", dir_okay=False)] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Write all settings as a commented TOML file, and exit.")
     ] = False,
 ) -> None:
     """Run a proxy until Ctrl-C: it sends motes their sampling programs and forwards their samples."""
-    import asyncio
     import os
 
     from proxy.running.settings import PASSWORD_VARIABLE, as_toml, load_settings
@@ -102,33 +109,58 @@ def proxy(
     if print_config:
         typer.echo(as_toml(settings))
         return
-    asyncio.run(_run(settings, os.environ.get(PASSWORD_VARIABLE)))
+    _run(settings, os.environ.get(PASSWORD_VARIABLE), record, record_size)
 
 
-async def _run(settings: ProxySettings, password: str | None) -> None:
+def _run(settings: ProxySettings, password: str | None, record: Path | None, record_size: int) -> None:
     import asyncio
     import contextlib
-    import signal
 
+    from protocols.recording.ticking_loop import TickingLoop
     from proxy.drivers.settings import load_drivers
     from proxy.running.link_interface import mqtt_link
     from proxy.running.metrics import serve_metrics
+    from proxy.running.recorded_run import begin_recording, run_on
     from proxy.running.service import ProxyService
     from proxy.storage.stores import open_stores
 
-    stop = asyncio.Event()
-    for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
     address = settings.broker_address(password)
     drivers = load_drivers(Path(settings.drivers)) if settings.drivers else []
+    make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6)
     with contextlib.ExitStack() as stack:
         stores = stack.enter_context(
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
-        service = ProxyService(
-            settings, stores, mqtt_link(address, silence_seconds=settings.broker_silence / 1e6), drivers=drivers
-        )
-        if settings.metrics_port is not None:
-            stack.callback(serve_metrics(service.metrics, settings.metrics_port))
-        typer.echo(f"proxy: {settings.name} at broker {address}, data in {settings.folder}")
-        await service.run(stop)
+
+        def began(service: ProxyService) -> None:
+            if settings.metrics_port is not None:
+                stack.callback(serve_metrics(service.metrics, settings.metrics_port))
+            typer.echo(f"proxy: {settings.name} at broker {address}, data in {settings.folder}")
+
+        async def run() -> None:
+            stop = asyncio.Event()
+            _stop_on_signals(stop.set)
+            service = ProxyService(settings, stores, make_link, drivers=drivers)
+            began(service)
+            await service.run(stop)
+
+        if record is None:
+            asyncio.run(run())
+            return
+        recorder = begin_recording(record, record_size, settings)
+        stack.callback(recorder.close)
+
+        async def run_recorded() -> None:
+            _stop_on_signals(recorder.stop)
+            await run_on(recorder, settings, stores, make_link, drivers, began)
+
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            runner.run(run_recorded())
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    import asyncio
+    import signal
+
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stop)

@@ -62,6 +62,8 @@ class MqttLink:
         Left with the broker, which publishes it when this client vanishes.
     on_connect
         Called after each connect, once subscriptions are granted; publish there what the broker may have forgotten.
+    on_disconnect
+        Called when a connection that :attr:`connected` has shown is lost.
     max_queued
         Received messages that may wait for the handler. When full, or when they have more than 64 MiB, further ones
         with a quality of service of 0 are dropped and logged; those of 1 wait at the broker, which sends only so many
@@ -83,6 +85,7 @@ class MqttLink:
         births: Sequence[Message] = (),
         will: Message | None = None,
         on_connect: Callable[[], Awaitable[None]] | None = None,
+        on_disconnect: Callable[[], None] | None = None,
         max_queued: int = 65_536,
         silence_seconds: float = SILENCE_SECONDS,
         versions: Sequence[Version] = VERSIONS,
@@ -100,6 +103,7 @@ class MqttLink:
         self._births = tuple(births)
         self._will = will
         self._on_connect = on_connect
+        self._on_disconnect = on_disconnect
         self._max_queued = max_queued
         self._silence = silence_seconds
         self._versions = VersionChoice(versions)
@@ -128,7 +132,7 @@ class MqttLink:
             except LinkError as error:
                 if self.connected.is_set() and loop.time() - began >= STEADY_SECONDS:
                     waiting = pauses(self._random)
-                self.connected.clear()
+                self._disconnected()
                 self.trouble = error.message
                 if self._connection is not None and self._connection.hung:
                     self.hangs_total += 1
@@ -139,7 +143,7 @@ class MqttLink:
                 )
                 await asyncio.sleep(pause)
             finally:
-                self.connected.clear()
+                self._disconnected()
                 self._connection = None
 
     async def publish(self, message: Message) -> None:
@@ -177,6 +181,12 @@ class MqttLink:
         self._subscriptions.append(subscription)
         if self._connection is not None:
             await self._connection.subscribe([subscription])
+
+    def _disconnected(self) -> None:
+        if self.connected.is_set():
+            self.connected.clear()
+            if self._on_disconnect is not None:
+                self._on_disconnect()
 
     async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         now = asyncio.get_running_loop().time

@@ -40,7 +40,7 @@ class EntrySchedule:
         self._changed.update(self._published_us)
 
     def due(self, now_us: int) -> list[str]:
-        """Return the motes whose entries are due, and mark them as published."""
+        """Return the motes whose entries are due, in order of their names, and mark them as published."""
         found = [mote for mote in self._changed if self._ready(mote, now_us, self.changed_interval_us)]
         found += [
             mote
@@ -51,6 +51,7 @@ class EntrySchedule:
             self._published_us[mote] = now_us
             self._changed.discard(mote)
             self._counted.discard(mote)
+        found.sort()  # a set has another order in each process: a replay would publish otherwise
         return found
 
     def _ready(self, mote: str, now_us: int, interval_us: int) -> bool:

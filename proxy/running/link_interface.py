@@ -42,13 +42,14 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class ClientSession:
-    """The MQTT session of a proxy: client id, subscriptions, birth message and last will."""
+    """The MQTT session of a proxy: client id, subscriptions, birth message and last will; what the link calls."""
 
     client_id: str
     subscriptions: tuple[Subscription, ...]
     birth: Message
     will: Message
     on_connect: Callable[[], Awaitable[None]]
+    on_disconnect: Callable[[], None] | None = None
 
 
 LinkFactory = Callable[[ClientSession], Link]
@@ -99,6 +100,7 @@ def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECOND
             births=(session.birth,),
             will=session.will,
             on_connect=session.on_connect,
+            on_disconnect=session.on_disconnect,
             silence_seconds=silence_seconds,
         )
 

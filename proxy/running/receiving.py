@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from protocols.errors import FrameError, TopicError
 from protocols.mqtt.link import LinkError, Message
+from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.batches import decode_ack
 from protocols.wire.catalog import Presence, decode_status
@@ -89,6 +90,7 @@ class Receiver:
         radio_us, received_us = self._clocks.radio(), self._clocks.real()
         try:
             for message in messages:
+                HANDLED.set(message)
                 if self._devices.handles(message.topic):
                     self._devices.received(message)
                     continue
@@ -102,6 +104,7 @@ class Receiver:
                     if controls:
                         await self._send(controls, radio_us)
         finally:
+            HANDLED.set(None)
             self._intake.count_accepted()
 
     def _handle(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:

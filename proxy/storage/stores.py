@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -26,7 +26,7 @@ class Stores:
     spool: Spool
     catalog: CatalogStore
     quarantine: Quarantine
-    thread: ThreadPoolExecutor
+    thread: Executor
 
     async def in_thread(self, work: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Do disk work in the stores' thread; calls run in the order in which they are made."""

@@ -1,0 +1,173 @@
+"""Writing a log of events: segment files in a folder, bounded in total, by a thread of its own.
+
+Nothing here may harm the part that is recorded. If the disk is full, or slower than what happens, the recording ends:
+that is counted and logged once, and the part goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import secrets
+import struct
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from protocols.event_log import get_logger
+from protocols.recording.entries import MAGIC, SUFFIX, Chunk, Header, LogError, encode
+
+log = get_logger(__name__)
+
+DEFAULT_LOG_BYTES: Final = 64 * 1024 * 1024
+SEGMENTS: Final = 8
+"""Into how many segments a log of full size is divided."""
+MOST_WAITING_BYTES: Final = 32 * 1024 * 1024
+"""What may wait to be written; if the disk is slower, the recording ends."""
+FRAME: Final = struct.Struct("<II")
+"""Length and checksum, before each frame."""
+
+MakeHeader = Callable[[str, bool, int], Header]
+"""Makes a segment's header: of which run, whether the process begins here, and how many bytes of state it may have."""
+
+
+def frame(content: bytes) -> bytes:
+    """Return the frame of a header or a chunk."""
+    return FRAME.pack(len(content), zlib.crc32(content)) + content
+
+
+def segment_files(folder: Path) -> list[Path]:
+    """Return the segments of a log, the oldest first; raises OSError."""
+    return sorted(each for each in folder.iterdir() if each.suffix == SUFFIX and each.stem.isdigit())
+
+
+class SegmentWriter:
+    """Writes the log of one run of a process.
+
+    Parameters
+    ----------
+    folder
+        Where the segments are; those of earlier runs stay for as long as there is room.
+    limit_bytes
+        Of all segments together.
+    make_header
+        Makes the header of each segment; called in the writer's thread.
+
+    Attributes
+    ----------
+    writes
+        False once the recording has ended.
+    trouble
+        Why it ended before the process did.
+
+    Raises
+    ------
+    LogError
+        The folder cannot be used.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int, make_header: MakeHeader) -> None:
+        self.writes = True
+        self.trouble: str | None = None
+        self.bytes_written = 0
+        self._folder = folder
+        self._limit = limit_bytes
+        self._segment_bytes = max(1, limit_bytes // SEGMENTS)
+        self._make_header = make_header
+        self._descriptor = -1
+        self._size = 0
+        self._run = secrets.token_hex(8)
+        self._waiting: queue.SimpleQueue[tuple[Chunk | None, int]] = queue.SimpleQueue()
+        self._waiting_bytes = 0
+        self._lock = threading.Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            last = [int(each.stem) for each in segment_files(folder)][-1:]
+            self._number = last[0] if last else 0
+            self._begin(begins=True)
+        except OSError as error:
+            raise LogError(f"cannot record in {folder}: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._write_all, name="record", daemon=True)
+        self._thread.start()
+
+    def put(self, chunk: Chunk, size_bytes: int) -> None:
+        """Write a chunk soon; `size_bytes` is about how large it is."""
+        with self._lock:
+            self._waiting_bytes += size_bytes
+            too_slow = self._waiting_bytes > MOST_WAITING_BYTES
+        if too_slow:
+            self._end("the disk is slower than what happens")
+        if self.writes:
+            self._waiting.put((chunk, size_bytes))
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        self._waiting.put((None, 0))
+        self._thread.join(timeout=10)
+
+    def _write_all(self) -> None:
+        while True:
+            chunk, size_bytes = self._waiting.get()
+            if chunk is None:
+                break
+            with self._lock:
+                self._waiting_bytes -= size_bytes
+            if not self.writes:
+                continue
+            try:
+                self._write(chunk)
+            except OSError as error:
+                self._end(str(error.strerror or error))
+        self._close()
+
+    def _write(self, chunk: Chunk) -> None:
+        if self._size >= self._segment_bytes:
+            self._close()
+            self._begin(begins=False)
+        self._append(frame(encode(chunk)))
+
+    def _begin(self, *, begins: bool) -> None:
+        """Begin a segment, and delete the oldest until all fit."""
+        self._number += 1
+        header = self._make_header(self._run, begins, self._segment_bytes // 2)
+        self._descriptor = os.open(
+            self._folder / f"{self._number:08}{SUFFIX}", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600
+        )
+        self._size = 0
+        self._append(MAGIC + frame(encode(header)))
+        files = segment_files(self._folder)
+        sizes = [each.stat().st_size for each in files]
+        while len(files) > 1 and sum(sizes) + self._segment_bytes > self._limit:
+            files.pop(0).unlink()
+            sizes.pop(0)
+
+    def _append(self, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+        self._size += len(content)
+        self.bytes_written += len(content)
+
+    def _close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _end(self, reason: str) -> None:
+        if self.writes:
+            self.writes = False
+            self.trouble = reason
+            log.error("recording ends, the part goes on", folder=str(self._folder), reason=reason)
+
+
+def masked(settings: dict[str, Any]) -> dict[str, int | float | str | bool | None]:
+    """Return settings as a header holds them: plain values, and no secret."""
+    from protocols.event_format import hide_secrets  # noqa: PLC0415 - imports structlog
+
+    hidden = hide_secrets(None, "", dict(settings))
+    return {
+        name: value if isinstance(value, int | float | str | bool | None) else str(value)
+        for name, value in hidden.items()
+    }

@@ -1,0 +1,142 @@
+"""What stands between a part and the world around it, the same when it is recorded and when it is replayed.
+
+What comes from outside, such as messages, ends of threads' work or a request to stop, becomes an *input*: it reaches
+the part between two turns of its loop, before that turn's timers. So a log needs only the turns, and their inputs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from contextvars import copy_context
+from typing import Protocol
+
+from protocols.mqtt.link import LinkError, Message
+from protocols.recording.entries import Connected, Disconnected, Input, Messages, Published, Worked
+from protocols.recording.taped_link import Done, TapedLink
+from protocols.recording.taped_threads import TapedThreads, Work
+from protocols.recording.ticking_loop import Events
+
+Given = Sequence[Message] | Work
+
+
+class WrappedLink(Protocol):
+    """A link to a broker."""
+
+    hangs_total: int
+
+    async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Receive until cancelled."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish; raises LinkError."""
+
+
+MakeLink = Callable[[Callable[[], Awaitable[None]], Callable[[], None]], WrappedLink]
+"""Makes the real link, given what it calls after each connect, and when a connection is lost."""
+
+
+class Timeline(ABC):
+    """The time of a loop, and all that reaches a part that runs on it."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.ahead_ns = 0
+        """How far the time of day is ahead of the monotonic clock."""
+        self.stopped = asyncio.Event()
+        """Set when the part is to stop."""
+        self.reads = 0
+        """How often a clock was read."""
+        self.outside = copy_context()
+        """In which the real link runs."""
+        self.link: TapedLink | None = None
+        self.threads: TapedThreads | None = None
+
+    @property
+    def hangs_total(self) -> int:
+        """How many connections were given up because the broker sent nothing any more."""
+        return 0
+
+    def radio_us(self) -> int:
+        """Return the monotonic clock, in microseconds."""
+        return self._read() // 1_000
+
+    def real_us(self) -> int:
+        """Return the time of day, in microseconds since 1970."""
+        return (self._read() + self.ahead_ns) // 1_000
+
+    def taped_link(self, make: MakeLink, on_connect: Callable[[], Awaitable[None]] | None) -> TapedLink:
+        """Return the link of the part.
+
+        Parameters
+        ----------
+        make
+            Makes the real one, where there is a broker.
+        on_connect
+            Called after each connect.
+        """
+        self.link = TapedLink(self, on_connect)
+        self._wrap(make)
+        return self.link
+
+    def taped_threads(self, real: Executor | None = None) -> TapedThreads:
+        """Return threads whose work ends as an input; `real` are those that do it, where it is recorded."""
+        threads = TapedThreads(self.begin_work, real, self.threads.counts if self.threads is not None else None)
+        self.threads = self.threads or threads
+        return threads
+
+    def executor(self) -> Executor | None:
+        """Return where work of the loop's own threads is done."""
+        return self.threads
+
+    def deliver(self, entry: Input, given: Given | None = None, done: Done | None = None) -> None:
+        """Let an input reach the part.
+
+        Parameters
+        ----------
+        entry
+            What the log holds of it.
+        given
+            The messages, or the work, that it is about.
+        done
+            Called when it has been handled.
+        """
+        match entry:
+            case Connected() | Disconnected():
+                if self.link is not None:
+                    self.link.deliver(entry, done)
+            case Messages():
+                if self.link is not None and given is not None and not isinstance(given, Work):
+                    self.link.deliver(given, done)
+            case Published(topic, nth, error):
+                if self.link is not None:
+                    self.link.settle(topic, nth, None if error is None else LinkError(error))
+            case Worked():
+                if isinstance(given, Work):
+                    given.settle()
+            case _:
+                self.stopped.set()
+
+    @abstractmethod
+    def wait(self, timeout: float | None, select: Callable[[float | None], Events]) -> Events:
+        """Take the next turn; see :class:`protocols.recording.ticking_loop.Turns`."""
+
+    @abstractmethod
+    def publish(self, message: Message, nth: int) -> None:
+        """Publish a message; what becomes of it is an input."""
+
+    @abstractmethod
+    def begin_work(self, work: Work, real: Executor | None) -> None:
+        """Let a thread do a piece of work; that it is done is an input."""
+
+    @abstractmethod
+    async def run_link(self) -> None:
+        """Keep the real link's connection, until cancelled."""
+
+    @abstractmethod
+    def _read(self) -> int: ...
+
+    @abstractmethod
+    def _wrap(self, make: MakeLink) -> None: ...

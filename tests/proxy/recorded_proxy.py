@@ -1,0 +1,146 @@
+"""A proxy among scripted motes and a scripted cluster, recorded while it runs.
+
+    python -m tests.proxy.recorded_proxy tests/proxy/recorded/faulty_seconds.fjordlog
+
+writes the log that tests replay: packets that are lost or garbled, a broker that goes away, acknowledgements that do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from protocols.mqtt.link import LinkError, Message
+from protocols.recording.ticking_loop import TickingLoop
+from protocols.wire import topics
+from protocols.wire.batches import Ack, decode_batch
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import RunProgram, decode_control
+from protocols.wire.programs import program_number
+from proxy.running.recorded_run import begin_recording, run_on
+from proxy.running.settings import ProxySettings
+from proxy.storage.stores import open_stores
+from tests.proxy.conftest import announcement, demand, packet
+
+MEBIBYTE = 1024 * 1024
+MOTES = ("m0", "m1", "m2")
+
+
+class ScriptedLink:
+    """A link to a broker beside which motes and a cluster live."""
+
+    def __init__(self, session):
+        self.session = session
+        self.hangs_total = 0
+        self.messages = asyncio.Queue()
+        self.programs = {}
+        self.away = asyncio.Event()
+        self.published = 0
+        self.unacknowledged = 0
+
+    async def run_in_bursts(self, take):
+        while True:
+            self.away.clear()
+            await self.session.on_connect()
+            receiving = asyncio.create_task(self._receive(take))
+            await self.away.wait()
+            receiving.cancel()
+            self.session.on_disconnect()
+            await asyncio.sleep(0.08)
+
+    async def _receive(self, take):
+        while True:
+            burst = [await self.messages.get()]
+            while not self.messages.empty():
+                burst.append(self.messages.get_nowait())
+            await take(burst)
+
+    async def publish(self, message):
+        if self.away.is_set():
+            raise LinkError("the broker is away")
+        self.published += 1
+        await asyncio.sleep(0.0005 * (self.published % 4))
+        parsed = topics.parse(message.topic)
+        if parsed.kind == "batches":
+            batch = decode_batch(message.payload)
+            if self.unacknowledged:
+                self.unacknowledged -= 1
+                return
+            ack = Ack(VERSION, "p", batch.epoch, batch.stream, batch.sequence)
+            asyncio.get_running_loop().call_later(0.003, self.put, topics.acks("p"), encode(ack))
+        elif parsed.kind == "control":
+            for each in decode_control(message.payload).instructions:
+                if isinstance(each, RunProgram):
+                    self.programs[parsed.names[1]] = each.program
+
+    def put(self, topic, payload, *, retain=False):
+        self.messages.put_nowait(Message(topic, payload, retain=retain))
+
+
+async def _drive(link, seconds, pause):
+    link.put(topics.demand("traffic"), encode(demand(("a", ["speed"], 100_000))), retain=True)
+    for mote in MOTES:
+        link.put(topics.announcement("p", mote), encode(announcement(mote, minimum=50_000)))
+    numbers, began = Counter(), time.monotonic()
+    while (passed := time.monotonic() - began) < seconds:
+        count = numbers.total()
+        mote = MOTES[count % len(MOTES)]
+        now_us = time.time_ns() // 1_000
+        program = link.programs.get(mote)
+        number = program_number(program) if program is not None else 0
+        samples = [(now_us, float(count % 7))] if program is not None else []
+        sent = encode(packet(numbers[mote], *samples, mote=mote, clock=now_us, listen=100_000, program=number))
+        numbers[mote] += 1
+        if count % 17 != 16:  # else it is lost
+            link.put(topics.packet("p", mote), sent[:-3] if count % 23 == 22 else sent)
+        if count % 40 == 39:
+            link.unacknowledged = 2
+        if count == 25:
+            link.away.set()
+        await asyncio.sleep(pause * (1 + count % 3) * (passed >= 0))
+
+
+def record(folder, log, *, seconds=1.0, pause=0.005, log_bytes=MEBIBYTE, **settings):
+    """Record a proxy for so long, in real time; return the recorder."""
+    settings = ProxySettings(name="p", data=str(folder), flush_interval=20_000, resend_after=200_000, **settings)
+    links = []
+
+    def make_link(session):
+        links.append(ScriptedLink(session))
+        return links[0]
+
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        recorder = begin_recording(Path(log), log_bytes, settings)
+
+        async def drive():
+            await asyncio.sleep(0.02)
+            await _drive(links[0], seconds, pause)
+            recorder.stop()
+
+        async def run():
+            driving = []
+            await run_on(
+                recorder,
+                settings,
+                stores,
+                make_link,
+                [],
+                lambda _: driving.append(asyncio.create_task(drive(), context=recorder.outside.copy())),
+            )
+
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            runner.run(run())
+        recorder.close()
+    return recorder
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        record(Path(name) / "data", Path(name) / "log", seconds=4.0, pause=0.02)
+        (segment,) = (Path(name) / "log").iterdir()
+        shutil.copy(segment, sys.argv[1])

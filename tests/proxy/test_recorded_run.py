@@ -1,0 +1,138 @@
+"""A recorded proxy does the same again, and a changed one does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
+from protocols.recording.comparison import compare, recorded_messages
+from protocols.recording.entries import LogError, Stopped
+from protocols.recording.reading import read_runs
+from proxy.drivers.driver_registry import DriverRegistry
+from proxy.fleet.fleet import Fleet
+from proxy.running import service
+from proxy.running.delivery_window import DeliveryWindow
+from proxy.running.flush_schedule import FlushSchedule
+from proxy.running.recorded_run import replay
+from tests.proxy.recorded_proxy import record
+
+LOG = Path(__file__).parent / "recorded" / "faulty_seconds.fjordlog"
+"""Four seconds of a proxy with three motes; tests/proxy/recorded_proxy.py says how it was made."""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recorded")
+    record(folder / "data", folder / "log", seconds=1.2, pause=0.002)
+    return folder / "log"
+
+
+def outcome(run):
+    return compare(recorded_messages(run), replay(run).sent)
+
+
+def failing(*_, **__):
+    raise ZeroDivisionError("planted")
+
+
+def called(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def test_a_proxy_that_was_just_recorded_does_the_same_in_the_same_turns(log):
+    (run,) = read_runs(log)
+    recorded, player = recorded_messages(run), replay(run)
+    assert [each for each in recorded if "/spool" not in each[1].topic] == [
+        each for each in player.sent if "/spool" not in each[1].topic
+    ]
+    assert outcome(run).recorded["batches"] > 5
+    assert max(turn for turn, _ in recorded) > 300
+
+
+def test_a_log_from_the_field_is_a_test(tmp_path):
+    assert LOG.stat().st_size < 50_000
+    shown = called(LOG)
+    assert shown.exit_code == 0, shown.output
+    assert "the same: " in shown.output
+
+
+ONE_ROW = {"batch_rows": 1}
+CHANGES = {
+    "batches are cut later": (FlushSchedule, "seconds_left", lambda old: lambda *a, **k: old(*a, **k) + 0.01),
+    "a batch has one row": (service, "fleet_limits", lambda old: lambda given: old(given.model_copy(update=ONE_ROW))),
+    "a watermark is late": (Fleet, "cut", lambda old: lambda fleet, now_us: old(fleet, now_us - 10**9)[:-1]),
+    "nothing is sent again": (
+        DeliveryWindow,
+        "handle",
+        lambda old: lambda window, event, now_us: old(window, event, 0),
+    ),
+    "no demand is merged": (Fleet, "has_motes", lambda _: lambda *_: True),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_what_a_proxy_does_is_found(name, monkeypatch):
+    owner, method, change = CHANGES[name]
+    monkeypatch.setattr(owner, method, change(getattr(owner, method)))
+    shown = called(LOG)
+    assert shown.exit_code == DIFFERENT, shown.output
+    assert "caused by: " in shown.output
+
+
+def test_a_fault_of_the_code_is_shown_where_it_arises(monkeypatch):
+    monkeypatch.setattr(DriverRegistry, "__contains__", failing)
+    shown = called(LOG)
+    assert shown.exit_code == DIFFERENT
+    assert "ZeroDivisionError: planted" in shown.output
+
+
+def test_events_name_their_stimuli(log):
+    shown = called(log, "--events")
+    assert shown.exit_code == 0
+    lines = shown.output.splitlines()
+    assert any(" < packet m1/1/2  [" in each for each in lines)
+    assert any(" > control m1: program" in each and "(caused by: packet m1/1/" in each for each in lines)
+    assert any(" > batch p/" in each and "(caused by: task send batches)" in each for each in lines)
+    assert any(each.endswith(" = disconnected") for each in lines)
+
+
+def test_without_its_first_segment_a_log_is_replayed_as_after_a_restart(tmp_path, monkeypatch):
+    record(tmp_path / "data", tmp_path / "log", seconds=2.0, pause=0.003, log_bytes=50_000)
+    (run,) = read_runs(tmp_path / "log")
+    assert not run.exact
+    assert run.header.state.keys() == {"spool.sqlite", "catalog.sqlite"}
+    shown = called(tmp_path / "log")
+    assert shown.exit_code == NOT_COMPARABLE, shown.output
+    monkeypatch.setattr(Fleet, "receive_packet", failing)
+    shown = called(tmp_path / "log")
+    assert shown.exit_code == DIFFERENT
+    assert "ZeroDivisionError: planted" in shown.output
+
+
+def test_a_killed_proxy_is_replayed_up_to_the_end_of_its_log(log, tmp_path):
+    (segment,) = log.iterdir()
+    (tmp_path / segment.name).write_bytes(segment.read_bytes()[:-2_000])
+    (run,) = read_runs(tmp_path)
+    assert not any(isinstance(each, Stopped) for turn in run.turns() for each in turn.inputs)
+    found = outcome(run)
+    assert (found.first, found.differences) == (None, 0)
+    assert found.recorded["batches"] > 5
+
+
+def test_each_start_of_the_process_is_a_run(tmp_path):
+    for _ in range(2):
+        record(tmp_path / "data", tmp_path / "log", seconds=0.3)
+    first, second = read_runs(tmp_path / "log")
+    assert first.header.run != second.header.run
+    for each in (first, second):
+        assert outcome(each).first is None
+    assert called(tmp_path / "log", "--run", 1).exit_code == 0
+    assert isinstance(called(tmp_path / "log", "--run", 3).exception, LogError)
+
+
+def test_the_log_holds_no_password(log):
+    (run,) = read_runs(log)
+    assert not [each for each in run.header.settings if "password" in each]
