@@ -158,9 +158,13 @@ async def test_births_follow_subscriptions_and_come_before_on_connect(broker):
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_it_finds_a_broker_that_was_started_again(engine):
+    lost = []
     async with running_broker(engine=engine) as broker:
         address = at(broker)
-        peer = Peer(address, "a", "birth", "later", births=[Message("birth", b"here")])
+        births = [Message("birth", b"here")]
+        peer = Peer(
+            address, "a", "birth", "later", births=births, on_disconnect=lambda: lost.append(len(peer.received))
+        )
         task = asyncio.create_task(peer.link.run(peer.take))
         await peer.until(1)
     await away(peer.link)
@@ -175,6 +179,7 @@ async def test_it_finds_a_broker_that_was_started_again(engine):
             await task
     assert peer.payloads == [b"here", b"here", b"again"]
     assert peer.link.connects_total == 2
+    assert lost == [1, 3]
     assert not peer.link.connected.is_set()
 
 

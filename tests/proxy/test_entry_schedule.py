@@ -33,3 +33,11 @@ def test_after_a_reconnect_everything_is_due_again():
     assert schedule.due(0) == ["m"]
     schedule.forget_published()
     assert (schedule.due(9), schedule.due(10)) == ([], ["m"])
+
+
+def test_entries_that_are_due_together_have_one_order_in_every_process():
+    schedule = EntrySchedule(10, 50)
+    names = [f"m{number:02}" for number in range(50)]
+    for name in names:
+        schedule.note(name, changed=True)
+    assert schedule.due(0) == names

@@ -121,7 +121,7 @@ def test_a_torn_end_is_an_end(tmp_path):
 
 
 DAMAGED = {
-    "a changed byte": frame(b"x" * 20)[:-1] + b"y",
+    "a changed byte": frame(encode(chunk(1, Turn(1, True), Sent("t", b"x", 0, False, "a"))))[:-1] + b"b",
     "no chunk": frame(b"\xc1"),
     "a chunk of another kind": frame(msgspec.msgpack.encode([1, 2, True, [[99, 1]]])),
     "a payload without a topic": frame(msgspec.msgpack.encode([1, 2, True, [[3, ["a"], [b"x", b"y"]]]])),
