@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from protocols.mqtt.link import Message
-from protocols.recording.entries import RETAINED, Connected, Messages, Published, Sent, Worked
+from protocols.recording.entries import RETAINED, Connected, LogError, Messages, Published, Sent, Worked
 from protocols.recording.timeline import MakeLink, Timeline
 from protocols.stimulus import cause
 
@@ -42,6 +42,11 @@ class Player(Timeline):
         What the part published: the number of the turn, and the message.
     on_end
         Called when the log has ended, if the part was not asked to stop.
+
+    Raises
+    ------
+    LogError
+        The run has no turns.
     """
 
     def __init__(self, run: RecordedRun) -> None:
@@ -62,8 +67,10 @@ class Player(Timeline):
         self._works: dict[tuple[str, int], Work] = {}
         self._done_early: set[tuple[str, int]] = set()
         self._rounds = 0
-        if self._next is not None:
-            self.now_ns, self.ahead_ns = self._next.now_ns, self._next.ahead_ns
+        self._ended = False
+        if self._next is None:
+            raise LogError(f"the log of {run.header.part} {run.header.name!r} ends before anything happened")
+        self.now_ns, self.ahead_ns = self._next.now_ns, self._next.ahead_ns
 
     def wait(self, timeout: float | None, select: Callable[[float | None], Events]) -> Events:
         """Take the next turn of the log, unless something else can be done before."""
@@ -73,6 +80,7 @@ class Player(Timeline):
         if turn is None or (turn.waited and busy):
             self._rounds += 1
             if self._rounds > MOST_ROUNDS:
+                self._rounds = 0
                 raise ReplayStalledError(f"no time passes after turn {self.turn}")
             if turn is None:
                 self._go_on(timeout, busy=busy)
@@ -96,7 +104,9 @@ class Player(Timeline):
         return []
 
     def publish(self, message: Message, nth: int) -> None:
-        """Note a message."""
+        """Note a message, unless the log has ended before."""
+        if self._ended:
+            return
         self.sent.append((self.turn, Sent(message.topic, message.payload, message.qos, message.retain, cause())))
         if nth > self._known.get(("sent", message.topic), 0):
             self._unknown.append((Published(message.topic, nth), None))
@@ -115,11 +125,12 @@ class Player(Timeline):
         await asyncio.Event().wait()
 
     def _go_on(self, timeout: float | None, *, busy: bool) -> None:
-        """Go on behind the end of the log: only for as long as the part takes to stop, if it was asked to."""
-        if not self.stopped.is_set() or (timeout is None and not busy):
+        """Go on behind the end of the log, for as long as the part takes to stop or to be cancelled."""
+        if not self._ended and (not self.stopped.is_set() or (timeout is None and not busy)):
+            self._ended = True
             self.on_end()
-        elif timeout is not None and not busy:
-            self.now_ns += int(timeout * 1e9) + 1
+        elif not busy:
+            self.now_ns += int((timeout or 0) * 1e9) + 1
 
     def _worked(self, entry: Worked) -> None:
         key = entry.task, entry.nth

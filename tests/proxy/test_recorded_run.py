@@ -119,7 +119,25 @@ def test_a_killed_proxy_is_replayed_up_to_the_end_of_its_log(log, tmp_path):
     assert not any(isinstance(each, Stopped) for turn in run.turns() for each in turn.inputs)
     found = outcome(run)
     assert (found.first, found.differences) == (None, 0)
-    assert found.recorded["batches"] > 5
+    assert max(turn for turn, _ in recorded_messages(run)) > 100
+
+
+def test_a_log_is_replayed_up_to_wherever_it_was_torn(tmp_path):
+    whole, turns = LOG.read_bytes(), set()
+    for left in range(3_000, len(whole), 4_000):
+        (tmp_path / LOG.name).write_bytes(whole[:left])
+        (run,) = read_runs(tmp_path / LOG.name)
+        if not any(True for _ in run.turns()):
+            continue
+        found, player = outcome(run), replay(run)
+        assert (found.first, player.failure) == (None, None)
+        turns.add(player.turn)
+    assert len(turns) > 5
+
+
+def test_a_log_in_which_nothing_has_happened_is_an_error_of_ours(tmp_path):
+    (tmp_path / LOG.name).write_bytes(LOG.read_bytes()[:2_500])
+    assert isinstance(called(tmp_path / LOG.name).exception, LogError)
 
 
 def test_each_start_of_the_process_is_a_run(tmp_path):
