@@ -121,7 +121,7 @@ def test_a_cut_that_loses_its_bound_is_found(monkeypatch: pytest.MonkeyPatch) ->
         self._count += len(packet.starts_us)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(WaitingTuples, "join", joined)
-    monkeypatch.setattr(fleet_target.FleetTarget, "limit_seconds", 2.0)
+    monkeypatch.setattr(fleet_target.FleetTarget, "limit_seconds", 1.2)
     tally = Tally()
     run_input(TARGETS["fleet"], "fleet/1/15", tally)
     assert tally.over_limit == 1
