@@ -35,8 +35,9 @@ setup: $(INSTALLED) ## Build .venv with everything that the commands need
 demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [MOTES=64] [TRACE=file.csv]
 	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
 
-test: lint test-fast ## Lint, types and all tests
+test: lint test-fast ## Lint, types, all tests, and a minute of simulated deployments
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long'
+	@$(BIN)/python -m tests.simulation --minutes 1
 
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'
