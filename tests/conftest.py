@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -65,6 +66,13 @@ def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def garbage_is_collected() -> Iterator[None]:
+    """Undo what a cluster in this process has put aside: what a test leaves, open files among it, would stay."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cluster.errors import StorageError
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.billing.energy_ledger import Ledger
@@ -160,7 +164,9 @@ def application(parts: ClusterParts, token: str | None = None) -> httpx.AsyncCli
 
 
 @pytest.fixture
-async def service(tmp_path: Path) -> Service:
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
     found = Service(tmp_path)
     await found.handle(topics.stream_offer("p", "traffic"), encode(StreamOffer(1, "p", TRAFFIC)))
-    return found
+    yield found
+    with contextlib.suppress(StorageError, sqlite3.ProgrammingError):  # a test may have closed it
+        found.registry.close()  # select() knows no file above 1,023, and there are many tests
