@@ -288,7 +288,9 @@ class DeltaLog:
             raise DeltaError(f"checkpoint {path} cannot be read: {error}") from error
         for row in rows:
             if (metadata := row.get("metaData")) is not None:
+                # As commits have them; Arrow returns maps as lists of pairs.
                 metadata["configuration"] = dict(metadata["configuration"])
+                metadata["format"]["options"] = dict(metadata["format"]["options"])
         self._state.apply({kind: each for kind, each in row.items() if each is not None} for row in rows)
         self._state.version = version
 
