@@ -56,7 +56,7 @@ def test_killed_again_and_again_it_answers_as_if_undisturbed(tmp_path: Path, und
     for _ in range(KILLS):
         with start(disturbed, returned=0) as driver:
             wait_for(driver, "running")
-            time.sleep(dice.uniform(0.1, max(0.5, 1.5 * undisturbed.seconds / (KILLS + 1))))
+            time.sleep(dice.uniform(0.1, max(0.5, 0.8 * undisturbed.seconds / (KILLS + 1))))
             killed += driver.poll() is None
             os.killpg(driver.pid, signal.SIGKILL)
     with start(disturbed, returned=0) as driver:
