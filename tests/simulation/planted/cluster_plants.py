@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cluster.ingest import arrow_batches, writer
 from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.writer import StreamWriter
+from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher import InFlight, Publisher
-from cluster.service.publishing.supervised_publisher import Progress
 from cluster.spark import checkpoint_files, offsets, source
 from cluster.spark.positions import SparkPositions
 from cluster.spark.reading.live import LiveReads, PendingFiles
@@ -174,7 +174,7 @@ def _retention_without_positions() -> None:
 
 @planted("results removed before they are published", "no result is removed before it is published")
 def _results_removed() -> None:
-    Progress.version = _nothing  # type: ignore[method-assign, assignment]
+    ProgressOfAll.version = _nothing  # type: ignore[method-assign, assignment]
 
 
 @planted("slices without what came before", "what waits for the watermark is read when it has passed")
