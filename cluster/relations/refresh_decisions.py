@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
@@ -85,7 +86,9 @@ def commit_after_read(*, changed: bool, needed: bool, failure: str | None) -> Co
     return Commit.RECOVERY if failure else Commit.NOTHING
 
 
-def rows_needed(*, built_in: bool, wanted: bool, has_version: bool, same_columns: bool, is_read: bool) -> bool:
+def rows_needed(
+    *, built_in: bool, wanted: bool, has_version: bool, same_columns: bool, is_read: Callable[[], bool]
+) -> bool:
     """Return whether changed rows are worth a version: those of a built-in relation are only while queries read it.
 
     Parameters
@@ -99,6 +102,6 @@ def rows_needed(*, built_in: bool, wanted: bool, has_version: bool, same_columns
     same_columns
         Whether that has the columns that were read.
     is_read
-        Whether a query reads it.
+        Returns whether a query reads it; asked last, as that looks into the registry.
     """
-    return not built_in or wanted or not has_version or not same_columns or is_read
+    return not built_in or wanted or not has_version or not same_columns or is_read()

@@ -1,3 +1,4 @@
+import ast
 import subprocess
 import sys
 
@@ -96,7 +97,7 @@ def test_processes_see_their_own_time_and_chance():
 
     seen = look()
     assert seen == look()
-    a, b = (eval(line) for line in seen.splitlines())
+    a, b = map(ast.literal_eval, seen.splitlines())
     assert a[:4] == (3600 + 7, 1_700_000_000 + 3600 + 7, 7.0, 7.0)
     assert b[:4] == (3600 + 14, 1_700_000_000 + 3600 + 14, 7.0, 7.0)
     assert not set(map(str, a[4:-1])) & set(map(str, b[4:-1]))

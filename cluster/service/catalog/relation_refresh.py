@@ -144,12 +144,12 @@ class RelationRefresher:
             raise SourceAwayError("reading it has not ended yet")
         columns, rows = await self.in_thread(lambda: _changed(relation), seconds=LONGEST_READ_SECONDS)
         last = relation.last
-        needed = rows_needed(
+        needed = rows is not None and rows_needed(
             built_in=relation.statement is None,
             wanted=wanted,
             has_version=last is not None,
             same_columns=columns == relation.columns,
-            is_read=self._readers.exist(relation),
+            is_read=partial(self._readers.exist, relation),
         )
         commit = commit_after_read(changed=rows is not None, needed=needed, failure=relation.refreshing.failure)
         if rows is not None and commit is Commit.ROWS:

@@ -68,13 +68,13 @@ def test_a_version_follows_a_read(*, changed: bool, needed: bool, failure: str |
 
 
 def test_rows_of_a_built_in_relation_are_kept_while_queries_need_them() -> None:
-    idle = {"built_in": True, "wanted": False, "has_version": True, "same_columns": True, "is_read": False}
+    idle = {"built_in": True, "wanted": False, "has_version": True, "same_columns": True, "is_read": lambda: False}
     assert not rows_needed(**idle)
     for change in (
         {"built_in": False},
         {"wanted": True},
         {"has_version": False},
         {"same_columns": False},
-        {"is_read": True},
+        {"is_read": lambda: True},
     ):
         assert rows_needed(**idle | change), change

@@ -70,22 +70,20 @@ def _not_rolled_back() -> None:
 
 @planted("repeated batches accepted", "a batch that comes twice is stored once")
 def _repeated_accepted() -> None:
-    decide = StreamAdmission.decide
-
-    def accepting(self: StreamAdmission, proxy: str, epoch: str, sequence: int, **given: Any) -> Verdict:
-        verdict = decide(self, proxy, epoch, sequence, **given)
-        return Verdict.ACCEPT if verdict is Verdict.REPEATED else verdict
-
-    StreamAdmission.decide = accepting  # type: ignore[method-assign, assignment]
+    _accept(Verdict.REPEATED)
 
 
 @planted("gaps accepted", "batches are stored in order, none is left out")
 def _gaps_accepted() -> None:
+    _accept(Verdict.GAP)
+
+
+def _accept(refused: Verdict) -> None:
     decide = StreamAdmission.decide
 
     def accepting(self: StreamAdmission, proxy: str, epoch: str, sequence: int, **given: Any) -> Verdict:
         verdict = decide(self, proxy, epoch, sequence, **given)
-        return Verdict.ACCEPT if verdict is Verdict.GAP else verdict
+        return Verdict.ACCEPT if verdict is refused else verdict
 
     StreamAdmission.decide = accepting  # type: ignore[method-assign, assignment]
 
