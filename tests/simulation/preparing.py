@@ -5,10 +5,18 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 from tests.simulation import disk, sources
 
 HASH_SEED = "0"
+MEMORY = Path("/dev/shm")
+
+
+def folder_in_memory() -> Path:
+    """Return a folder whose files are in memory; that for temporary files where there is none."""
+    return MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def fix_hashes(module: str = "tests.simulation") -> None:

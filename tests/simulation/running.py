@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.forked import Apart, EndedError, apart
 from tests.simulation.oracles import violations
+from tests.simulation.preparing import folder_in_memory
 from tests.simulation.violations import Violation
 from tests.simulation.world import World
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     MakeCluster = Callable[[World, Path], Cluster]
 
-MEMORY = Path("/dev/shm")
 LONGEST_SECONDS = 120
 """Of processor time for one schedule."""
 
@@ -105,7 +104,7 @@ def _ended(schedule: Schedule, error: EndedError) -> Outcome:
 
 def _run(schedule: Schedule, make_cluster: MakeCluster | None) -> Outcome:
     began = time.process_time()
-    folder = Path(tempfile.mkdtemp(prefix="fjord-simulation-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
+    folder = Path(tempfile.mkdtemp(prefix="fjord-simulation-", dir=folder_in_memory()))
     try:
         world = World(schedule, folder, make_cluster)
         world.loop.run_until_complete(world.run())

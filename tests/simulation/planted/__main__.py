@@ -7,14 +7,11 @@ import resource
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from tests.simulation import preparing
-
-MEMORY = Path("/dev/shm")
 
 
 class Found(NamedTuple):
@@ -33,7 +30,9 @@ def search(plant: Callable[[], None], minutes: float, most: int) -> Found:
 
     def work(seed: int) -> list[str]:
         plant()
-        return Run(str(seed), minutes, MEMORY / f"fjord-planted-{os.getppid()}").outcome().violations
+        return (
+            Run(str(seed), minutes, preparing.folder_in_memory() / f"fjord-planted-{os.getppid()}").outcome().violations
+        )
 
     before = _seconds()
     for seed in range(1, most + 1):
