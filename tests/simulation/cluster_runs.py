@@ -28,6 +28,9 @@ QUIET_SECONDS = 90.0
 """After the last fault; then everything must have come to its end. The longest pause of a link is 15 s, of a supervisor
 that starts a publisher again 30 s."""
 FIRST_FAULT_SECONDS = 20.0
+LONG_CUT_SHARE, LONG_CUT_SECONDS = 0.25, 25.0
+"""In this share of runs the publisher is cut off for three times as long: so that results which it has not published
+would be removed, if nothing kept them."""
 SECOND_US = 1_000_000
 SIMPLE = {
     "all": ("SELECT speed FROM speeds", lambda _: True),
@@ -73,6 +76,9 @@ def draw(seed: str, minutes: float) -> tuple[Fault, ...]:
     found = [Fault(round(at, 3), dice.choice(KINDS), round(dice.uniform(0.5, 25.0), 3)) for at in times]
     # One proxy is away for longer than is waited for it, where that is not long.
     found.append(Fault(round(dice.uniform(FIRST_FAULT_SECONDS, last), 3), "partition proxy", dice.uniform(20.0, 40.0)))
+    if dice.random() < LONG_CUT_SHARE:
+        at = dice.uniform(FIRST_FAULT_SECONDS, max(FIRST_FAULT_SECONDS, last - LONG_CUT_SECONDS))
+        found.append(Fault(round(at, 3), "publisher cut off", LONG_CUT_SECONDS))
     return tuple(sorted(found))
 
 
