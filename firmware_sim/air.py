@@ -7,16 +7,24 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from firmware_sim.mote.mote import Mote
 from firmware_sim.mote.mote_events import SendPacket
 from firmware_sim.radio.channel import Channel
-from protocols.mqtt.link import LinkError, Message, MqttLink
+from protocols.mqtt.link import LinkError, Message
 from protocols.wire.frames import encode
 from protocols.wire.packets import Packet
 
 MOST_WAITING = 20_000
 """Most messages that may wait for the broker before motes have to wait as well."""
+
+
+class Publishes(Protocol):
+    """A link to the broker."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish a message; raises LinkError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,7 @@ class Air:
         Radio time in microseconds.
     """
 
-    def __init__(self, link: MqttLink, channel: Channel | None, clock: Callable[[], int]) -> None:
+    def __init__(self, link: Publishes, channel: Channel | None, clock: Callable[[], int]) -> None:
         self._link = link
         self._channel = channel
         self._clock = clock

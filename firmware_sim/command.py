@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line.options import DefaultCommandGroup, duration_option
+from protocols.command_line.options import DefaultCommandGroup, byte_size_option, duration_option
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from firmware_sim.fleet import Fleet
-    from firmware_sim.phenomena.worlds import Phenomenon
+    from firmware_sim.run_options import RunOptions
+    from protocols.mqtt.link import BrokerAddress
 
 app = typer.Typer(cls=DefaultCommandGroup, help="Simulated motes.")
 
 DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"
+MOST_MOTES = 100_000
+"""As in :class:`firmware_sim.run_options.RunOptions`, which costs imports."""
 LONGEST_LIFETIME_US = 36_500 * 86_400_000_000
 
 
@@ -40,7 +44,7 @@ def run(
     ] = None,
     motes: Annotated[
         int | None,
-        typer.Option(min=1, max=100_000, help="How many, in a generated world.", show_default=str(DEFAULT_MOTES)),
+        typer.Option(min=1, max=MOST_MOTES, help="How many, in a generated world.", show_default=str(DEFAULT_MOTES)),
     ] = None,
     period: Annotated[
         int | None,
@@ -99,6 +103,13 @@ def run(
         Path | None,
         typer.Option(dir_okay=False, help="Write every mote's counters and joules here, every second, as JSON."),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER"),
+    ] = None,
+    record_size: Annotated[
+        int, byte_size_option(help="Largest size of that log; the oldest goes first.", shown_default="64MiB")
+    ] = 64 * 1024 * 1024,
 ) -> None:
     """Run live motes until Ctrl-C.
 
@@ -106,18 +117,11 @@ def run(
     in a generated world sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and
     FJORD_BROKER_PASSWORD.
     """
-    import asyncio
     import os
 
-    from firmware_sim.fleet import Fleet, FleetSettings
-    from firmware_sim.phenomena.trace import Trace, TraceColumns
-    from firmware_sim.phenomena.worlds import make_world
-    from firmware_sim.power.batteries import find_battery
-    from firmware_sim.radio.channel import read_faults
+    from firmware_sim.run_options import RunOptions
     from protocols.mqtt.broker_address import parse_broker
-    from protocols.wire.topics import check_name
 
-    phenomenon: Phenomenon
     if trace is None:
         _refuse(
             "only with --trace: without one, motes sense a generated world",
@@ -130,33 +134,42 @@ def run(
                 "--exit-at-end": exit_at_end,
             },
         )
-        phenomenon = make_world(
-            world or DEFAULT_WORLD, motes=motes or DEFAULT_MOTES, seed=seed, default_period_us=period
-        )
     else:
         _refuse(
             "cannot be combined with --trace",
             {"--world": world is not None, "--motes": motes is not None, "--period": period is not None},
         )
-        columns = TraceColumns(
-            time_column or "time", sensor_column or "sensor", dict(_field(text) for text in field or [])
-        )
-        phenomenon = Trace(trace, columns=columns, stream=check_name(stream or DEFAULT_STREAM, "stream"))
     if lifetime is not None and battery is None:
         raise typer.BadParameter("motes without a --battery last for ever", param_hint="--lifetime")
-    settings = FleetSettings(
-        proxy=check_name(proxy, "proxy"),
-        broker=parse_broker(broker, os.environ),
+    options = RunOptions(
+        proxy=proxy,
+        world=world or DEFAULT_WORLD,
+        motes=motes or DEFAULT_MOTES,
+        period_us=period,
+        seed=seed,
+        trace=None if trace is None else str(trace),
+        stream=stream or DEFAULT_STREAM,
+        time_column=time_column or "time",
+        sensor_column=sensor_column or "sensor",
+        fields=tuple(field or ()),
         speed=speed,
         hold_us=hold,
         exit_at_end=exit_at_end,
-        seed=seed,
+        seconds=None if duration is None else duration / 1e6,
         preset=preset,
-        battery=None if battery is None else find_battery(battery),
+        radio=None if radio is None else str(radio),
+        battery=battery,
         lifetime_us=lifetime or 0,
-        faults=None if radio is None else read_faults(radio),
+        counted=counters is not None,
     )
-    asyncio.run(_run(Fleet(phenomenon, settings), counters, None if duration is None else duration / 1e6))
+    address = parse_broker(broker, os.environ)
+    if record is None:
+        fleet = _run(options, address, counters)
+    else:
+        fleet = _record(options, address, counters, record, record_size)
+    sampled = sum(mote.counters.samples for mote in fleet.motes)
+    packets = sum(mote.counters.packets for mote in fleet.motes)
+    typer.echo(f"motes: {len(fleet.motes)}, samples: {sampled:,}, packets: {packets:,}")
 
 
 @app.command()
@@ -240,37 +253,57 @@ def _refuse(reason: str, given: Mapping[str, bool]) -> None:
             raise typer.BadParameter(reason, param_hint=option)
 
 
-def _field(text: str) -> tuple[str, str]:
-    name, _, unit = text.partition(":")
-    return name, unit
+def _run(options: RunOptions, broker: BrokerAddress, counters: Path | None) -> Fleet:
+    """Run motes, and return them."""
+    import asyncio
+
+    from firmware_sim.live_run import run_until
+    from firmware_sim.run_options import make_fleet
+
+    async def run() -> Fleet:
+        stop = asyncio.Event()
+        _stop_on_signals(stop.set)
+        fleet = make_fleet(options, broker)
+        with _watching(fleet, counters) as look:
+            await run_until(fleet, stop, options.seconds, look)
+        return fleet
+
+    return asyncio.run(run())
 
 
-async def _run(fleet: Fleet, counters: Path | None, seconds: float | None) -> None:
+def _record(options: RunOptions, broker: BrokerAddress, counters: Path | None, folder: Path, size: int) -> Fleet:
+    """Run motes and record what happens; return them."""
     import asyncio
     import contextlib
+
+    from firmware_sim.recorded_run import begin_recording, run_on
+    from protocols.recording.ticking_loop import TickingLoop
+
+    with contextlib.ExitStack() as stack:
+        recorder = begin_recording(folder, size, options)
+        stack.callback(recorder.close)
+
+        async def run() -> Fleet:
+            _stop_on_signals(recorder.stop)
+            return await run_on(
+                recorder, options, broker, lambda fleet: stack.enter_context(_watching(fleet, counters))
+            )
+
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            return runner.run(run())
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    import asyncio
     import signal
 
-    running = asyncio.create_task(fleet.run(), name="fleet")
-    watching = asyncio.create_task(_watch(fleet, counters), name="watch")
     for each in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(each, running.cancel)
-    try:
-        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-            await asyncio.wait_for(running, timeout=seconds)
-    finally:
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
-        _write(fleet, counters)
-    sampled = sum(mote.counters.samples for mote in fleet.motes)
-    packets = sum(mote.counters.packets for mote in fleet.motes)
-    typer.echo(f"motes: {len(fleet.motes)}, samples: {sampled:,}, packets: {packets:,}")
+        asyncio.get_running_loop().add_signal_handler(each, stop)
 
 
-async def _watch(fleet: Fleet, counters: Path | None) -> None:
-    """Keep the counters' file up to date and, on a terminal, show the progress of a trace."""
-    import asyncio
-
+@contextmanager
+def _watching(fleet: Fleet, counters: Path | None) -> Iterator[Callable[[], None]]:
+    """Return what keeps the counters' file up to date and, on a terminal, shows the progress of a trace."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -280,12 +313,15 @@ async def _watch(fleet: Fleet, counters: Path | None) -> None:
         disable=not console.is_terminal,
     ) as bar:  # fmt: skip
         shown = bar.add_task("motes sleep", total=1.0 if fleet.ends_us is not None else None)
-        while True:
+
+        def look() -> None:
             sampling = sum(mote.sampling for mote in fleet.motes)
             words = f"{sampling} of {len(fleet.motes)} motes sample"
             bar.update(shown, completed=fleet.progress or 0.0, description=words)
             _write(fleet, counters)
-            await asyncio.sleep(1.0)
+
+        yield look
+        _write(fleet, counters)
 
 
 def _write(fleet: Fleet, counters: Path | None) -> None:

@@ -6,10 +6,10 @@ import asyncio
 import heapq
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from firmware_sim.air import Air
 from firmware_sim.mote.mote import USUAL_PRESET, Mote
@@ -23,6 +23,7 @@ from protocols.errors import ProtocolError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.power.profiles import find_profile
+from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.frames import encode
 from protocols.wire.packets import decode_control
@@ -84,6 +85,22 @@ class FleetSettings:
     faults: RadioFaults | None = None
 
 
+class FleetLink(Protocol):
+    """A link to a broker."""
+
+    connected: asyncio.Event
+
+    async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Receive until cancelled."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish; raises LinkError."""
+
+
+MakeFleetLink = Callable[[str, Sequence[Subscription]], FleetLink]
+"""Makes a link, given the name of the client and what it subscribes to."""
+
+
 class Fleet:
     """Motes in a phenomenon.
 
@@ -95,10 +112,17 @@ class Fleet:
         The settings of the fleet.
     clock
         Real time in microseconds.
+    make_link
+        Makes the link to the broker; None for one to that of the settings.
     """
 
     def __init__(
-        self, phenomenon: Phenomenon, settings: FleetSettings, *, clock: Callable[[], int] = radio_clock_us
+        self,
+        phenomenon: Phenomenon,
+        settings: FleetSettings,
+        *,
+        clock: Callable[[], int] = radio_clock_us,
+        make_link: MakeFleetLink | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -130,10 +154,9 @@ class Fleet:
         self._wake_ups: list[tuple[int, int]] = []
         self._changed = asyncio.Event()
         self._first_program_us: int | None = None
-        self._link = MqttLink(
-            settings.broker,
-            client_id=f"fjord-motes-{settings.proxy}-{self._random.getrandbits(32):08x}",
-            subscriptions=[Subscription(topics.control(settings.proxy, "+"), qos=0)],
+        self._link = (make_link or self._broker_link)(
+            f"fjord-motes-{settings.proxy}-{self._random.getrandbits(32):08x}",
+            [Subscription(topics.control(settings.proxy, "+"), qos=0)],
         )
         channel = None if settings.faults is None else Channel(settings.faults, seed=settings.seed)
         self._air = Air(self._link, channel, clock)
@@ -178,7 +201,7 @@ class Fleet:
     async def run(self) -> None:
         """Run the motes until cancelled, or to the phenomenon's end if the settings demand it."""
         async with asyncio.TaskGroup() as tasks:
-            link = tasks.create_task(self._link.run(self._receive), name="link")
+            link = tasks.create_task(self._link.run_in_bursts(self._receive), name="link")
             await self._link.connected.wait()
             now_us = self._clock()
             spread = START_SPREAD_US // max(1, len(self.motes))
@@ -223,7 +246,16 @@ class Fleet:
                 continue
             self._changed.clear()
 
-    async def _receive(self, message: Message) -> None:
+    def _broker_link(self, client_id: str, subscriptions: Sequence[Subscription]) -> FleetLink:
+        return MqttLink(self._settings.broker, client_id=client_id, subscriptions=subscriptions)
+
+    async def _receive(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            HANDLED.set(message)
+            self._handle(message)
+        HANDLED.set(None)
+
+    def _handle(self, message: Message) -> None:
         try:
             topic = topics.parse(message.topic)
             control = decode_control(message.payload)

@@ -35,7 +35,8 @@ def replay(
     """Run a part again on what it had received, in simulated time, and compare what it publishes.
 
     Of a proxy all is replayed: its messages, the end of each write and merge, its clocks and timers, from the databases
-    with which it began. What it publishes is compared byte by byte, but for the size of its spool.
+    with which it began; of motes their machines, radio and world. What they publish is compared byte by byte, but for
+    the size of a proxy's spool.
 
     Exit codes: 0 all is the same; 1 something differs, or the part failed; 3 not compared, as older segments are gone:
     the part began with its databases of the time of the first that is left, as after a restart.

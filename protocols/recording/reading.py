@@ -163,6 +163,33 @@ def read_runs(folder: Path) -> list[RecordedRun]:
     return runs
 
 
+def decompressed(content: bytes, name: str, most_bytes: int) -> bytes:
+    """Return a file of a log.
+
+    Parameters
+    ----------
+    content
+        As the log holds it.
+    name
+        Of the file, for errors.
+    most_bytes
+        What it may have.
+
+    Raises
+    ------
+    LogError
+        It is damaged, torn or larger.
+    """
+    decompressor = zlib.decompressobj()
+    try:
+        found = decompressor.decompress(content, most_bytes)
+    except zlib.error as error:
+        raise LogError(f"the copy of {name} in the log is damaged: {error}") from error
+    if not decompressor.eof:
+        raise LogError(f"the copy of {name} in the log is torn, or larger than {most_bytes:,} bytes")
+    return found
+
+
 def _read_header(segment: BinaryIO, file: Path) -> Header:
     if segment.read(len(MAGIC)) != MAGIC:
         raise LogError(f"{file.name} is no log of events")

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from protocols.errors import FjordError
 from protocols.recording.entries import FORMAT, Header, LogError
 from protocols.recording.player import Player
-from protocols.recording.reading import RecordedRun
+from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
 from protocols.recording.segments import SegmentWriter, masked
 from protocols.recording.ticking_loop import TickingLoop
@@ -123,7 +123,7 @@ def replay(run: RecordedRun) -> Player:
         folder = Path(name)
         for file in DATABASES:
             if file in run.header.state:
-                (folder / file).write_bytes(_decompressed(run.header.state[file], file))
+                (folder / file).write_bytes(decompressed(run.header.state[file], file, MAX_STATE_BYTES))
         settings = settings.model_copy(update={"data": name})
         with (
             open_stores(folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores,
@@ -143,17 +143,6 @@ async def _replayed(player: Player, settings: ProxySettings, stores: Stores, dri
     if task is not None:
         player.on_end = lambda: void(task.cancel())
     await run_on(player, settings, stores, _no_link, drivers, began=void)
-
-
-def _decompressed(content: bytes, name: str) -> bytes:
-    decompressor = zlib.decompressobj()
-    try:
-        found = decompressor.decompress(content, MAX_STATE_BYTES)
-    except zlib.error as error:
-        raise LogError(f"the copy of {name} in the log is damaged: {error}") from error
-    if not decompressor.eof:
-        raise LogError(f"the copy of {name} in the log is torn, or larger than {MAX_STATE_BYTES:,} bytes")
-    return found
 
 
 def void(_: object) -> None:

@@ -68,9 +68,9 @@ class AnsweringLink:
         self.connected.set()
         self._answers = asyncio.Queue()
 
-    async def run(self, handle):
+    async def run_in_bursts(self, take):
         while True:
-            await handle(await self._answers.get())
+            await take([await self._answers.get()])
 
     async def publish(self, message):
         if not message.topic.endswith("/packet"):

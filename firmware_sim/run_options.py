@@ -1,0 +1,112 @@
+"""What `fjord motes run` was asked for, as data; and the fleet that this describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from firmware_sim.fleet import Fleet, FleetSettings, MakeFleetLink, radio_clock_us
+from firmware_sim.mote.mote import USUAL_PRESET
+from firmware_sim.phenomena.trace import Trace, TraceColumns
+from firmware_sim.phenomena.worlds import Phenomenon, make_world
+from firmware_sim.power.batteries import find_battery
+from firmware_sim.radio.channel import read_faults
+from protocols.mqtt.link import BrokerAddress
+from protocols.wire.topics import check_name
+
+DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"
+MOST_MOTES = 100_000
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How motes run.
+
+    Parameters
+    ----------
+    proxy
+        The proxy that owns them.
+    world, motes, period_us, seed
+        The generated world, for how many motes, and their usual sample period.
+    trace, stream, time_column, sensor_column, fields
+        A recorded world instead: the path of its file, and what its columns mean; fields as ``NAME`` or ``NAME:UNIT``.
+    speed, hold_us, exit_at_end
+        How a trace runs.
+    seconds
+        After which they stop; None for never.
+    preset, radio
+        The device profile and the faults of the radio: a name, or the path of a file; no faults if `radio` is None.
+    battery, lifetime_us
+        The battery of each mote, and how long it must last.
+    counted
+        Whether their counters are read every second.
+    """
+
+    proxy: str = "roadside"
+    world: str = DEFAULT_WORLD
+    motes: Annotated[int, Meta(ge=1, le=MOST_MOTES)] = DEFAULT_MOTES
+    period_us: Annotated[int, Meta(ge=1_000)] | None = None
+    seed: int = 1
+    trace: str | None = None
+    stream: str = DEFAULT_STREAM
+    time_column: str = "time"
+    sensor_column: str = "sensor"
+    fields: tuple[str, ...] = ()
+    speed: Annotated[float, Meta(ge=0.001, le=1e6)] = 1.0
+    hold_us: int = 30_000_000
+    exit_at_end: bool = False
+    seconds: float | None = None
+    preset: str = USUAL_PRESET
+    radio: str | None = None
+    battery: str | None = None
+    lifetime_us: int = 0
+    counted: bool = False
+
+
+def make_fleet(
+    options: RunOptions,
+    broker: BrokerAddress,
+    *,
+    clock: Callable[[], int] = radio_clock_us,
+    make_link: MakeFleetLink | None = None,
+) -> Fleet:
+    """Return the fleet.
+
+    Parameters
+    ----------
+    options
+        What was asked for.
+    broker
+        The address of the broker.
+    clock, make_link
+        As in :class:`Fleet`.
+
+    Raises
+    ------
+    FjordError
+        If a file cannot be read, or there is no world, preset or battery of a name.
+    """
+    settings = FleetSettings(
+        proxy=check_name(options.proxy, "proxy"),
+        broker=broker,
+        speed=options.speed,
+        hold_us=options.hold_us,
+        exit_at_end=options.exit_at_end,
+        seed=options.seed,
+        preset=options.preset,
+        battery=None if options.battery is None else find_battery(options.battery),
+        lifetime_us=options.lifetime_us,
+        faults=None if options.radio is None else read_faults(Path(options.radio)),
+    )
+    return Fleet(_phenomenon(options), settings, clock=clock, make_link=make_link)
+
+
+def _phenomenon(options: RunOptions) -> Phenomenon:
+    if options.trace is None:
+        return make_world(options.world, motes=options.motes, seed=options.seed, default_period_us=options.period_us)
+    units = {name: unit for name, _, unit in (text.partition(":") for text in options.fields)}
+    columns = TraceColumns(options.time_column, options.sensor_column, units)
+    return Trace(Path(options.trace), columns=columns, stream=check_name(options.stream, "stream"))

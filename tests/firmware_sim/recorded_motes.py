@@ -1,0 +1,121 @@
+"""Motes on a bad radio beside a scripted proxy, recorded while they run.
+
+    python -m tests.firmware_sim.recorded_motes tests/firmware_sim/recorded/bad_radio.fjordlog
+
+writes the log that tests replay: a broker that goes away, control that cannot be read, programs that change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from firmware_sim import recorded_run
+from firmware_sim.recorded_run import begin_recording, run_on
+from firmware_sim.run_options import RunOptions
+from firmware_sim.virtual_time.gateway import Gateway
+from protocols.mqtt.link import BrokerAddress, LinkError, Message
+from protocols.recording.ticking_loop import TickingLoop
+from protocols.wire import topics
+from protocols.wire.frames import encode
+from protocols.wire.programs import ListenSchedule, SamplingProgram
+
+MEBIBYTE = 1024 * 1024
+FAULTS = """
+garbled = 0.05
+duplicated = 0.05
+reordered = 0.1
+reordered_by_us = 50_000
+latency_us = 1_000
+jitter_us = 4_000
+
+[loss]
+kind = "bernoulli"
+share = 0.1
+"""
+
+
+def program(period_us):
+    return SamplingProgram(("speed", "flow"), period_us, 1, ListenSchedule(100_000, 50_000))
+
+
+class ScriptedProxy:
+    """A link to a broker beside which a proxy lives."""
+
+    def __init__(self, address, *, client_id, subscriptions, on_connect, on_disconnect):
+        self.connected = asyncio.Event()
+        self.hangs_total = 0
+        self.messages = asyncio.Queue()
+        self.published = 0
+        self._begins, self._ends = on_connect, on_disconnect
+        self._gateways = {}
+        self._away = asyncio.Event()
+
+    async def run_in_bursts(self, take):
+        while True:
+            self._away.clear()
+            await self._begins()
+            receiving = asyncio.create_task(self._receive(take))
+            await self._away.wait()
+            receiving.cancel()
+            self._ends()
+            await asyncio.sleep(0.08)
+
+    async def _receive(self, take):
+        while True:
+            burst = [await self.messages.get()]
+            while not self.messages.empty():
+                burst.append(self.messages.get_nowait())
+            await take(burst)
+
+    async def publish(self, message):
+        if self._away.is_set():
+            raise LinkError("the broker is away")
+        self.published += 1
+        if self.published == 60:
+            self._away.set()
+        await asyncio.sleep(0.0003 * (self.published % 4))
+        names = topics.parse(message.topic)
+        if names.kind != "packet":
+            return
+        mote = names.names[1]
+        gateway = self._gateways.setdefault(mote, Gateway({mote: program(20_000)}))
+        if self.published > 120:
+            gateway = self._gateways[mote] = Gateway({mote: program(30_000)})
+        control = gateway.receive(0, message.payload)
+        if control is not None:
+            content = encode(control)
+            content = content[:-2] if self.published % 7 == 0 else content
+            self.messages.put_nowait(Message(topics.control("roadside", mote), content, qos=0))
+
+
+def record(folder, log, *, seconds=1.5, log_bytes=MEBIBYTE, **options):
+    """Record motes for so long, in real time; return the fleet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "radio.toml").write_text(FAULTS)
+    given = RunOptions(motes=3, seconds=seconds, radio=str(folder / "radio.toml"), counted=True, **options)
+    before, recorded_run.MqttLink = recorded_run.MqttLink, ScriptedProxy
+    try:
+        recorder = begin_recording(log, log_bytes, given)
+
+        async def run():
+            return await run_on(
+                recorder, given, BrokerAddress(), lambda fleet: lambda: (fleet.progress, fleet.counters())
+            )
+
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            fleet = runner.run(run())
+        recorder.close()
+    finally:
+        recorded_run.MqttLink = before
+    return fleet
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        record(Path(name) / "files", Path(name) / "log", seconds=3.0)
+        (segment,) = (Path(name) / "log").iterdir()
+        shutil.copy(segment, sys.argv[1])
