@@ -338,12 +338,10 @@ class DemandAssemblies:
         assembly.take_changes()
         return found
 
-    def requests(self, now_us: int) -> Iterable[DemandRequest]:
-        """Yield the requests for pieces that have been missing for long."""
-        for each in self._streams.values():
-            found = each.request(self._proxy, now_us)
-            if found is not None:
-                yield found
+    def requests(self, now_us: int) -> list[DemandRequest]:
+        """Return the requests for pieces that have been missing for long."""
+        found = (each.request(self._proxy, now_us) for each in self._streams.values())
+        return [each for each in found if each is not None]
 
     def _of(self, stream: str) -> DemandAssembly:
         found = self._streams.get(stream)

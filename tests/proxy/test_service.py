@@ -24,10 +24,12 @@ from protocols.wire.catalog import (
     decode_status,
     decode_stream_offer,
 )
+from protocols.wire.demand_pieces import DemandHead, digest_of
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreFullError
+from proxy.fleet.demand_assembly import FIRST_REQUEST_US
 from proxy.running.link_interface import Clocks, mqtt_link
 from proxy.running.service import CLOCK_EVERY_US, ProxyService
 from proxy.running.settings import ProxySettings
@@ -510,6 +512,26 @@ async def test_a_wrong_clock_is_counted_and_named_by_default(settings, frames):
         assert {each.labels["fault"]: each.value for each in samples} == {"ahead": 0, "behind": 1}
     entry = decode_mote_entry(service.link.on(topic)[-1].payload)
     assert (entry.clock_fault, entry.samples_behind, entry.samples_ahead) == ("behind", 2, 0)
+
+
+async def test_a_demand_that_comes_while_pieces_of_another_are_requested_ends_nothing(settings, frames):
+    radio_us = 0
+    async with running(settings, clocks=Clocks(lambda: radio_us)) as service:
+        head = DemandHead(VERSION, "c", "traffic", 1, {0: digest_of(b"a piece that is lost")})
+        await send(service, topics.demand("traffic"), head, retain=True)
+        publish = service.link.publish
+
+        async def publish_slowly(message):
+            if message.topic == topics.demand_request("p", "traffic"):
+                await send(service, topics.demand("weather"), frames.demand(stream="weather"), retain=True)
+            await publish(message)
+
+        service.link.publish = publish_slowly
+        radio_us = FIRST_REQUEST_US
+        await until(lambda: service.link.on(topics.demand_request("p", "traffic")))
+        service.link.published.clear()
+        radio_us += CLOCK_EVERY_US
+        await until(lambda: service.link.on(topics.proxy_clock("p")))
 
 
 async def test_the_clock_of_the_proxy_is_published_regularly(settings):
