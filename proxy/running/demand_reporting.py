@@ -1,18 +1,13 @@
-"""Reports of the demands that a proxy does not answer: on every change, and after each connect."""
+"""Reports of the demands that a proxy does not answer: on every change, and after each connect. Pure."""
 
 from __future__ import annotations
 
-import contextlib
-
-from protocols.mqtt.link import Message
+from protocols.mqtt.messages import Message
 from protocols.wire import topics
-from protocols.wire.catalog import ProxySpool
 from protocols.wire.demand_reports import demand_report
 from protocols.wire.demands import RefusedDemand
-from protocols.wire.frames import VERSION, encode
-from proxy.errors import StoreError
+from protocols.wire.frames import encode
 from proxy.fleet.fleet import Fleet
-from proxy.storage.stores import Stores
 
 
 class DemandReporting:
@@ -54,16 +49,3 @@ class DemandReporting:
         """Note that a message has been published."""
         stream, now = self._under_way.pop(message.topic)
         self._published[stream] = now
-
-
-async def spool_report(proxy: str, stores: Stores, now_us: int) -> Message:
-    """Return the report of how much waits in the spool; `now_us` is real time.
-
-    Quality of service 0: the next report replaces it.
-    """
-    since_us: int | None = None
-    with contextlib.suppress(StoreError):  # as far as it can be read; sending counts batches that cannot be read
-        since_us = await stores.in_thread(stores.spool.waiting_since_us)
-    waits_us = None if since_us is None else max(0, now_us - since_us)
-    report = ProxySpool(VERSION, proxy, stores.spool.batches, stores.spool.size_bytes, waits_us)
-    return Message(topics.proxy_spool(proxy), encode(report), qos=0)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
 from protocols.wire.packets import Announcement, Packet
-from protocols.wire.streams import StreamSchema
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import (
@@ -27,10 +26,10 @@ from proxy.fleet.fleet_instructions import (
 )
 from proxy.motes.mote_events import MoteInstruction, PublishEntry, Rejected, Rejection, SendControl, TuplesAccepted
 from proxy.records.waiting_tuples import PacketTuples
-from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.mote_event_log import report
+from proxy.running.unpublished import Unpublished
 from proxy.storage.flushing import CatalogChanges
 from proxy.storage.quarantine import LONGEST_PAYLOAD_BYTES, Quarantine, RejectedFrame
 
@@ -46,23 +45,19 @@ class FrameIntake:
     ----------
     fleet
         Decides on them.
-    quarantine, metrics, entries
-        Where rejected frames go, counters, and which catalog entries are due.
+    quarantine, metrics, unpublished
+        Where rejected frames go, counters, and what the broker lacks of the catalog.
     clocks
         Give the time.
     """
 
     def __init__(
-        self, fleet: Fleet, *, quarantine: Quarantine, metrics: ProxyMetrics, entries: EntrySchedule, clocks: Clocks
+        self, fleet: Fleet, *, quarantine: Quarantine, metrics: ProxyMetrics, unpublished: Unpublished, clocks: Clocks
     ) -> None:
-        self.offers: dict[str, StreamSchema] = {}
-        self.unoffered: set[str] = set()
-        self.removed: set[str] = set()
-        """Motes that another proxy has, whose entries are to be removed."""
         self._fleet = fleet
         self._quarantine = quarantine
         self._metrics = metrics
-        self._entries = entries
+        self._unpublished = unpublished
         self._clocks = clocks
         self._changes = CatalogChanges()
         self._packets = 0
@@ -110,7 +105,7 @@ class FrameIntake:
             self._packets = 0
         if self._accepted:
             self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._accepted]))
-            self._entries.counted([each.mote for each in self._accepted])
+            self._unpublished.entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
     def note_demand(self, stream: str, stored: StoredDemand) -> None:
@@ -155,8 +150,7 @@ class FrameIntake:
                     self._changes.programs.append(program)
                     log.info("sampling program", stream=stream, program=reason)
                 case OfferStream(schema):
-                    self.offers[schema.name] = schema
-                    self.unoffered.add(schema.name)
+                    self._unpublished.offered(schema)
                 case RejectAnnouncement(mote, reason, detail):
                     self.reject("announcements_refused", reason, detail, message, mote=mote)
                 case RejectDemand(stream, rejected):
@@ -164,13 +158,13 @@ class FrameIntake:
                 case TuplesDropped(stream, count):
                     self._dropped(stream, count)
                 case RemoveEntry(mote):
-                    self.removed.add(mote)
+                    self._unpublished.removed(mote)
         return controls
 
     def _for_mote(self, mote: str, instruction: MoteInstruction, message: Message | None) -> None:
         match instruction:
             case PublishEntry(changed):
-                self._entries.note(mote, changed=changed)
+                self._unpublished.entries.note(mote, changed=changed)
             case Rejected(reason, detail, samples):
                 if reason is Rejection.LATE:
                     self._metrics.count("samples_late", by=samples)

@@ -15,9 +15,6 @@ from functools import partial
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
-from protocols.wire import topics
-from protocols.wire.catalog import ProxyClock, StreamOffer
-from protocols.wire.frames import VERSION, encode
 from proxy.drivers.driver import Driver
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.errors import StoreError
@@ -27,9 +24,9 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction
 from proxy.fleet.neighbours import Neighbours
 from proxy.records.waiting_tuples import MotePosition
+from proxy.running.catalog_publisher import CatalogPublisher
 from proxy.running.delivery import Delivery
 from proxy.running.demand_merging import DemandMerging
-from proxy.running.demand_reporting import DemandReporting, spool_report
 from proxy.running.driven_devices import DrivenDevices
 from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.flush_schedule import FlushSchedule
@@ -38,19 +35,17 @@ from proxy.running.link_interface import Clocks, LinkFactory, client_session
 from proxy.running.metrics import ProxyMetrics, read_gauges
 from proxy.running.receiving import Receiver
 from proxy.running.settings import ProxySettings, fleet_limits
+from proxy.running.unpublished import Unpublished
 from proxy.storage.flushing import delete_acknowledged, store_batches, store_catalog, store_rejected
 from proxy.storage.stores import Stores
 
 log = get_logger(__name__)
 
 _CLOCK_SECONDS = 0.5
-_CATALOG_SECONDS = 0.25
 _PAUSE_AFTER_FAILED_PUBLISH_SECONDS = 0.5
 _SHUTDOWN_SECONDS = 2.0
 LONGEST_HOLD_SECONDS = 2.0
 """While a slow disk writes and little room is left, messages stay at the broker for this long at most."""
-CLOCK_EVERY_US = 10_000_000
-"""How often the proxy publishes its clock, and how much waits in its spool."""
 
 
 class ProxyService:
@@ -102,8 +97,17 @@ class ProxyService:
         )
         self.link = make_link(self._session)
         self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link))
-        self.entries = EntrySchedule(settings.entry_interval, settings.counters_interval)
-        self.reports = DemandReporting(settings.name, self.fleet)
+        self.demands = DemandAssemblies(settings.name)
+        self.unpublished = Unpublished(
+            settings.name,
+            self.fleet,
+            self.demands,
+            EntrySchedule(settings.entry_interval, settings.counters_interval),
+            now_us=now_us,
+        )
+        self.catalog = CatalogPublisher(
+            settings.name, self.unpublished, stores, self.link, metrics=self.metrics, clocks=self._clocks
+        )
         self.delivery = Delivery(
             settings.name,
             stores,
@@ -117,7 +121,7 @@ class ProxyService:
             self.fleet,
             quarantine=stores.quarantine,
             metrics=self.metrics,
-            entries=self.entries,
+            unpublished=self.unpublished,
             clocks=self._clocks,
         )
         self.devices = DrivenDevices(
@@ -129,7 +133,6 @@ class ProxyService:
             carry_out=self.intake.carry_out,
             demand_changed=self.devices.demand_changed,
         )
-        self.demands = DemandAssemblies(settings.name)
         self.receiver = Receiver(
             settings.name,
             self.fleet,
@@ -147,7 +150,6 @@ class ProxyService:
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
         self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
-        self._clock_published_us = now_us - CLOCK_EVERY_US
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -160,7 +162,7 @@ class ProxyService:
             running = [
                 tasks.create_task(self.link.run_in_bursts(self._receive), name="link"),
                 tasks.create_task(self._flush_regularly(), name="flush"),
-                tasks.create_task(self._publish_catalog(), name="catalog"),
+                tasks.create_task(self.catalog.run(), name="catalog"),
                 tasks.create_task(self._advance_time(), name="clock"),
                 tasks.create_task(self.merging.run(), name="merge demands"),
                 tasks.create_task(self.devices.publish(), name="devices"),
@@ -283,9 +285,7 @@ class ProxyService:
                     await self._received.wait()
 
     async def _on_connect(self) -> None:
-        self.entries.forget_published()
-        self.reports.forget_published()
-        self.intake.unoffered.update(self.intake.offers)
+        self.unpublished.connected()
         if self._sender is not None:
             self._sender.cancel()
         if self._tasks is not None:
@@ -295,69 +295,13 @@ class ProxyService:
         while True:
             self.delivery.connected(self._clocks.radio())
             try:
-                await self.delivery.send(self._publish_offers)
+                await self.delivery.send(self.catalog.publish_offers)
             except LinkError as error:
                 # If the connection is lost, the link connects again and replaces this task.
                 log.warning("a batch was not published", error=str(error))
                 self.delivery.disconnected(self._clocks.radio())
                 await asyncio.sleep(_PAUSE_AFTER_FAILED_PUBLISH_SECONDS)
                 await self.link.connected.wait()
-
-    async def _publish_catalog(self) -> None:
-        while True:
-            await asyncio.sleep(_CATALOG_SECONDS)
-            await self.link.connected.wait()
-            due = self.entries.due(self._clocks.radio())
-            try:
-                await self._publish_offers()
-                await self._publish_state()
-                await self._publish_reports()
-                await self._publish_requests()
-                while self.intake.removed:
-                    mote = min(self.intake.removed)
-                    if not self.fleet.has(mote):
-                        await self.link.publish(Message(topics.mote_entry(self.settings.name, mote), b"", retain=True))
-                    self.intake.removed.discard(mote)
-                while due:
-                    entry = self.fleet.entry(due[-1])
-                    if entry is not None:
-                        topic = topics.mote_entry(self.settings.name, due[-1])
-                        await self.link.publish(Message(topic, encode(entry), retain=True))
-                    due.pop()
-            except LinkError as error:
-                log.debug("catalog was not published", error=str(error))
-                for mote in due:
-                    self.entries.note(mote, changed=True)
-
-    async def _publish_offers(self) -> None:
-        while self.intake.unoffered:
-            name = min(self.intake.unoffered)
-            schema = self.intake.offers[name]
-            offer = StreamOffer(VERSION, self.settings.name, schema)
-            topic = topics.stream_offer(self.settings.name, name)
-            await self.link.publish(Message(topic, encode(offer), retain=True))
-            if self.intake.offers[name] == schema:  # otherwise another schema has been announced meanwhile
-                self.intake.unoffered.discard(name)
-
-    async def _publish_state(self) -> None:
-        now_us = self._clocks.radio()
-        if now_us - self._clock_published_us >= CLOCK_EVERY_US:
-            self._clock_published_us = now_us
-            clock = ProxyClock(VERSION, self.settings.name, self._clocks.real())
-            # Quality of service 0: a late message is useless.
-            await self.link.publish(Message(topics.proxy_clock(self.settings.name), encode(clock), qos=0))
-            await self.link.publish(await spool_report(self.settings.name, self.stores, self._clocks.real()))
-
-    async def _publish_requests(self) -> None:
-        for each in self.demands.requests(self._clocks.radio()):
-            self.metrics.count("demand_requests")
-            # Quality of service 0: it is repeated for as long as pieces are missing.
-            await self.link.publish(Message(topics.demand_request(each.proxy, each.stream), encode(each), qos=0))
-
-    async def _publish_reports(self) -> None:
-        for message in self.reports.due():
-            await self.link.publish(message)
-            self.reports.published(message)
 
     async def _advance_time(self) -> None:
         while True:

@@ -26,6 +26,7 @@ from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.receiving import Receiver
+from proxy.running.unpublished import Unpublished
 from proxy.storage.flushing import store_batches
 from tests.proxy.drivers.test_recorded_messages import DOCUMENT, documented
 
@@ -74,12 +75,12 @@ class ProxyWorld:
             NAME, limits, now_us=0, neighbours=neighbours, abilities_of=registry.abilities_of,
             checked=registry.__contains__,
         )  # fmt: skip
-        metrics = ProxyMetrics()
+        metrics, demands = ProxyMetrics(), DemandAssemblies(NAME)
         self._intake = FrameIntake(
             self.fleet,
             quarantine=SimpleNamespace(put=lambda _: None),  # type: ignore[arg-type]
             metrics=metrics,
-            entries=EntrySchedule(1, 1),
+            unpublished=Unpublished(NAME, self.fleet, demands, EntrySchedule(1, 1), now_us=0),
             clocks=clocks,
         )
         self.devices = DrivenDevices(registry, self.fleet, self._intake, self, metrics=metrics, clocks=clocks)
@@ -87,7 +88,7 @@ class ProxyWorld:
         accepting = SimpleNamespace(acknowledged=lambda *_: None, cluster_began=lambda *_: None)
         self._receiver = Receiver(
             NAME, self.fleet, accepting, neighbours, merging=self,  # type: ignore[arg-type]
-            demands=DemandAssemblies(NAME), intake=self._intake, devices=self.devices, link=self, metrics=metrics,
+            demands=demands, intake=self._intake, devices=self.devices, link=self, metrics=metrics,
             clocks=clocks,
         )  # fmt: skip
         self._metrics = metrics

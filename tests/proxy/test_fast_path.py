@@ -22,6 +22,7 @@ from protocols.wire.packets import Health
 from protocols.wire.programs import SLEEP, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits
+from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.motes.clock_bounds import ClockBounds
@@ -31,6 +32,7 @@ from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
+from proxy.running.unpublished import Unpublished
 from proxy.storage.flushing import store_batches
 from tests.proxy.conftest import TRAFFIC, announcement, packet
 
@@ -70,7 +72,7 @@ class Recorder:
             self.fleet,
             quarantine=SimpleNamespace(put=self.kept.append),
             metrics=self.metrics,
-            entries=self.entries,
+            unpublished=Unpublished("p", self.fleet, DemandAssemblies("p"), self.entries, now_us=0),
             clocks=Clocks(lambda: self.radio_us, lambda: self.now_s * S),
         )
         spool = SimpleNamespace(epoch="e", append=lambda *what: self.spooled.append([list(each) for each in what]))

@@ -31,8 +31,9 @@ from protocols.wire.programs import SLEEP, SamplingProgram, program_number
 from proxy.errors import StoreFullError
 from proxy.fleet.demand_assembly import FIRST_REQUEST_US
 from proxy.running.link_interface import Clocks, mqtt_link
-from proxy.running.service import CLOCK_EVERY_US, ProxyService
+from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings
+from proxy.running.unpublished import CLOCK_EVERY_US
 from proxy.storage.spool import Spool, SpooledBatch
 from proxy.storage.stores import open_stores
 

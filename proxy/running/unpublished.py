@@ -1,0 +1,249 @@
+"""What the broker lacks of a proxy's catalog and state, and in which order it is published.
+
+Pure. The broker retains an offer for each stream, an entry for each mote, and a report for each stream with demands
+that are rejected; the proxy's clock, the report of its spool and requests for pieces of demands are not retained::
+
+    round     offers | clock, spool | reports | requests | removed entries | entries
+              one message at a time, made when its turn comes; the next one when it has been published
+
+A lost connection ends a round: what it has not published is due in the next. After a new connection everything is due
+again, as the broker may have lost it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from protocols.mqtt.messages import Message
+from protocols.wire import topics
+from protocols.wire.catalog import ProxyClock, ProxySpool, StreamOffer
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.streams import StreamSchema
+from proxy.fleet.demand_assembly import DemandAssemblies
+from proxy.fleet.fleet import Fleet
+from proxy.running.demand_reporting import DemandReporting
+from proxy.running.entry_schedule import EntrySchedule
+
+CLOCK_EVERY_US: Final = 10_000_000
+"""How often the proxy publishes its clock, and how much waits in its spool."""
+
+
+class Kind(Enum):
+    """What is published."""
+
+    OFFER = "offer"
+    CLOCK = "clock"
+    REPORT = "report"
+    REQUEST = "request"
+    REMOVAL = "removal"
+    ENTRY = "entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Publish a message.
+
+    Parameters
+    ----------
+    kind, name
+        What it is about: a stream, or a mote.
+    message
+        The message.
+    connection
+        The number of the connection for which it was made.
+    schema
+        Of an offer.
+    """
+
+    kind: Kind
+    name: str
+    message: Message
+    connection: int
+    schema: StreamSchema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSpoolReport:
+    """Publish a report of how much waits in the spool, which the disk knows."""
+
+
+Publication = Publish | PublishSpoolReport
+_Stage = Callable[[int, int], list[Publication]]
+
+
+class Unpublished:
+    """What the broker lacks of one proxy.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    fleet
+        Its motes and streams.
+    demands
+        Which pieces of demands are missing.
+    entries
+        When entries of motes are due.
+    now_us
+        Radio clock now.
+    """
+
+    def __init__(
+        self, proxy: str, fleet: Fleet, demands: DemandAssemblies, entries: EntrySchedule, *, now_us: int
+    ) -> None:
+        self.entries = entries
+        self._proxy = proxy
+        self._fleet = fleet
+        self._demands = demands
+        self._reports = DemandReporting(proxy, fleet)
+        self._offers: dict[str, StreamSchema] = {}
+        self._unoffered: set[str] = set()
+        self._removed: set[str] = set()
+        self._clock_us = now_us - CLOCK_EVERY_US
+        self._spool_due = False
+        self._connection = 0
+        self._due: list[str] = []
+        """Motes whose entries are published in this round, the last one first."""
+        self._next: deque[Publication] = deque()
+        self._stages: deque[_Stage] = deque()
+
+    def connected(self) -> None:
+        """Note a new connection: the broker may have lost everything, or kept what an earlier run published."""
+        self._connection += 1
+        self.entries.forget_published()
+        self._reports.forget_published()
+        self._unoffered.update(self._offers)
+
+    def offered(self, schema: StreamSchema) -> None:
+        """Note that a stream is offered, with this schema from now on."""
+        self._offers[schema.name] = schema
+        self._unoffered.add(schema.name)
+
+    def removed(self, mote: str) -> None:
+        """Note that another proxy has a mote, so that its entry is to be removed."""
+        self._removed.add(mote)
+
+    def offer(self) -> Publish | None:
+        """Return the next offer; None if the broker has all of them."""
+        if not self._unoffered:
+            return None
+        name = min(self._unoffered)
+        schema = self._offers[name]
+        payload = encode(StreamOffer(VERSION, self._proxy, schema))
+        message = Message(topics.stream_offer(self._proxy, name), payload, retain=True)
+        return Publish(Kind.OFFER, name, message, self._connection, schema)
+
+    def begin_round(self, radio_us: int) -> None:
+        """Begin a round, after the end of the one before."""
+        self._due = self.entries.due(radio_us)
+        self._spool_due = False
+        self._next.clear()
+        self._stages = deque(
+            (self._of_offers, self._of_state, self._of_reports, self._of_requests, self._of_removals, self._of_entries)
+        )
+
+    def next(self, radio_us: int, real_us: int) -> Publication | None:
+        """Return what to publish next in this round; None at its end. Times are those of the two clocks."""
+        while self._stages and not self._next:
+            self._next.extend(self._stages[0](radio_us, real_us))
+            if not self._next:
+                self._stages.popleft()
+        return self._next.popleft() if self._next else None
+
+    def published(self, publication: Publication) -> None:
+        """Note that the broker has acknowledged a publication."""
+        if isinstance(publication, PublishSpoolReport):
+            return
+        current = publication.connection == self._connection  # else the broker may have lost it already
+        match publication.kind:
+            case Kind.OFFER:
+                # Otherwise another schema has been announced meanwhile.
+                if current and self._offers[publication.name] == publication.schema:
+                    self._unoffered.discard(publication.name)
+            case Kind.REPORT:
+                if current:
+                    self._reports.published(publication.message)
+            case Kind.REMOVAL:
+                if current:
+                    self._removed.discard(publication.name)
+            case Kind.ENTRY:
+                self._due.pop()
+            case _:
+                pass
+
+    def failed(self) -> None:
+        """Note that the connection was lost before a publication was acknowledged: the round has ended."""
+        for mote in self._due:
+            self.entries.note(mote, changed=True)
+        self._due = []
+        self._next.clear()
+        self._stages.clear()
+
+    def _publish(self, kind: Kind, name: str, message: Message) -> Publish:
+        return Publish(kind, name, message, self._connection)
+
+    def _of_offers(self, _: int, __: int) -> list[Publication]:
+        offer = self.offer()
+        return [] if offer is None else [offer]
+
+    def _of_state(self, radio_us: int, real_us: int) -> list[Publication]:
+        if self._spool_due:
+            self._spool_due = False
+            return [PublishSpoolReport()]
+        if radio_us - self._clock_us < CLOCK_EVERY_US:
+            return []
+        self._clock_us, self._spool_due = radio_us, True
+        # Quality of service 0: a late message is useless.
+        clock = encode(ProxyClock(VERSION, self._proxy, real_us))
+        return [self._publish(Kind.CLOCK, "", Message(topics.proxy_clock(self._proxy), clock, qos=0))]
+
+    def _of_reports(self, _: int, __: int) -> list[Publication]:
+        return [self._publish(Kind.REPORT, each.topic, each) for each in self._reports.due()]
+
+    def _of_requests(self, radio_us: int, _: int) -> list[Publication]:
+        found: list[Publication] = []
+        for each in self._demands.requests(radio_us):
+            # Quality of service 0: it is repeated for as long as pieces are missing.
+            message = Message(topics.demand_request(each.proxy, each.stream), encode(each), qos=0)
+            found.append(self._publish(Kind.REQUEST, each.stream, message))
+        return found
+
+    def _of_removals(self, _: int, __: int) -> list[Publication]:
+        while self._removed:
+            mote = min(self._removed)
+            if not self._fleet.has(mote):
+                message = Message(topics.mote_entry(self._proxy, mote), b"", retain=True)
+                return [self._publish(Kind.REMOVAL, mote, message)]
+            self._removed.discard(mote)
+        return []
+
+    def _of_entries(self, _: int, __: int) -> list[Publication]:
+        while self._due:
+            mote = self._due[-1]
+            entry = self._fleet.entry(mote)
+            if entry is not None:
+                message = Message(topics.mote_entry(self._proxy, mote), encode(entry), retain=True)
+                return [self._publish(Kind.ENTRY, mote, message)]
+            self._due.pop()
+        return []
+
+
+def spool_report(proxy: str, *, batches: int, size_bytes: int, since_us: int | None, now_us: int) -> Message:
+    """Return the report of how much waits in the spool.
+
+    Parameters
+    ----------
+    proxy
+        Its proxy.
+    batches, size_bytes
+        How much waits.
+    since_us, now_us
+        Since when, None if that is unknown or nothing waits; and the present, both in real time.
+    """
+    waits_us = None if since_us is None else max(0, now_us - since_us)
+    report = ProxySpool(VERSION, proxy, batches, size_bytes, waits_us)
+    return Message(topics.proxy_spool(proxy), encode(report), qos=0)  # quality of service 0: the next one replaces it
