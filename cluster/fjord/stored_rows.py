@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Protocol
 
 import polars as pl
+import pyarrow.parquet as pq
 
 from cluster.fjord.batch import START
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
@@ -46,21 +48,21 @@ class RowsInFile:
         self._path = path
         self._last_us = last_us
 
+    @property
+    def path(self) -> str:
+        """The path."""
+        return self._path
+
     @cached_property
     def columns(self) -> frozenset[str]:
         """Names of all columns."""
-        return frozenset(pl.read_parquet_schema(self._path))
+        return frozenset(pq.read_schema(self._path).names)  # that of Polars takes a path as a pattern
 
     def read(
         self, columns: Sequence[str], between_us: tuple[int, int] | None = None, wanted: pl.Expr | None = None
     ) -> pl.DataFrame:
         """Return these columns."""
-        if between_us is None and wanted is None:
-            return pl.read_parquet(self._path, columns=list(columns), glob=False)
-        # Parts of a file that lie before or after are not decoded, nor other columns of rows that are not wanted.
-        return (
-            pl.scan_parquet(self._path, glob=False).filter(*_conditions(between_us, wanted)).select(columns).collect()
-        )
+        return _scanned([self._path], columns, _conditions(between_us, wanted))
 
     def rest(self, from_us: int) -> StoredRows | None:
         """Return itself, unless the last stamp lies before an instant."""
@@ -100,6 +102,33 @@ class RowsInMemory:
         """Return the rows from an instant on."""
         left = self._rows.filter(pl.col(START) >= from_us)
         return RowsInMemory(left) if left.height else None
+
+
+def read_together(
+    pieces: Sequence[StoredRows],
+    columns: Sequence[str],
+    between_us: tuple[int, int] | None = None,
+    wanted: pl.Expr | None = None,
+) -> Iterator[pl.DataFrame]:
+    """Yield these columns of pieces that all have them, in their order, as :meth:`StoredRows.read`.
+
+    Files are read together: a micro-batch reads one for each commit of a stream, with a few rows.
+    """
+    for are_files, some in groupby(pieces, lambda piece: isinstance(piece, RowsInFile)):
+        if are_files:
+            paths = [piece.path for piece in some if isinstance(piece, RowsInFile)]
+            yield _scanned(paths, columns, _conditions(between_us, wanted))
+        else:
+            yield from (piece.read(columns, between_us, wanted) for piece in some)
+
+
+def _scanned(paths: list[str], columns: Sequence[str], conditions: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Read files; parts that lie before or after are not decoded, nor other columns of rows that are not wanted."""
+    if len(paths) == 1 and not conditions:
+        return pl.read_parquet(paths[0], columns=list(columns), glob=False)
+    # Later files may have columns that a stream did not have before.
+    rows = pl.scan_parquet(paths, glob=False, extra_columns="ignore")
+    return (rows.filter(*conditions) if conditions else rows).select(columns).collect()
 
 
 def _conditions(between_us: tuple[int, int] | None, wanted: pl.Expr | None) -> list[pl.Expr]:

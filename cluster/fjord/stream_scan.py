@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.instantiation import empty_rows
 from cluster.fjord.real_values import settled_rows
-from cluster.fjord.stored_rows import StoredRows
+from cluster.fjord.stored_rows import StoredRows, read_together
 from cluster.language.columns import PASSING, Column, Schema
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
@@ -71,10 +72,9 @@ class StreamScan:
         read = [*(column.name for column in columns if column.name != COVERED_BY_COLUMN), DEFAULT_RATE_COLUMN]
         excepted = any(column.name == COVERED_BY_COLUMN for column in columns)
         found = []
-        for piece in self._pieces:
-            has_fingerprints = FINGERPRINT_COLUMN in piece.columns
+        for has_fingerprints, pieces in groupby(self._pieces, lambda piece: FINGERPRINT_COLUMN in piece.columns):
             own = [FINGERPRINT_COLUMN, *([COVERED_BY_COLUMN] if excepted else [])] if has_fingerprints else []
-            rows = settled_rows(self._read(piece, [START, *dict.fromkeys((*read, *own))], wanted))
+            rows = settled_rows(self._read(pieces, [START, *read, *own], wanted))
             if has_fingerprints:
                 rows = rows.filter(pl.col(FINGERPRINT_COLUMN).is_null()).drop(FINGERPRINT_COLUMN)
             elif excepted:
@@ -87,14 +87,12 @@ class StreamScan:
         """Return the events with one fingerprint, valid at the instants at which they began."""
         stored = [column.name for column in columns if column != PASSING]
         lasting = pl.col(PANE_COLUMN).alias(PASSING.name)
-        pieces = [
-            settled_rows(self._read(piece, [START, *stored, FINGERPRINT_COLUMN, PANE_COLUMN]))
-            .filter(pl.col(FINGERPRINT_COLUMN) == fingerprint)
-            .select(START, *stored, lasting)
-            for piece in self._pieces
-            if FINGERPRINT_COLUMN in piece.columns
-        ]
-        return self._batch(pieces, empty_rows(columns))
+        pieces = [piece for piece in self._pieces if FINGERPRINT_COLUMN in piece.columns]
+        if not pieces:
+            return self._batch([], empty_rows(columns))
+        rows = settled_rows(self._read(pieces, [START, *stored, FINGERPRINT_COLUMN, PANE_COLUMN]))
+        events = rows.filter(pl.col(FINGERPRINT_COLUMN) == fingerprint).select(START, *stored, lasting)
+        return self._batch([events], empty_rows(columns))
 
     def aggregates(self, columns: Schema, own: Sequence[str]) -> Batch:
         """Return the aggregates that sensors made, valid at their stamps.
@@ -108,13 +106,12 @@ class StreamScan:
         """
         read = [*(column.name for column in columns), *own]
         found = []
-        for piece in self._pieces:
-            known = piece.columns
+        for known, pieces in groupby(self._pieces, lambda piece: piece.columns):
             if FINGERPRINT_COLUMN in known:
                 aggregates = pl.col(FINGERPRINT_COLUMN).is_not_null() & pl.col(SAMPLES_COLUMN).is_not_null()
                 if self._begins_us is not None:
                     aggregates &= pl.col(START) + 1 - pl.col(PANE_COLUMN) >= self._begins_us
-                rows = self._read(piece, [START, *(name for name in read if name in known)]).filter(aggregates)
+                rows = self._read(pieces, [START, *(name for name in read if name in known)]).filter(aggregates)
                 # A table gets columns when there is something to write into them.
                 nulls = [pl.lit(None, pl.Int64).alias(name) for name in own if name not in known]
                 # An infinite sum stays infinite here: NULL would mean that there is nothing to add.
@@ -131,5 +128,7 @@ class StreamScan:
         rows = rows if rows[START].is_sorted() else rows.sort(START, maintain_order=True)
         return Batch(rows, self._watermark_us)
 
-    def _read(self, piece: StoredRows, columns: list[str], wanted: pl.Expr | None = None) -> pl.DataFrame:
-        return piece.read(tuple(dict.fromkeys(columns)), self._between_us, wanted)
+    def _read(
+        self, pieces: Iterable[StoredRows], columns: Iterable[str], wanted: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        return pl.concat(read_together(list(pieces), tuple(dict.fromkeys(columns)), self._between_us, wanted))
