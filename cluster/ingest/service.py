@@ -71,8 +71,8 @@ class Ingest:
         to it.
     reserved_for
         Returns what a name is reserved for, so that no proxy may offer a stream of this name; None if it is free.
-    clock
-        Seconds since 1970.
+    clock, monotonic
+        Seconds since 1970; and by a clock that never goes back.
     needed
         Returns, by stream, the oldest version of its table that a query still has to read from; None if none has to.
     troubles
@@ -97,6 +97,7 @@ class Ingest:
         proxy_clocks: ProxyClocks | None = None,
         reserved_for: Callable[[str], str | None] = lambda _: None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         needed: Callable[[str], int | None] = lambda _: None,
         troubles: Troubles | None = None,
         budget: Callable[[str], Budget] = lambda _: UNBOUNDED,
@@ -108,6 +109,7 @@ class Ingest:
         self._budget = budget
         self._passed = passed
         self._clock = clock
+        self._monotonic = monotonic
         self._reports = ProxyReports(proxy_clocks or ProxyClocks())
         self.proxy_clocks, self.proxy_spools = self._reports.clocks, self._reports.spools
         self._folder = folder
@@ -379,6 +381,7 @@ class Ingest:
             quarantine=self._quarantine,
             commit_interval_seconds=self._commit_interval,
             silence_seconds=self._silence,
+            clock=self._monotonic,
             troubles=self._troubles,
         )
         self.writers[writer.stream] = writer

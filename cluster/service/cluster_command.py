@@ -14,6 +14,7 @@ from protocols.text.durations import LONGEST_PAUSE_US
 
 if TYPE_CHECKING:
     from cluster.service.running.settings import ClusterSettings
+    from protocols.recording.recorder import Recorder
 
 cluster = typer.Typer(help="Run the cluster: ingest, engine on Spark, HTTP API, publisher.")
 
@@ -150,6 +151,16 @@ def run_cluster(
             shown_default="no bound",
         ),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER"),
+    ] = None,
+    record_size: Annotated[
+        int,
+        byte_size_option(
+            "--record-size", help="Largest size of that log; the oldest goes first.", shown_default="64MiB"
+        ),
+    ] = 64 * 1024**2,
 ) -> None:
     """Run the cluster until Ctrl-C.
 
@@ -193,12 +204,15 @@ def run_cluster(
             planning_seconds=planning_seconds,
             max_relation_bytes=max_relation,
             relation_memory_bytes=relation_memory,
-        )
+        ),
+        record,
+        record_size,
     )
 
 
-def _run(settings: ClusterSettings) -> None:
+def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> None:
     import asyncio
+    import contextlib
 
     from cluster.spark.java import find_java
 
@@ -214,13 +228,15 @@ def _run(settings: ClusterSettings) -> None:
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # to remove what is begun
     begun = begin(settings, java)
+    from cluster.service.recorded_run import begin_recording, run_on
     from cluster.service.server import ClusterServer
+    from protocols.recording.ticking_loop import TickingLoop
 
-    async def serve() -> None:
-        server = ClusterServer(settings, begun)
+    async def serve(recorder: Recorder | None) -> None:
+        server = ClusterServer(settings, begun, recorder)
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, server.stop)
+            loop.add_signal_handler(each, server.stop if recorder is None else recorder.stop)
         ready = asyncio.Event()
 
         async def announce() -> None:
@@ -229,11 +245,16 @@ def _run(settings: ClusterSettings) -> None:
 
         announcing = asyncio.create_task(announce(), name="announce")
         try:
-            await server.run(ready=ready)
+            await (server.run(ready=ready) if recorder is None else run_on(recorder, server, ready))
         finally:
             announcing.cancel()
 
-    try:
-        asyncio.run(serve())
-    finally:
-        begun.java.end()
+    with contextlib.ExitStack() as stack:
+        stack.callback(begun.java.end)
+        if record is None:
+            asyncio.run(serve(None))
+            return
+        recorder = begin_recording(record, record_size, settings)
+        stack.callback(recorder.close)
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            runner.run(serve(recorder))

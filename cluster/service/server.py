@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from contextvars import copy_context
+from random import Random
 
 import uvicorn
 from prometheus_client import CollectorRegistry
@@ -19,15 +21,19 @@ from cluster.service.data_folder.format import REGISTRY
 from cluster.service.http.api import make_api
 from cluster.service.http.listening import ApiServer, listen
 from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.http.request_bodies import ASGIApp
+from cluster.service.http.taped_api import TapedApi
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.registry.registry import Registry
 from cluster.service.running.early import Begun
-from cluster.service.running.parts import make_parts
+from cluster.service.running.parts import BrokerLink, Sources, make_parts
 from cluster.service.running.settings import ClusterSettings
 from protocols.errors import TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message, MqttLink
+from protocols.recording.timeline import Timeline
+from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status
 from protocols.wire.frames import VERSION, encode
@@ -46,6 +52,8 @@ class ClusterServer:
         How to run it.
     begun
         What of it runs already; None begins here.
+    timeline
+        Records what happens, or replays it; None for neither. A replay has neither Spark, publishers nor API.
 
     Raises
     ------
@@ -54,21 +62,27 @@ class ClusterServer:
         the API would be open to the network without a token.
     """
 
-    def __init__(self, settings: ClusterSettings, begun: Begun | None = None) -> None:
+    def __init__(self, settings: ClusterSettings, begun: Begun | None = None, timeline: Timeline | None = None) -> None:
         if settings.api_host not in LOOPBACK and not settings.api_token:
             raise ClusterError(
                 f"the API would listen on {settings.api_host} without a token",
                 hint="set FJORD_API_TOKEN, or listen on 127.0.0.1",
             )
         self._settings = settings
+        self._timeline = timeline
+        self._outside = copy_context() if timeline is None else timeline.outside
+        self._clock = time.time if timeline is None else lambda: timeline.real_us() / 1e6
         self._folder = open_folder(settings.folder) if begun is None else begun.folder
         path = self._folder.path
         self._registry = Registry(path / REGISTRY, PlanFiles(path / "plans"), max_queries=settings.max_queries)
         self._link = self._make_link()
         java = None if begun is None else begun.java
-        self.parts = make_parts(settings, path, self._registry, self._link, java)
+        self.parts = make_parts(settings, path, self._registry, self._link, java, sources=self._sources())
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
-        self._stopping = asyncio.Event()
+        self._api: ASGIApp = make_api(self.parts, self.metrics.registry, settings.api_token)
+        if timeline is not None:
+            self._api = TapedApi(self._api, timeline, settings.api_token)
+        self._stopping = asyncio.Event() if timeline is None else timeline.stopped
 
     def stop(self) -> None:
         """Begin to stop; :meth:`run` then returns."""
@@ -82,19 +96,14 @@ class ClusterServer:
     async def run(self, *, ready: asyncio.Event | None = None) -> None:
         """Run until :meth:`stop`. `ready` is set when the API answers and the engine runs."""
         parts = self.parts
-        on_commit = parts.publishers.notify_from(asyncio.get_running_loop())
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._link.run_in_bursts(self._handle), name="link"),
                     tasks.create_task(parts.ingest.run(), name="ingest"),
                     tasks.create_task(parts.queries.run(), name="relations"),
-                    tasks.create_task(parts.publishers.run(), name="publishers"),
-                    tasks.create_task(parts.engine.keep_log_small(), name="log of Spark"),
                 ]
-                async with self._serving(tasks):
-                    running.append(tasks.create_task(parts.engine.run(on_commit, ready), name="engine"))
-                    running.append(tasks.create_task(parts.engine.archive_classes(), name="archive of classes"))
+                async with self._surrounded(tasks, ready):
                     await self._stopping.wait()
                     await self._publish_offline()
                     for task in running:
@@ -104,14 +113,38 @@ class ClusterServer:
             self.close()
 
     @asynccontextmanager
+    async def _surrounded(self, tasks: asyncio.TaskGroup, ready: asyncio.Event | None) -> AsyncIterator[None]:
+        """Run what is not replayed: the engine, publishers and the API."""
+        if self._timeline is not None and not self._timeline.is_real:
+            yield
+            return
+        parts = self.parts
+        on_commit = parts.publishers.notify_from(asyncio.get_running_loop())
+
+        def begin(work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+            return tasks.create_task(work, name=name, context=self._outside.copy())
+
+        running = [
+            begin(parts.publishers.run(), "publishers"),
+            begin(parts.engine.keep_log_small(), "log of Spark"),
+        ]
+        async with self._serving(tasks):
+            running.append(begin(parts.engine.run(on_commit, ready), "engine"))
+            running.append(begin(parts.engine.archive_classes(), "archive of classes"))
+            yield
+            for task in running:
+                task.cancel()
+
+    @asynccontextmanager
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         """Serve the API; a port that is in use is an error before the engine starts."""
         settings = self._settings
-        api = make_api(self.parts, self.metrics.registry, settings.api_token)
-        config = uvicorn.Config(api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            self._api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
+        )
         server = ApiServer(config)
         listening = listen(settings.api_host, settings.api_port)
-        serving = tasks.create_task(server.serve(sockets=[listening]), name="api")
+        serving = tasks.create_task(server.serve(sockets=[listening]), name="api", context=self._outside.copy())
         log.info("API listens", address=f"http://{settings.api_host}:{listening.getsockname()[1]}")
         try:
             yield
@@ -119,7 +152,19 @@ class ClusterServer:
             server.should_exit = True
             await serving
 
-    def _make_link(self) -> MqttLink:
+    def _sources(self) -> Sources | None:
+        timeline = self._timeline
+        if timeline is None:
+            return None
+        chance = Random(self._registry.engine_id).random  # noqa: S311 - the same when it is replayed
+        return Sources(self._clock, lambda: timeline.radio_us() / 1e6, chance)
+
+    def _make_link(self) -> BrokerLink:
+        if self._timeline is None:
+            return self._mqtt_link(self._connected, None)
+        return self._timeline.taped_link(self._mqtt_link, self._connected)
+
+    def _mqtt_link(self, connected: Callable[[], Awaitable[None]], lost: Callable[[], None] | None) -> MqttLink:
         name = self._settings.name
         read = Ingest, SensorCatalog, DemandReports, DemandRequests
         subscriptions = [each for reader in read for each in reader.subscriptions]
@@ -129,7 +174,8 @@ class ClusterServer:
             subscriptions=list(dict.fromkeys(subscriptions)),
             births=[self._presence(Presence.ONLINE)],
             will=self._presence(Presence.OFFLINE),
-            on_connect=self._connected,
+            on_connect=connected,
+            on_disconnect=lost,
             silence_seconds=self._settings.broker_silence_seconds,
         )
 
@@ -137,6 +183,7 @@ class ClusterServer:
         """Handle messages that came together, one after another."""
         ingest, acks = self.parts.ingest, []
         for message in messages:
+            HANDLED.set(message)
             try:
                 topic = topics.parse(message.topic)
             except TopicError as error:
@@ -151,6 +198,7 @@ class ClusterServer:
                 acks.append(ack)
         if acks:
             await ingest.acknowledge(acks)
+        HANDLED.set(None)
 
     async def _connected(self) -> None:
         self.parts.sensors.apply(Connected())
@@ -162,6 +210,6 @@ class ClusterServer:
             await self._link.publish(self._presence(Presence.OFFLINE))
 
     def _presence(self, presence: Presence) -> Message:
-        name, now_us = self._settings.name, time.time_ns() // 1000
+        name, now_us = self._settings.name, round(self._clock() * 1e6)
         status = Status(VERSION, name, presence, self._registry.engine_id, now_us)
         return Message(topics.cluster_status(name), encode(status), retain=True)

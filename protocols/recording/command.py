@@ -35,8 +35,8 @@ def replay(
     """Run a part again on what it had received, in simulated time, and compare what it publishes.
 
     Of a proxy all is replayed: its messages, the end of each write and merge, its clocks and timers, from the databases
-    with which it began; of motes their machines, radio and world. What they publish is compared byte by byte, but for
-    the size of a proxy's spool.
+    with which it began; of motes their machines, radio and world; of a cluster all but Spark, publishers and answers to
+    GET. What they publish is compared byte by byte, but for the size of a proxy's spool.
 
     Exit codes: 0 all is the same; 1 something differs, or the part failed; 3 not compared, as older segments are gone:
     the part began with its databases of the time of the first that is left, as after a restart.
@@ -77,7 +77,7 @@ def event_lines(run: RecordedRun) -> Iterator[str]:
 
 
 def _inputs(turn: RecordedTurn) -> Iterator[tuple[str, str, str]]:
-    from protocols.recording.entries import Messages, Published, Worked
+    from protocols.recording.entries import Messages, Published, Requested, Worked
 
     for each in turn.inputs:
         match each:
@@ -85,6 +85,8 @@ def _inputs(turn: RecordedTurn) -> Iterator[tuple[str, str, str]]:
                 yield from (("<", _stimulus(*one), "") for one in zip(topics, payloads, strict=True))
             case Published(topic, nth, error):
                 yield "=", f"{'published' if error is None else f'not published ({error})'}: {topic} #{nth}", ""
+            case Requested(method, path):
+                yield "<", f"request {method} {path}", ""
             case Worked(task, nth):
                 yield "=", f"a thread has done work {nth} of task {task}", ""
             case _:

@@ -108,7 +108,7 @@ def _kind(topic: str) -> str:
     try:
         return topics.parse(topic).kind
     except ProtocolError:
-        return "device message"
+        return "answer" if " " in topic else "device message"
 
 
 def _counts(messages: Sequence[TimedSent]) -> dict[str, int]:

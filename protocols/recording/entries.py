@@ -162,10 +162,31 @@ class Began(Entry, frozen=True, tag=10):
     nth: Count
 
 
+class Requested(Entry, frozen=True, tag=11):
+    """A request over HTTP that may change something, without what proves that it may."""
+
+    method: Annotated[str, Meta(max_length=16)]
+    path: Text
+    query: bytes
+    content_type: Annotated[str, Meta(max_length=256)]
+    body: bytes
+
+
 AnyEntry = (
-    Turn | WallClock | ClockRead | Messages | Connected | Disconnected | Published | Worked | Stopped | Sent | Began
+    Turn
+    | WallClock
+    | ClockRead
+    | Messages
+    | Connected
+    | Disconnected
+    | Published
+    | Worked
+    | Stopped
+    | Sent
+    | Began
+    | Requested
 )
-Input = Messages | Connected | Disconnected | Published | Worked | Stopped
+Input = Messages | Connected | Disconnected | Published | Worked | Stopped | Requested
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -8,8 +8,8 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from protocols.mqtt.link import Message
-from protocols.recording.entries import RETAINED, Connected, LogError, Messages, Published, Sent, Worked
-from protocols.recording.timeline import MakeLink, Timeline
+from protocols.recording.entries import RETAINED, Connected, LogError, Messages, Published, Requested, Sent, Worked
+from protocols.recording.timeline import MakeLink, Timeline, answer_of
 from protocols.stimulus import cause
 
 if TYPE_CHECKING:
@@ -68,9 +68,16 @@ class Player(Timeline):
         self._done_early: set[tuple[str, int]] = set()
         self._rounds = 0
         self._ended = False
+        self._in_thread = False
+        """Whether what runs now was in a thread when it was recorded."""
         if self._next is None:
             raise LogError(f"the log of {run.header.part} {run.header.name!r} ends before anything happened")
         self.now_ns, self.ahead_ns = self._next.now_ns, self._next.ahead_ns
+
+    @property
+    def is_real(self) -> bool:
+        """No."""
+        return False
 
     def wait(self, timeout: float | None, select: Callable[[float | None], Events]) -> Events:
         """Take the next turn of the log, unless something else can be done before."""
@@ -120,6 +127,11 @@ class Player(Timeline):
         else:
             self._works[key] = work
 
+    def answered(self, request: Requested, status: int) -> None:
+        """Note the answer, unless the log has ended before."""
+        if not self._ended:
+            self.sent.append((self.turn, answer_of(request, status, cause())))
+
     async def run_link(self) -> None:
         """Wait: there is no broker."""
         await asyncio.Event().wait()
@@ -136,16 +148,25 @@ class Player(Timeline):
         key = entry.task, entry.nth
         work = self._works.pop(key, None)
         if work is not None:
-            self.deliver(entry, work)
+            self._done(entry, work)
         elif self._exact:
             self._done_early.add(key)
 
     def _answer_unknown(self) -> None:
         unknown, self._unknown = self._unknown, []
         for entry, work in unknown:
+            self._done(entry, work)
+
+    def _done(self, entry: Published | Worked, work: Work | None) -> None:
+        self._in_thread = True
+        try:
             self.deliver(entry, work)
+        finally:
+            self._in_thread = False
 
     def _read(self) -> int:
+        if self._in_thread:
+            return self.now_ns
         self.reads += 1
         self.now_ns = self._reads.get(self.reads, self.now_ns)
         return self.now_ns

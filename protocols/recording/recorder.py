@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from protocols.recording.entries import (
     Input,
     Messages,
     Published,
+    Requested,
     Sent,
     Stopped,
     Turn,
@@ -32,7 +34,7 @@ from protocols.recording.entries import (
     Worked,
 )
 from protocols.recording.taped_link import Done
-from protocols.recording.timeline import Given, MakeLink, Timeline, WrappedLink
+from protocols.recording.timeline import Answer, Given, MakeLink, Timeline, WrappedLink, answer_of
 from protocols.stimulus import cause
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Recorder(Timeline):
         self._entries: list[AnyEntry] = []
         self._bytes = 0
         self._connected = False
+        self._thread = threading.get_ident()
         self._inner: WrappedLink | None = None
         self._publishing: set[asyncio.Task[None]] = set()
         self._pool = ThreadPoolExecutor(thread_name_prefix="recorded")
@@ -83,6 +86,29 @@ class Recorder(Timeline):
         """How many connections were given up because the broker sent nothing any more."""
         return 0 if self._inner is None else self._inner.hangs_total
 
+    @property
+    def is_real(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no connection; None while there is one."""
+        return getattr(self._inner, "trouble", None)
+
+    def ask(self, request: Requested, answer: Answer) -> None:
+        """Let a request be carried out, and answered."""
+        self._bytes += len(request.body)
+        self._inputs.append((request, answer, None))
+
+    def answered(self, request: Requested, status: int) -> None:
+        """Note the answer."""
+        self._note(answer_of(request, status, cause()))
+
+    def end(self, reason: str) -> None:
+        """Record nothing from now on, as a replay could not follow."""
+        self._writer.end(reason)
+
     def stop(self) -> None:
         """Let the part stop; from its own thread."""
         self._put(Stopped())
@@ -93,9 +119,9 @@ class Recorder(Timeline):
         self._flush()
         self._writer.close()
 
-    def executor(self) -> Executor | None:
-        """Return where work of the loop's own threads is done."""
-        return None if _OUTSIDE.get() else super().executor()
+    def executor(self, real: Executor | None = None) -> Executor | None:
+        """Return where work in threads is done; None where those do it that are wanted."""
+        return None if _OUTSIDE.get() else super().executor(real)
 
     def wait(self, timeout: float | None, select: Callable[[float | None], Events]) -> Events:
         """Take the next turn, when something happens or a timer is due."""
@@ -191,8 +217,10 @@ class Recorder(Timeline):
         self._inputs.append((entry, None, None))
 
     def _read(self) -> int:
-        self.reads += 1
         now_ns = time.monotonic_ns()
+        if _OUTSIDE.get() or threading.get_ident() != self._thread:
+            return now_ns
+        self.reads += 1
         if now_ns - self.now_ns > LONG_TURN_NS:
             self.now_ns = now_ns
             self._note(ClockRead(self.reads, now_ns))

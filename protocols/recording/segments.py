@@ -98,7 +98,7 @@ class SegmentWriter:
             self._waiting_bytes += size_bytes
             too_slow = self._waiting_bytes > MOST_WAITING_BYTES
         if too_slow:
-            self._end("the disk is slower than what happens")
+            self.end("the disk is slower than what happens")
         if self.writes:
             self._waiting.put((chunk, size_bytes))
 
@@ -119,7 +119,7 @@ class SegmentWriter:
             try:
                 self._write(chunk)
             except OSError as error:
-                self._end(str(error.strerror or error))
+                self.end(str(error.strerror or error))
         self._close()
 
     def _write(self, chunk: Chunk) -> None:
@@ -155,7 +155,8 @@ class SegmentWriter:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _end(self, reason: str) -> None:
+    def end(self, reason: str) -> None:
+        """Write no more, and log why."""
         if self.writes:
             self.writes = False
             self.trouble = reason

@@ -23,6 +23,11 @@ class Surroundings(Protocol):
     """In which the real link runs."""
 
     @property
+    def trouble(self) -> str | None:
+        """Why there is no connection, if that is known."""
+        ...
+
+    @property
     def hangs_total(self) -> int:
         """How many connections were given up because the broker sent nothing any more."""
         ...
@@ -56,6 +61,11 @@ class TapedLink:
         self._sent: Counter[str] = Counter()
         self._outstanding: dict[tuple[str, int], asyncio.Future[None]] = {}
         self._early: dict[tuple[str, int], LinkError | None] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no connection, if that is known."""
+        return self._timeline.trouble
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Handle connects and messages, one after another, until cancelled."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import math
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
 from contextvars import Context
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
@@ -38,8 +39,8 @@ class Turns(Protocol):
         """
         ...
 
-    def executor(self) -> Executor | None:
-        """Return where the loop's own work in threads is done; None for asyncio's."""
+    def executor(self, real: Executor | None = None) -> Executor | None:
+        """Return what takes the place of threads, those of the loop or others; None for those themselves."""
         ...
 
 
@@ -62,6 +63,8 @@ class TickingLoop(asyncio.SelectorEventLoop):
         self._turns = turns
         self._timers_at = 0
         self._timers: set[float] = set()
+        self._children: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        """How many tasks without a name each task has begun."""
         super().__init__(TurningSelector(turns))
 
     def time(self) -> float:
@@ -80,11 +83,25 @@ class TickingLoop(asyncio.SelectorEventLoop):
         self._timers.add(when)
         return super().call_at(when, callback, *args, context=context)
 
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: object = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        """Begin a task; one without a name is named by the task that begins it, the same in each run."""
+        parent = asyncio.current_task(self) if name is None else None
+        if parent is not None:
+            self._children[parent] = count = self._children.get(parent, 0) + 1
+            name = f"{parent.get_name()}/{count}"
+        return super().create_task(coro, name=name, context=context)
+
     def run_in_executor(  # type: ignore[override] # as asyncio documents it
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
         """Do work in a thread."""
-        own = self._turns.executor() if executor is None else None
+        own = self._turns.executor(executor)
         if own is None:
             return super().run_in_executor(executor, func, *args)
         return asyncio.wrap_future(own.submit(func, *args), loop=self)

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from concurrent.futures import Executor
 from contextvars import copy_context
-from typing import Protocol
+from typing import Any, Protocol
 
 from protocols.mqtt.link import LinkError, Message
-from protocols.recording.entries import Connected, Disconnected, Input, Messages, Published, Worked
+from protocols.recording.entries import Connected, Disconnected, Input, Messages, Published, Requested, Sent, Worked
 from protocols.recording.taped_link import Done, TapedLink
 from protocols.recording.taped_threads import TapedThreads, Work
 from protocols.recording.ticking_loop import Events
 
-Given = Sequence[Message] | Work
+Answer = asyncio.Future[list[MutableMapping[str, Any]]]
+"""What a request is answered with: messages of ASGI."""
+Given = Sequence[Message] | Work | Answer
 
 
 class WrappedLink(Protocol):
@@ -53,6 +55,18 @@ class Timeline(ABC):
         """In which the real link runs."""
         self.link: TapedLink | None = None
         self.threads: TapedThreads | None = None
+        self.on_request: Callable[[Requested, Answer | None], None] = _ignore
+        """Carries out a request, and gives the answer to what waits for it, if anything does."""
+
+    @property
+    @abstractmethod
+    def is_real(self) -> bool:
+        """Whether there is a world outside, such as a broker."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no connection, if that is known."""
+        return None
 
     @property
     def hangs_total(self) -> int:
@@ -87,9 +101,11 @@ class Timeline(ABC):
         self.threads = self.threads or threads
         return threads
 
-    def executor(self) -> Executor | None:
-        """Return where work of the loop's own threads is done."""
-        return self.threads
+    def executor(self, real: Executor | None = None) -> Executor | None:
+        """Return where work in threads is done; `real` are the threads that are wanted, None for the loop's own."""
+        if real is None or self.threads is None:
+            return self.threads
+        return None if isinstance(real, TapedThreads) else self.taped_threads(real)
 
     def deliver(self, entry: Input, given: Given | None = None, done: Done | None = None) -> None:
         """Let an input reach the part.
@@ -108,7 +124,7 @@ class Timeline(ABC):
                 if self.link is not None:
                     self.link.deliver(entry, done)
             case Messages():
-                if self.link is not None and given is not None and not isinstance(given, Work):
+                if self.link is not None and given is not None and not isinstance(given, Work | asyncio.Future):
                     self.link.deliver(given, done)
             case Published(topic, nth, error):
                 if self.link is not None:
@@ -116,6 +132,8 @@ class Timeline(ABC):
             case Worked():
                 if isinstance(given, Work):
                     given.settle()
+            case Requested():
+                self.on_request(entry, given if isinstance(given, asyncio.Future) else None)
             case _:
                 self.stopped.set()
 
@@ -126,6 +144,10 @@ class Timeline(ABC):
     @abstractmethod
     def publish(self, message: Message, nth: int) -> None:
         """Publish a message; what becomes of it is an input."""
+
+    @abstractmethod
+    def answered(self, request: Requested, status: int) -> None:
+        """Note with which status a request was answered."""
 
     @abstractmethod
     def begin_work(self, work: Work, real: Executor | None) -> None:
@@ -140,3 +162,12 @@ class Timeline(ABC):
 
     @abstractmethod
     def _wrap(self, make: MakeLink) -> None: ...
+
+
+def _ignore(_: Requested, __: Answer | None) -> None:
+    """Do nothing: the part takes no requests."""
+
+
+def answer_of(request: Requested, status: int, cause: str) -> Sent:
+    """Return what a log holds of the answer to a request."""
+    return Sent(f"{request.method} {request.path}", str(status).encode(), 0, retain=False, cause=cause)

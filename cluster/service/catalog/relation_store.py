@@ -171,9 +171,20 @@ class RelationStore:
                 self._dropped[left] = clock()
 
     @classmethod
-    def of(cls, registry: RelationRegistry, folder: Path, catalog: SensorCatalog, limits: Limits) -> RelationStore:
+    def of(
+        cls,
+        registry: RelationRegistry,
+        folder: Path,
+        catalog: SensorCatalog,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        chance: Callable[[], float] = random.random,
+    ) -> RelationStore:
         """Return the relations of a cluster with a catalog of sensors."""
-        return cls(registry, folder, limits=limits, sensors=SensorsSource.of(catalog, limits=limits))
+        sensors = SensorsSource.of(catalog, limits=limits, clock=clock)
+        return cls(registry, folder, limits=limits, sensors=sensors, clock=clock, wall=wall, chance=chance)
 
     def all(self) -> list[KnownRelation]:
         """Return all relations, oldest first."""

@@ -96,7 +96,9 @@ class SensorCatalog:
         max_sensors: int = MOST_SENSORS,
         max_proxies: int = MOST_PROXIES,
         max_properties: int = MOST_PROPERTIES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._clock = clock
         self._accepted = accepted
         self._quarantine = quarantine
         self.mismatches = mismatches
@@ -177,7 +179,7 @@ class SensorCatalog:
                 self._entries.clear()
                 self._properties.clear()
                 self._online.clear()
-                self.connected_at = time.monotonic()
+                self.connected_at = self._clock()
 
     def _put(self, entry: MoteEntry) -> None:
         key = entry.proxy, entry.mote

@@ -58,12 +58,15 @@ class SensorsSource:
         self._known: dict[str, Column] = {}
 
     @classmethod
-    def of(cls, catalog: SensorCatalog, *, limits: Limits | None = None) -> SensorsSource:
+    def of(
+        cls, catalog: SensorCatalog, *, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> SensorsSource:
         """Return the source of a catalog."""
         return cls(
             catalog.relation,
             limits=limits,
             connected_at=lambda: catalog.connected_at,
+            clock=clock,
         )
 
     def remember(self, snapshot: Path) -> None:

@@ -41,7 +41,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
         If there is one, requests must carry it; an empty one is none.
     """
 
-    def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
+    async def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
         if token and not carries(authorization, token):
             raise RequestError(401, "this cluster needs a token", hint="set FJORD_API_TOKEN")
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -46,9 +50,46 @@ if TYPE_CHECKING:
     from cluster.service.registry.registry import Registry
     from cluster.service.running.settings import ClusterSettings
     from cluster.spark.java_process import JavaProcess
-    from protocols.mqtt.link import MqttLink
+    from protocols.mqtt.link import Message
 
 log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a cluster reads the time, and draws.
+
+    Parameters
+    ----------
+    wall
+        Seconds since 1970.
+    monotonic
+        Seconds by a clock that never goes back.
+    chance
+        Draws a number from 0 to 1.
+    """
+
+    wall: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+
+
+class BrokerLink(Protocol):
+    """The connection to the broker."""
+
+    connected: asyncio.Event
+    connects_total: int
+    hangs_total: int
+
+    @property
+    def trouble(self) -> str | None:
+        """Why there is no connection; None while there is one."""
+
+    async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
+        """Receive until cancelled."""
+
+    async def publish(self, message: Message) -> None:
+        """Publish; raises LinkError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +126,7 @@ class ClusterParts:
 
     settings: ClusterSettings
     registry: Registry
-    link: MqttLink
+    link: BrokerLink
     ingest: Ingest
     sensors: SensorCatalog
     budgets: StreamBudgets
@@ -98,7 +139,13 @@ class ClusterParts:
 
 
 def make_parts(
-    settings: ClusterSettings, folder: Path, registry: Registry, link: MqttLink, java: JavaProcess | None = None
+    settings: ClusterSettings,
+    folder: Path,
+    registry: Registry,
+    link: BrokerLink,
+    java: JavaProcess | None = None,
+    *,
+    sources: Sources | None = None,
 ) -> ClusterParts:
     """Return the parts of a cluster over a data folder.
 
@@ -110,12 +157,15 @@ def make_parts(
         The data folder.
     java
         The Java for Spark; None starts one.
+    sources
+        Where it reads the time, and draws.
 
     Raises
     ------
     ClusterError
         If something in the data folder cannot be read, or cannot be repaired.
     """
+    sources = sources or Sources()
     plans, checkpoint = PlanFiles(folder / "plans"), checkpoint_of(folder, registry)
     buckets, key = fixed_buckets(registry, settings)
     positions = SparkPositions(checkpoint, PlanFiles(folder / "plans"))
@@ -124,13 +174,24 @@ def make_parts(
     ledger = Ledger()
     sensors = SensorCatalog(
         accepted=ledger.note,
+        clock=sources.monotonic,
         quarantine=registry.quarantine.keep,
         mismatches=lambda: offers.mismatches,
         proxy_clocks=lambda: proxy_clocks.faults,
         refused_demands=demand_reports.texts,
     )
     limits = Limits(max_bytes=settings.max_relation_bytes)
-    names = ReservedNames(RelationStore.of(registry.relations, folder / "relations", sensors, limits))
+    names = ReservedNames(
+        RelationStore.of(
+            registry.relations,
+            folder / "relations",
+            sensors,
+            limits,
+            clock=sources.monotonic,
+            wall=sources.wall,
+            chance=sources.chance,
+        )
+    )
     budgets = StreamBudgets(registry, Budget(settings.stream_age_us, settings.stream_bytes))
     ingest = Ingest(
         folder / "streams",
@@ -138,6 +199,8 @@ def make_parts(
         commit_interval_seconds=settings.commit_interval_seconds,
         silence_seconds=settings.silence_seconds,
         link=link,
+        clock=sources.wall,
+        monotonic=sources.monotonic,
         offers=offers,
         proxy_clocks=proxy_clocks,
         reserved_for=names.reserved_for,

@@ -1,0 +1,166 @@
+"""A cluster without Spark beside scripted proxies and users, recorded while it runs.
+
+    python -m tests.cluster.service.recorded_cluster tests/cluster/service/recorded/faulty_proxies.fjordlog
+
+writes the log that tests replay: batches that come twice, too early or garbled, a broker that goes away, queries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from cluster.service import server as server_module
+from cluster.service.data_folder.folder import open_folder
+from cluster.service.recorded_run import begin_recording, run_on
+from cluster.service.running.settings import ClusterSettings
+from cluster.service.server import ClusterServer
+from protocols.mqtt.link import LinkError, Message
+from protocols.recording.ticking_loop import TickingLoop
+from protocols.wire import topics
+from protocols.wire.batches import Batch, Resumption, encode_batch, make_columns
+from protocols.wire.catalog import Presence, ProxyClock, Status, StreamOffer
+from protocols.wire.frames import VERSION, encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
+
+MEBIBYTE = 1024 * 1024
+TOKEN = "a-secret-token"
+SCHEMA = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), Field("speed", FieldType.REAL, "mph")))
+NOON_US = 1_330_603_200_000_000
+
+
+def batch(sequence, rows=3):
+    first_us = NOON_US + sequence * 1_000_000
+    columns = make_columns(
+        SCHEMA, [first_us + n for n in range(rows)], ["m"] * rows, [True] * rows,
+        {"sensor": ["a"] * rows, "speed": [float(sequence)] * rows},
+    )  # fmt: skip
+    return encode_batch(Batch(VERSION, "p", "e", "traffic", sequence, first_us, True, rows, columns))
+
+
+class ScriptedLink:
+    """A link to a broker beside which a proxy lives."""
+
+    def __init__(self, address, *, on_connect, on_disconnect, **options):
+        self.hangs_total = 0
+        self.trouble = None
+        self.messages = asyncio.Queue()
+        self.away = asyncio.Event()
+        self.published = []
+        self._begins, self._ends = on_connect, on_disconnect
+        LINKS.append(self)
+
+    async def run_in_bursts(self, take):
+        while True:
+            self.away.clear()
+            await self._begins()
+            receiving = asyncio.create_task(self._receive(take))
+            await self.away.wait()
+            receiving.cancel()
+            self._ends()
+            await asyncio.sleep(0.08)
+
+    async def _receive(self, take):
+        while True:
+            burst = [await self.messages.get()]
+            while not self.messages.empty():
+                burst.append(self.messages.get_nowait())
+            await take(burst)
+
+    async def publish(self, message):
+        if self.away.is_set():
+            raise LinkError("the broker is away")
+        self.published.append(message)
+        await asyncio.sleep(0.0005 * (len(self.published) % 4))
+
+    def put(self, topic, content, **options):
+        self.messages.put_nowait(Message(topic, content if isinstance(content, bytes) else encode(content), **options))
+
+
+LINKS: list[ScriptedLink] = []
+
+
+class Server(ClusterServer):
+    """A cluster without engine, publishers and sockets."""
+
+    @asynccontextmanager
+    async def _surrounded(self, tasks, ready):
+        yield
+
+
+async def _drive(server, seconds):
+    link, began = LINKS[-1], asyncio.get_running_loop().time()
+    link.put(topics.proxy_status("p"), Status(VERSION, "p", Presence.ONLINE, "e", NOON_US), retain=True)
+    link.put(topics.stream_offer("p", "traffic"), StreamOffer(VERSION, "p", SCHEMA), retain=True)
+    client = httpx.AsyncClient(
+        transport=httpx.ASGITransport(server._api), base_url="http://cluster",
+        headers={"authorization": f"Bearer {TOKEN}"},
+    )  # fmt: skip
+    statuses, sequence = [], 0
+    async with client:
+        while asyncio.get_running_loop().time() - began < seconds:
+            sequence += 1
+            link.put(topics.batches("p"), batch(sequence)[: -3 if sequence % 31 == 30 else None])
+            if sequence % 7 == 0:
+                link.put(topics.batches("p"), batch(sequence))  # twice
+            if sequence % 11 == 0:
+                link.put(topics.batches("p"), batch(sequence + 5))  # too early
+            if sequence % 31 == 30:
+                link.put(topics.resumptions("p"), Resumption(VERSION, "p", "e", "traffic", sequence + 1))
+            if sequence % 20 == 0:
+                link.put(topics.proxy_clock("p"), ProxyClock(VERSION, "p", NOON_US + sequence))
+            if sequence == 25:
+                link.away.set()
+            if sequence % 15 == 5:
+                sql = f"SELECT speed FROM traffic WHERE speed < {sequence}"
+                statuses.append(await client.post("/v1/queries", json={"sql": sql, "name": f"q{sequence}"}))
+                statuses.append(await client.get("/v1/queries"))
+            if sequence % 30 == 15:
+                statuses.append(await client.delete(f"/v1/queries/q{sequence - 10}"))
+                statuses.append(await client.post("/v1/queries", json={"sql": "SELECT nothing FROM nowhere"}))
+            await asyncio.sleep(0.002 * (1 + sequence % 3))
+        statuses.append(await client.delete("/v1/queries/q5", headers={"authorization": "Bearer wrong"}))
+    return [each.status_code for each in statuses]
+
+
+def record(folder, log, *, seconds=1.5, log_bytes=8 * MEBIBYTE, **changes):
+    """Record a cluster for so long, in real time; return the statuses of requests."""
+    settings = ClusterSettings(folder=folder, api_token=TOKEN, commit_interval_seconds=0.02, **changes)
+    before, server_module.MqttLink = server_module.MqttLink, ScriptedLink
+    open_folder(folder).close()
+    found = []
+    try:
+        recorder = begin_recording(log, log_bytes, settings)
+
+        async def drive(server):
+            await asyncio.sleep(0.05)
+            try:
+                found.extend(await _drive(server, seconds))
+            finally:
+                recorder.stop()
+
+        async def run():
+            server = Server(settings, timeline=recorder)
+            driving = asyncio.create_task(drive(server), context=recorder.outside.copy())
+            await run_on(recorder, server)
+            await driving
+
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            runner.run(run())
+        recorder.close()
+    finally:
+        server_module.MqttLink = before
+    return found
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        record(Path(name) / "data", Path(name) / "log", seconds=1.0)
+        (segment,) = (Path(name) / "log").iterdir()
+        shutil.copy(segment, sys.argv[1])
