@@ -18,7 +18,8 @@ from typing import Protocol
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.service.publishing.publication import Publication
-from cluster.service.publishing.result_chunks import Chunk, Position, chunks
+from cluster.service.publishing.publishing_position import PublishingPosition
+from cluster.service.publishing.result_chunks import Position, chunks
 from cluster.service.publishing.result_messages import Extras
 from cluster.storage.committed_results import CommittedResults, ResultsGoneError
 from protocols.event_log import get_logger
@@ -29,8 +30,7 @@ log = get_logger(__name__)
 
 PAUSE_SECONDS = 0.5
 """Before a retry."""
-CHUNKS_IN_FLIGHT = 3
-InFlight = deque[tuple[asyncio.Task[None], Chunk]]
+InFlight = deque[asyncio.Task[None]]
 
 
 class FramesLink(Protocol):
@@ -78,9 +78,17 @@ class Publisher:
         self._announced = asyncio.Event()
         self._newest = 0
         self._stopping = False
-        self.position = Position(publication.now.version, publication.now.row)
+        self.progress = PublishingPosition(Position(publication.now.version, publication.now.row))
+
+    @property
+    def position(self) -> Position:
         """How far the broker has acknowledged; what is on disk may be behind it."""
-        self.published_rows = 0
+        return self.progress.acknowledged
+
+    @property
+    def published_rows(self) -> int:
+        """How many rows the broker has acknowledged."""
+        return self.progress.rows
 
     def announce(self, newest: int) -> None:
         """Note the newest version of the table that is on disk; call it again whenever there is a newer one."""
@@ -129,7 +137,8 @@ class Publisher:
         except ResultsGoneError as gone:
             self._go_on_after(gone)
         finally:
-            for sending, _ in in_flight:
+            self.progress.broken_off()
+            for sending in in_flight:
                 sending.cancel()
                 with suppress(asyncio.CancelledError, LinkError):
                     await sending
@@ -149,9 +158,10 @@ class Publisher:
             if chunk is None:
                 break
             sending = asyncio.create_task(self._link.publish_frames(chunk.frames), name="publish")
-            in_flight.append((sending, chunk))
+            in_flight.append(sending)
+            self.progress.sent(chunk)
             await asyncio.sleep(0)  # it is sent while the next one is read
-            while len(in_flight) >= CHUNKS_IN_FLIGHT or (in_flight and in_flight[0][0].done()):
+            while self.progress.full or (in_flight and in_flight[0].done()):
                 await self._acknowledge(in_flight)
         while in_flight:
             await self._acknowledge(in_flight)
@@ -160,17 +170,16 @@ class Publisher:
 
     async def _acknowledge(self, in_flight: InFlight) -> None:
         """Wait until the oldest chunk is acknowledged, and note the position if it ends a commit."""
-        sending, chunk = in_flight.popleft()
-        acknowledged, broken = len(chunk.frames), None
+        broken = None
         try:
-            await sending
+            await in_flight.popleft()
         except LinkError as error:
-            acknowledged = error.acknowledged if isinstance(error, BrokenOffError) else 0
             broken = error
-        before, self.position = self.position, chunk.after(acknowledged)
-        self.published_rows += acknowledged
-        if self.position.version > before.version:
-            await self._note(self.position.version)
+            version = self.progress.received(error.acknowledged if isinstance(error, BrokenOffError) else 0)
+        else:
+            version = self.progress.received()
+        if version is not None:
+            await self._note(version)
         if broken is not None:
             raise broken
 
@@ -183,9 +192,8 @@ class Publisher:
 
     def _go_on_after(self, gone: ResultsGoneError) -> None:
         """Continue with the first results that remain, and log those lost before them."""
-        commits = gone.next_version - gone.version
-        rows = max(0, (gone.rows or 0) - self.position.row)
-        lost = self._publication.note_lost(gone.next_version - 1, commits=commits, rows=rows)
-        self.position = Position(gone.next_version - 1)
+        found = self.progress.gone(gone.version, gone.next_version, gone.rows)
+        lost = self._publication.note_lost(found.through, commits=found.commits, rows=found.rows)
+        self.progress.go_on_after(found)
         if (lost.times & (lost.times - 1)) == 0:  # the 1st, 2nd, 4th, 8th ...
             log.error("results were lost before publication", commits=lost.commits, rows=lost.rows, reason=str(gone))

@@ -15,12 +15,18 @@ from typing import Any
 from cluster.service.publishing.progress import Progress
 from cluster.service.publishing.publisher_channel import (
     ChannelError,
-    News,
     Note,
     Orders,
     Report,
     from_line,
     to_line,
+)
+from cluster.service.publishing.publisher_supervision import (
+    FIRST_PAUSE_SECONDS,
+    NEWS_SECONDS,
+    NewsToWrite,
+    RestartPauses,
+    new_failures,
 )
 from cluster.storage.synced_files import Troubles
 from protocols.child_process import ending_with_this_process
@@ -31,10 +37,6 @@ log = get_logger(__name__)
 MODULE = "cluster.service.publishing.publisher_process"
 TROUBLE = "publisher"
 """A label of metrics and a key of the status: it never changes."""
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
-"""Before a new start: doubled each time, until a publisher has connected."""
-NEWS_SECONDS = 1.0
-"""Between two looks at whether notes have changed."""
 FAREWELL_SECONDS = 4.0
 
 
@@ -115,15 +117,13 @@ class SupervisedPublisher:
 
     async def run(self) -> None:
         """Keep a process running until cancelled."""
-        pause = FIRST_PAUSE_SECONDS
+        pauses = RestartPauses(FIRST_PAUSE_SECONDS)
         while True:
             self.why_not = reason = await self._run_once()
-            if self.progress.last.connects:
-                pause = FIRST_PAUSE_SECONDS
+            pause = pauses.after(succeeded=self.progress.last.connects > 0)
             self.progress.ended()
             self._troubles.note(TROUBLE, reason if self.share.is_everything else f"{self.name}: {reason}")
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def _run_once(self) -> str:
         """Run a process until it ends; return why it has."""
@@ -157,22 +157,13 @@ class SupervisedPublisher:
         if pipe is None:
             return
         pipe.write(to_line(self._orders))
-        written: News | None = None
-        notes: dict[str, Note] = {}
-        loop = asyncio.get_running_loop()
-        look_at = 0.0
+        news, loop = NewsToWrite(), asyncio.get_running_loop()
         while not pipe.is_closing():
             self._wake.clear()
             if pipe.transport.get_write_buffer_size() == 0:
-                changed = False
-                if loop.time() >= look_at:
-                    look_at = loop.time() + NEWS_SECONDS
-                    found = dict(self._notes())
-                    changed, notes = found != notes, found
-                news = News(self._newest(), notes if changed else None)
-                if news != written:
-                    pipe.write(to_line(news))
-                    written = News(news.newest)
+                notes = dict(self._notes()) if news.looks_at_notes(loop.time()) else None
+                if (due := news.due(self._newest(), notes)) is not None:
+                    pipe.write(to_line(due))
             with suppress(TimeoutError):
                 async with asyncio.timeout(NEWS_SECONDS):
                     await self._wake.wait()
@@ -193,9 +184,8 @@ class SupervisedPublisher:
                 return "it reports something that is far too long"
             if report.version < 0:
                 return report.failure or "it cannot run"
-            for what, times in report.failures.items():
-                if times > failed.get(what, 0):
-                    self._troubles.note(what, report.failure)
+            for what in new_failures(failed, report.failures):
+                self._troubles.note(what, report.failure)
             failed = report.failures
             self.progress.last = report
 

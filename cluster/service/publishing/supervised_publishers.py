@@ -21,14 +21,9 @@ from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publication import divide
 from cluster.service.publishing.published import LostResults
 from cluster.service.publishing.publisher_channel import Note, Orders
+from cluster.service.publishing.publisher_supervision import NEWS_SECONDS, RestartPauses
 from cluster.service.publishing.shares import Share
-from cluster.service.publishing.supervised_publisher import (
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
-    NEWS_SECONDS,
-    TROUBLE,
-    SupervisedPublisher,
-)
+from cluster.service.publishing.supervised_publisher import TROUBLE, SupervisedPublisher
 from cluster.storage.synced_files import Troubles
 
 
@@ -141,7 +136,7 @@ class SupervisedPublishers:
 
     async def _divide(self) -> None:
         """Divide results among publishers; a publisher of an earlier cluster that still runs is waited for."""
-        pause = FIRST_PAUSE_SECONDS
+        pauses = RestartPauses()
         while True:
             try:
                 await asyncio.to_thread(divide, self._folder, len(self.each))
@@ -149,8 +144,7 @@ class SupervisedPublishers:
             except StorageError as error:
                 self._undivided = f"results cannot be divided among publishers: {error}"
                 self._troubles.note(TROUBLE, self._undivided)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(pauses.after(succeeded=False))
             else:
                 self._undivided = None
                 return

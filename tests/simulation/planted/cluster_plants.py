@@ -151,11 +151,10 @@ def _announced_early() -> None:
 @planted("position before the broker's acknowledgement", "the publisher's position follows what the broker has")
 def _position_early() -> None:
     async def acknowledge(self: Publisher, in_flight: InFlight) -> None:
-        sending, chunk = in_flight.popleft()
-        before, self.position = self.position, chunk.after(len(chunk.frames))
-        if self.position.version > before.version:
-            await self._note(self.position.version)
-        await sending
+        version = self.progress.received()
+        if version is not None:
+            await self._note(version)
+        await in_flight.popleft()
 
     Publisher._acknowledge = acknowledge  # type: ignore[method-assign]
 
