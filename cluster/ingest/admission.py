@@ -1,8 +1,8 @@
-"""Which batches are accepted, and how far a stream has come: decisions without any I/O.
+"""Which batches are accepted, and how far a stream has come.
 
-One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is accepted only if it is
-the next of its proxy and epoch. The stream's low watermark is the minimum over the proxies that still send. A proxy
-that has been silent for long is excluded, so that it does not stall the others.
+Pure. One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is accepted only if
+it is the next of its proxy and epoch. The stream's low watermark is the minimum over the proxies that still send. A
+proxy that has been silent for long is excluded, so that it does not stall the others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a relation's source is read, and what a read leads to: decisions without any I/O."""
+"""When a relation's source is read, and what a read leads to. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Positions of Fjord's source in Spark: a plan epoch and a table version per stream. Pure decisions.
+"""Positions of Fjord's source in Spark: a plan epoch and a table version per stream.
 
-Spark writes offsets to its log before it runs a micro-batch, and uses the same ones again after a crash. All that a
-micro-batch depends on is in its two offsets, so a replay is identical.
+Pure. Spark writes offsets to its log before it runs a micro-batch, and uses the same ones again after a crash. All
+that a micro-batch depends on is in its two offsets, so a replay is identical.
 """
 
 from __future__ import annotations

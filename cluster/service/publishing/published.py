@@ -1,4 +1,4 @@
-"""How far results have been published, as data: by version of the results table, and by shard of queries.
+"""How far results have been published, by version of the results table, and by shard of queries. Pure.
 
     commits          1   2   3   4   5   6   7   8   9
     shard 0          ================|                      version 5

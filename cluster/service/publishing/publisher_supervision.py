@@ -64,7 +64,7 @@ class NewsToWrite:
         newest
             The newest version of the results table.
         notes
-            The notes; None if nobody has looked.
+            The notes; None if they were not looked at.
         """
         changed = notes is not None and notes != self._notes
         if notes is not None:

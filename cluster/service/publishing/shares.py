@@ -1,4 +1,4 @@
-"""Which publisher publishes which queries: by shards, whose number never changes.
+"""Which publisher publishes which queries: by shards, whose number never changes. Pure.
 
     queries   -- digest of the name -->   16 shards   -- number modulo publishers -->   publishers
 

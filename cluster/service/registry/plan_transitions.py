@@ -1,6 +1,6 @@
-"""What a change of the queries makes of them and of their plan: decisions without any I/O.
+"""What a change of the queries makes of them and of their plan.
 
-The registry stores what is decided here, all of it or nothing.
+Pure. The registry stores what is decided here, all of it or nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which names queries may have, and how many there may be: decisions without any I/O."""
+"""Which names queries may have, and how many there may be. Pure."""
 
 from __future__ import annotations
 
