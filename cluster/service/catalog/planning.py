@@ -1,13 +1,13 @@
 """Planning beside the event loop: statements are planned in a thread, one after the other, for a limited time.
 
 The loop goes on to ingest, to publish and to answer other requests, whatever a statement contains. Planning that takes
-too long ends with an error and has changed nothing.
+too long ends with an error and has changed nothing; a change in a thread, once begun, is finished.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -119,3 +119,13 @@ class Planning:
 def _within(budget: Budget, work: Callable[[], T]) -> T:
     with limited(budget):
         return work()
+
+
+async def finished(work: Coroutine[None, None, T]) -> T:
+    """Return the result of work in a thread, which goes on if its caller is cancelled: then only after it has ended."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
 
 from cluster.errors import ClusterError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
@@ -14,18 +13,13 @@ from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.physical.difference import operators_changed
-from cluster.physical.emission import emission_words
-from cluster.physical.lookup_choices import lookup_choices
 from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import SensorDemands
-from cluster.physical.placement import placement_of
 from cluster.physical.rules.sensor_demands import sensor_demands
-from cluster.physical.sharing import sharing_of
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.explain import explained
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
-from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext
+from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext, finished
 from cluster.service.catalog.relation_queries import RelationReaders, WaitingQueries
 from cluster.service.catalog.relation_refresh import RelationRefresher
 from cluster.service.catalog.relation_service import RelationService
@@ -35,8 +29,9 @@ from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
-from cluster.service.queries.history import HistoryRead, begun_at, history_of, history_text
-from cluster.service.queries.planned_text import Adding, PlannedText, is_early
+from cluster.service.queries.history import HistoryRead, begun_at, history_of
+from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
+from cluster.service.queries.query_explanation import Surroundings, explanation
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
@@ -46,8 +41,6 @@ from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
-
-T = TypeVar("T")
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
@@ -312,22 +305,9 @@ class QueryService:
         query, rewritten = await self._planning.run(lambda: context.rewritten(sql))
         node = rewritten.node
         reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
-
-        def described() -> str:
-            memory_bytes, buckets = self._relation_memory_bytes, self._buckets
-            emission = emission_words(node, early=is_early(query))
-            lookups = lookup_choices(node, context.sizes, memory_bytes=memory_bytes, buckets=buckets)
-            sections = [
-                explained(query, rewritten).rstrip(),
-                *([f"It would first read\n{history_text(reads, self._history_rows)}"] if reads else []),
-                f"It would run\n{placement_of(node)}",
-                *([f"It would publish\n  {emission}"] if emission else []),
-                *([f"It would look up\n{lookups}"] if lookups else []),
-                f"It would share\n{sharing_of(node, running)}",
-            ]
-            return "\n\n".join(sections) + "\n"
-
-        return await self._planning.run(described)
+        memory_bytes, buckets = self._relation_memory_bytes, self._buckets
+        surroundings = Surroundings(running, context.sizes, memory_bytes, buckets, self._history_rows)
+        return await self._planning.run(partial(explanation, query, rewritten, reads, surroundings))
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:
         """Return the history that a query reads before it continues live, stream by stream."""
@@ -409,23 +389,8 @@ class QueryService:
         return registered
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
-        # A stream whose table was set aside is away until it is offered again; its queries keep their positions.
-        kept = {each: at for each, at in self._registry.positions.items() if each not in self._ingest.writers}
-        missing = streams - self._ingest.writers.keys() - kept.keys()
-        if missing:
-            raise ClusterError(f"stream {min(missing)!r} has no table")
-        return {each: kept[each] if each in kept else self._ingest.writers[each].table.version for each in streams}
+        return positions_between_epochs(streams, self._registry.positions, self._ingest.tables())
 
     async def _publish_demands(self, streams: Collection[str]) -> None:
         self.demands.follow(self._registry.physical.oldest_first)
         await self._publication.publish(streams)
-
-
-async def finished(work: Coroutine[None, None, T]) -> T:
-    """Return the result of work in a thread, which goes on if its caller is cancelled: then only after it has ended."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
