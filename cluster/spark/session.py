@@ -16,6 +16,7 @@ from cluster.spark.home import SPARK_HOME, use_installed_pyspark
 from cluster.spark.java import JavaRuntime, find_java, use_java
 from cluster.spark.java_process import JavaEndedError, JavaProcess, start_java
 from cluster.spark.launch_command import LaunchNote
+from cluster.spark.local_files import write_local_files_quickly
 from cluster.spark.spark_log import SparkLog, SparkStartError
 from protocols.event_log import get_logger
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-"""The default one starts a `chmod` for every file on a local disk: 100 ms a micro-batch."""
+"""The default one knows no class of ours for files on a local disk (:mod:`cluster.spark.local_files`)."""
 KEPT_MEMORY = "dirty_decay_ms:5000"
 """How long the memory manager of Polars keeps what operators have freed. The next micro-batch mostly comes within that
 time; to ask the kernel for the same memory again, page by page, took a third of a worker's time."""
@@ -161,7 +162,7 @@ def open_session(
                 java.note.remove()
         raise SparkStartError(str(error), log, 0 if java is None else java.log_begins) from error
     session.sparkContext.setLogLevel("ERROR")
-    _write_no_checksums(session)
+    write_local_files_quickly(session)
     return session
 
 
@@ -249,13 +250,3 @@ def _java_context(gateway: Any, options: Mapping[str, str]) -> Any:
     conf: Any = SparkConf(_jvm=gateway.jvm).setAll(list(options.items()))
     context = gateway.jvm.org.apache.spark.SparkContext.getOrCreate(conf._jconf)  # noqa: SLF001 - as PySpark does
     return gateway.jvm.JavaSparkContext.fromSparkContext(context)
-
-
-def _write_no_checksums(session: SparkSession) -> None:
-    """Write no file of checksums beside each file of a checkpoint on a local disk, as Spark's default does not either.
-
-    For such a file, Java would start another `chmod`: it has no other way to set permissions.
-    """
-    java: Any = session._jvm  # noqa: SLF001 - no setting of Spark's reaches this one of Hadoop's
-    configuration = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
-    java.org.apache.hadoop.fs.FileSystem.getLocal(configuration).setWriteChecksum(False)

@@ -1,7 +1,8 @@
-"""What a Spark session keeps in memory of finished work."""
+"""What a Spark session keeps in memory of finished work, and how it writes files."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,3 +24,34 @@ def test_spark_keeps_few_finished_executions_and_jobs(spark: SparkSession) -> No
     jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None).size()
     assert remembered < DONE / 2, "executions, with their plans"
     assert jobs < DONE
+
+
+def test_java_starts_no_process_for_a_file_on_a_local_disk(spark: SparkSession, tmp_path: Path) -> None:
+    session: Any = spark
+    hadoop = session._jvm.org.apache.hadoop
+    local = hadoop.fs.Path(str(tmp_path))
+    files = local.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+    before = processes_of(session)
+    for number in range(20):
+        files.create(hadoop.fs.Path(local, str(number)), True).close()
+    assert processes_of(session) == before, "that have ended: one for each file"
+    assert {path.name for path in tmp_path.iterdir()} == set(map(str, range(20))), "no checksums"
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o644}
+
+
+def test_files_on_a_local_disk_have_the_permissions_that_were_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    session: Any = spark
+    hadoop = session._jvm.org.apache.hadoop
+    file = hadoop.fs.Path(str(tmp_path / "file"))
+    files = file.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+    files.create(file, True).close()
+    for mode in (0o640, 0o777, 0o1777, 0o400):
+        files.setPermission(file, hadoop.fs.permission.FsPermission(f"{mode:o}"))
+        assert (tmp_path / "file").stat().st_mode & 0o7777 == mode
+
+
+def processes_of(session: Any) -> int:
+    """Return a number that grows with each process that Java has started and that has ended: their page faults."""
+    java = session._jvm.java.lang.ProcessHandle.current().pid()
+    fields = Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[8])
