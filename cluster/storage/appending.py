@@ -65,6 +65,7 @@ class AppendedTable:
         self._write_files = partial(write_data_files, root, at_once=files_at_once, repeated=repeated)
         self._checkpoint_seen = self._synced = delta.version()
         self._in_doubt = False
+        self._known: pa.Schema | None = None
 
     @property
     def version(self) -> int:
@@ -178,6 +179,8 @@ class AppendedTable:
     def filled(self, rows: pa.Table) -> pa.Table:
         """Return rows with all of the table's columns, in its order; unknown values are NULL."""
         known = self._schema()
+        if rows.schema.equals(known, check_metadata=True):
+            return rows
         for field in known:
             if field.name not in rows.column_names:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -229,7 +232,9 @@ class AppendedTable:
         self.delta.update_incremental()
 
     def _schema(self) -> pa.Schema:
-        return pa.schema(self.delta.schema().to_arrow())
+        if self._known is None:
+            self._known = pa.schema(self.delta.schema().to_arrow())
+        return self._known
 
     def _widen(self, schema: pa.Schema) -> None:
         """Add to the table the columns of rows that it lacks."""
@@ -237,12 +242,14 @@ class AppendedTable:
         new = [field.with_nullable(nullable=True) for field in schema if field.name not in known]
         if new:
             fields = Schema.from_arrow(pa.schema(new)).fields
+            self._known = None
             self.delta.alter.add_columns(fields, post_commithook_properties=NO_HOOKS)
             self.settle()
 
     def _look_again(self) -> None:
         """Open the table anew if an append may have been made or not; its caller then checks for it."""
         if self._in_doubt:
+            self._known = None
             self.delta = opened(self.root)
             self.settle()
             self._in_doubt = False

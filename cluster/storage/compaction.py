@@ -200,7 +200,8 @@ def _groups(table: AppendedTable, paths: list[str]) -> Iterator[pa.Table]:
     files, root = open_files(table.root)
     waiting: list[pa.Table] = []
     for path in paths:
-        waiting.append(table.filled(pq.read_table(str(PurePosixPath(root, path)), filesystem=files)))
+        with pq.ParquetFile(str(PurePosixPath(root, path)), filesystem=files) as file:
+            waiting.append(table.filled(file.read()))
         if sum(rows.num_rows for rows in waiting) >= ROWS_A_GROUP:
             yield pa.concat_tables(waiting)
             waiting = []
