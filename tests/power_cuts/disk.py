@@ -49,7 +49,7 @@ class RecordedDisk:
         self._content: dict[int, bytes] = {}
         self._names: dict[int, dict[str, int]] = {}
         for path in [folder, *folder.rglob("*")]:
-            self._note(path)
+            self.note(path)
 
     def record(self, patch: pytest.MonkeyPatch) -> None:
         """Record all that is synced from now on, instead of syncing it."""
@@ -72,10 +72,11 @@ class RecordedDisk:
             return
         self._instant(path)
         with self._lock:
-            self._note(path)
+            self.note(path)
         self._instant(path)
 
-    def _note(self, path: Path) -> None:
+    def note(self, path: str | Path) -> None:
+        """Note that a file, or the names in a folder, are on disk as they are now."""
         try:
             descriptor = os.open(path, os.O_RDONLY)
             status = os.fstat(descriptor)
@@ -86,7 +87,7 @@ class RecordedDisk:
             if stat.S_ISDIR(status.st_mode):
                 self._names[status.st_ino] = _names_in(path)
             else:
-                self._content[status.st_ino] = path.read_bytes()
+                self._content[status.st_ino] = os.pread(self._open[status.st_ino], status.st_size, 0)
         except FileNotFoundError:
             return  # removed meanwhile
 
@@ -171,6 +172,6 @@ def _left(content: bytes, synced: bytes | None, dice: random.Random | None) -> b
     return dice.choice([b"", part, part + bytes(len(content) - len(part)), some, content])
 
 
-def _names_in(folder: Path) -> dict[str, int]:
+def _names_in(folder: str | Path) -> dict[str, int]:
     with os.scandir(folder) as entries:
         return {entry.name: entry.inode() for entry in entries}

@@ -42,7 +42,8 @@ class CommittedVersions:
     def note(self, root: str, version: int) -> None:
         """Note a version that has been committed; a power cut may have taken an older one of the same number."""
         commit = CommitLog(root).read(version)
-        rows = [row for file in commit.files for row in pq.ParquetFile(f"{root}/{file.path}").read().to_pylist()]
+        tables = [pq.ParquetFile(f"{root}/{file.path}").read(use_threads=False) for file in commit.files]
+        rows = [row for table in tables for row in table.to_pylist()]
         self._known[root, version] = Version(rows, watermark_of(commit.metadata))
 
     def rows(self, table: str, newest: int) -> Iterator[dict[str, Any]]:

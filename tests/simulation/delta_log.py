@@ -101,6 +101,7 @@ class DeltaLog:
         self.instant("opening", root, -1 if version is None else version)
         self._state = State()
         self._schema: Schema | None = None
+        self._actions: tuple[int, pa.Table] | None = None
         commits, checkpoints = _versions(self._log)
         if not commits and not checkpoints:
             raise TableNotFoundError(f"no table at {root}")
@@ -205,28 +206,20 @@ class DeltaLog:
     def get_add_actions(self, *, flatten: bool) -> pa.Table:
         """Return the files of the table, with their statistics."""
         assert flatten
-        columns: dict[str, tuple[pa.DataType, list[Any]]] = {
-            "path": (pa.string(), []),
-            "size_bytes": (pa.int64(), []),
-            "modification_time": (pa.int64(), []),
-            "num_records": (pa.int64(), []),
-        }
-        fields = list(pa.schema(self.schema().to_arrow()))
-        columns |= {f"null_count.{each.name}": (pa.int64(), []) for each in fields}
-        columns |= {f"{bound}.{each.name}": (each.type, []) for bound in ("min", "max") for each in fields}
-        for path, entry in self._state.files.items():
-            statistics = _json.decode(entry["stats"]) if entry.get("stats") else {}
-            row = {
-                "path": path,
-                "size_bytes": entry["size"],
-                "modification_time": entry["modificationTime"],
-                "num_records": statistics.get("numRecords"),
+        if self._actions is None or self._actions[0] != self._state.version:
+            fields = list(pa.schema(self.schema().to_arrow()))
+            columns = {
+                "path": pa.string(),
+                "size_bytes": pa.int64(),
+                "modification_time": pa.int64(),
+                "num_records": pa.int64(),
+                **{f"null_count.{each.name}": pa.int64() for each in fields},
+                **{f"{bound}.{each.name}": each.type for bound in ("min", "max") for each in fields},
             }
-            for prefix, name in (("null_count", "nullCount"), ("min", "minValues"), ("max", "maxValues")):
-                row |= {f"{prefix}.{column}": value for column, value in statistics.get(name, {}).items()}
-            for column, (_, values) in columns.items():
-                values.append(row.get(column))
-        return pa.table({name: pa.array(values, kind) for name, (kind, values) in columns.items()})
+            rows = [_with_statistics(entry) for entry in self._state.files.values()]
+            table = pa.table({name: pa.array([row.get(name) for row in rows], kind) for name, kind in columns.items()})
+            self._actions = self._state.version, table
+        return self._actions[1]
 
     def to_pyarrow_dataset(self) -> pads.Dataset:
         """Return the rows of the table."""
@@ -277,8 +270,10 @@ class DeltaLog:
         self.instant("committed", self._root, version)
 
     def _advance(self, version: int) -> None:
-        self._state.apply(_read(self._log / _name(version)))
-        self._schema = None
+        actions = _read(self._log / _name(version))
+        self._state.apply(actions)
+        if any("metaData" in action for action in actions):
+            self._schema = None
 
     def _load(self, version: int) -> None:
         path = self._log / f"{version:020d}.checkpoint.parquet"
@@ -363,6 +358,28 @@ def _entry(action: AddAction | RemoveAction) -> dict[str, Any]:
             "deletionTimestamp": action.deletion_timestamp,
         }
     }
+
+
+def _with_statistics(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a file as :meth:`DeltaLog.get_add_actions` has it; its statistics are decoded once."""
+    known = _entries.get(entry["path"])
+    if known is not None and known[0] is entry:
+        return known[1]
+    statistics = _json.decode(entry["stats"]) if entry.get("stats") else {}
+    row = {
+        "path": entry["path"],
+        "size_bytes": entry["size"],
+        "modification_time": entry["modificationTime"],
+        "num_records": statistics.get("numRecords"),
+    }
+    for prefix, name in (("null_count", "nullCount"), ("min", "minValues"), ("max", "maxValues")):
+        row |= {f"{prefix}.{column}": value for column, value in statistics.get(name, {}).items()}
+    _entries[entry["path"]] = entry, row
+    return row
+
+
+_entries: dict[str, tuple[Mapping[str, Any], dict[str, Any]]] = {}
+"""By path of a data file, whose name no other has: its entry and what was made of it."""
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
