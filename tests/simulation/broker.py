@@ -63,6 +63,7 @@ class Session(asyncio.Protocol):
         self.broker = broker
         self.client: Connecting | None = None
         self.filters: dict[str, Subscription] = {}
+        self._qos: dict[str, int] = {}
         self._reader = RequestReader()
         self._transport: asyncio.Transport | None = None
         self._unacknowledged: set[int] = set()
@@ -98,7 +99,7 @@ class Session(asyncio.Protocol):
 
     def deliver(self, message: Message, *, qos: int) -> None:
         """Send a message, or let it wait, or drop it."""
-        sent = msgspec.structs.replace(message, qos=min(message.qos, qos))
+        sent = message if message.qos <= qos else msgspec.structs.replace(message, qos=qos)
         if not sent.qos:
             self._send(sent, 0)
         elif len(self._unacknowledged) < self._window:
@@ -107,6 +108,19 @@ class Session(asyncio.Protocol):
             self._waiting.append(sent)
         else:
             self.broker.dropped[message.topic.split("/")[1] if "/" in message.topic else ""] += 1
+
+    def forget_filters(self) -> None:
+        """Subscribe to nothing any more."""
+        self.filters.clear()
+        self._qos.clear()
+
+    def qos_of(self, topic: str) -> int:
+        """Return the highest quality of service at which messages of a topic are wanted; -1 for none."""
+        found = self._qos.get(topic)
+        if found is None:
+            qualities = (each.qos for each in self.filters.values() if matches(each.filter, topic))
+            self._qos[topic] = found = max(qualities, default=-1)
+        return found
 
     @property
     def _window(self) -> int:
@@ -124,6 +138,7 @@ class Session(asyncio.Protocol):
             case Subscribing():
                 assert self.client is not None
                 self.filters |= {each.filter: each for each in request.subscriptions}
+                self._qos.clear()
                 self._write(granted(self.client.version, request))
                 self.broker.subscribed(self, request.subscriptions)
             case Publishing(message, number):
@@ -222,7 +237,7 @@ class Broker:
             return
         if self._sessions.get(session.client.client_id) is session:
             del self._sessions[session.client.client_id]
-        session.filters.clear()
+        session.forget_filters()
         if with_will and session.client.will is not None:
             self.publish(session.client.will)
 
@@ -246,8 +261,6 @@ class Broker:
         sent = msgspec.structs.replace(message, retain=False) if message.retain else message
         times = 2 if self.limits.doubled and next(self._chance) < self.limits.doubled else 1
         for session in list(self._sessions.values()):
-            best = max(
-                (each.qos for each in session.filters.values() if matches(each.filter, message.topic)), default=-1
-            )
+            best = session.qos_of(message.topic)
             for _ in range(times if best >= 0 else 0):
                 session.deliver(sent, qos=best)

@@ -6,7 +6,6 @@ that it starts inherits that. What an incarnation reads of time and chance is it
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from contextvars import Context, ContextVar, copy_context
 from random import Random
@@ -23,8 +22,6 @@ SECOND_NS = 1_000_000_000
 WALL_BEGINS_NS = 1_700_000_000 * SECOND_NS
 """What a right wall clock shows when a simulation begins."""
 MILLION = 1_000_000
-passed_ns = time.perf_counter_ns
-"""Real time, also after the module's functions have been replaced."""
 
 CURRENT: ContextVar[Incarnation | None] = ContextVar("incarnation", default=None)
 """The incarnation whose code runs; none outside a simulation, and in what steers it."""
