@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
 from cluster.service import server as server_module
-from cluster.service.catalog import relation_store
+from cluster.service.catalog import relation_refresh, relation_store
 from cluster.service.data_folder.folder import DataFolder, open_folder
+from cluster.service.publishing import publisher_process
 from cluster.service.registry.query_names import QueryExistsError, UnknownQueryError
 from cluster.service.running import parts
 from cluster.service.running.settings import ClusterSettings
@@ -48,6 +49,8 @@ LOOK_SECONDS = 0.25
 """Between two looks at whether a request has been answered."""
 SENSORS_SECONDS = 60.0
 """Between two looks at the relation of all sensors: it takes a tenth of a simulation otherwise."""
+TICK_SECONDS, REPORT_SECONDS = 1.0, 0.5
+"""Between two looks that mostly find nothing: at relations that are due, and at what a publisher has done."""
 
 
 class HeldFolder(DataFolder):
@@ -141,6 +144,7 @@ class ClusterHost:
         publisher_host.install()
         parts.Engine = SimulatedEngine  # type: ignore[assignment, misc]
         relation_store.BUILT_IN_REFRESH_SECONDS = SENSORS_SECONDS
+        relation_refresh.TICK_SECONDS, publisher_process.REPORT_SECONDS = TICK_SECONDS, REPORT_SECONDS
         server_module.open_folder = _open_folder  # type: ignore[attr-defined]
 
     def start(self) -> None:

@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from protocols.mqtt.messages import Message
-    from tests.simulation.schedules import QueryPlan
+    from tests.simulation.schedules import QueryPlan, Schedule
     from tests.simulation.world import World
 
 STREAM = "traffic"
-SETTINGS = {"commit_interval_seconds": 3.0, "trigger_seconds": 20.0}
-"""With these a proxy that has sixteen batches in flight keeps up, and a simulation takes seconds."""
+TRIGGER_SECONDS = 30.0
+LONGEST_COMMIT_SECONDS = 6.0
+CATCHING_UP = 3.0
+"""A proxy may send this many times what its motes give: so it catches up with what waited while something was wrong."""
+COMPACTED_SECONDS = 30
+LONGEST_LAG_SECONDS = 50.0
+"""How far answers are behind what is stored, at most: a micro-batch begins every thirty seconds."""
 SELECTING: dict[str, tuple[tuple[str, ...], Any]] = {
     "SELECT sensor, segment, speed FROM traffic": (("sensor", "segment", "speed"), lambda _: True),
     "SELECT sensor, speed, flow FROM traffic WHERE speed < 55": (
@@ -63,9 +68,10 @@ class DeployedCluster(ClusterHost):
 
     def __init__(self, world: World, folder: Path) -> None:
         seed = str(world.schedule.seed)
-        short_retention.install()
+        short_retention.install(COMPACTED_SECONDS)
         silence = 20.0 if world.schedule.seed % 2 else 1e6
-        settings = {**SETTINGS, **short_retention.BUDGET, "silence_seconds": silence}
+        intervals = {"commit_interval_seconds": commit_seconds(world.schedule), "trigger_seconds": TRIGGER_SECONDS}
+        settings = {**intervals, **short_retention.BUDGET, "silence_seconds": silence}
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, **settings)
         self.world = world
         self.accepted: list[Message] = []
@@ -89,6 +95,12 @@ class DeployedCluster(ClusterHost):
         """All batches that proxies have spooled and the table says that it has."""
         return dict(self._batches())
 
+    @property
+    def watermark_us(self) -> int | None:
+        """The low watermark of what is stored; None if nothing is, or it does not run."""
+        writer = None if self.server is None else self.server.parts.ingest.writers.get(STREAM)
+        return None if writer is None else writer.admission.position.watermark_us
+
     def violations(self) -> list[Violation]:
         """Return what is wrong with the cluster's half."""
         return list(self._violations())
@@ -106,7 +118,10 @@ class DeployedCluster(ClusterHost):
         yield from self._wrong_rows(rows)
         left = {
             "commits not published": server.parts.publishers.unpublished_commits - 2,
-            **{f"seconds that {host} is behind {stream}": lag.seconds - 40 for (stream, host), lag in self._lags()},
+            **{
+                f"seconds that {host} is behind {stream}": lag.seconds - LONGEST_LAG_SECONDS
+                for (stream, host), lag in self._lags()
+            },
         }
         yield from (
             Violation("stalled", f"{name}: {value:.0f} more than allowed") for name, value in left.items() if value > 0
@@ -248,6 +263,17 @@ class DeployedCluster(ClusterHost):
             query, result = received(message)
             found.setdefault(query, []).append(result)
         return found
+
+
+def commit_seconds(schedule: Schedule) -> float:
+    """Return how often batches are stored: as seldom as lets the proxy that is slowest catch up."""
+    longest = LONGEST_COMMIT_SECONDS
+    for number, proxy in enumerate(schedule.proxies):
+        motes = sum(mote.proxy == number for mote in schedule.motes)
+        batches = -(-motes // proxy.settings["batch_rows"])
+        seconds = proxy.settings["in_flight"] * schedule.period_us / 1e6
+        longest = min(longest, seconds / (CATCHING_UP * max(1, batches)))
+    return round(longest, 1)
 
 
 def _known_values(row: Mapping[str, Any]) -> tuple[Any, ...]:

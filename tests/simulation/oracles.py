@@ -22,7 +22,7 @@ from protocols.wire.batches import (
     encode_batch,
 )
 from tests.simulation.hosts import WALL_BEGINS_NS
-from tests.simulation.schedules import CALM_SECONDS
+from tests.simulation.liveness import LONGEST_LAG_US, LONGEST_UNACKNOWLEDGED_SECONDS
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
     from tests.simulation.proxy_host import BatchId
     from tests.simulation.world import World
 
-LONGEST_UNACKNOWLEDGED_SECONDS = 30.0
-"""After everything has calmed down, a spooled batch is stored within this time."""
-LONGEST_LAG_US = 45_000_000
-"""And so far are watermarks and the newest samples behind, at most: three samples of 4 s may fill a packet."""
-SETTLED_SECONDS = 60.0
-"""So long after the last fault ended, samples that are taken reach the cluster."""
 PANE_US = 20_000_000
 """Of the counts of missing samples: the window of the query that demands them."""
 
@@ -87,6 +81,7 @@ def violations(world: World) -> list[Violation]:
         *_calm(world, rows),
         *_progress(world, rows, stored),
         *_surroundings(world),
+        *world.watch.violations(),
         *world.cluster.violations(),
     ]
 
@@ -132,18 +127,16 @@ def _samples(world: World, rows: Rows) -> Iterator[Violation]:
 
 
 def _calm(world: World, rows: Rows) -> Iterator[Violation]:
-    """Nothing goes wrong any more, so nothing may be missing, counted or not."""
-    end_us = _now_us(world) - LONGEST_LAG_US
-    begin_us = _now_us(world) - round((CALM_SECONDS - SETTLED_SECONDS) * 1e6)
+    """Where nothing has gone wrong for a while, and does not soon, nothing may be missing, counted or not."""
     gone = [
         (mote.name, stamp_us)
         for mote in world.motes
         for stamp_us in mote.sensed
-        if begin_us <= stamp_us < end_us
+        if any(begin_us <= stamp_us < end_us - LONGEST_LAG_US for begin_us, end_us in world.watch.settled_us)
         and stamp_us % world.schedule.period_us == 0
         and (mote.name, stamp_us) not in rows.samples
     ]
-    yield from each("lost", "samples missing though nothing went wrong any more", gone)
+    yield from each("lost", "samples missing though nothing went wrong", gone)
 
 
 def _counts(world: World, rows: Rows) -> Iterator[Violation]:

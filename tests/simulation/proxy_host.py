@@ -7,6 +7,7 @@ import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocols.errors import FjordError
+from proxy.running import service
 from proxy.running.link_interface import mqtt_link
 from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network
     from tests.simulation.virtual_loop import VirtualLoop
 
+LOOK_SECONDS = 1.0
+"""Between two looks of a proxy that mostly find nothing: at its clocks, and at what its catalog has to say."""
 RESTART_NS = 2_000_000_000
 """After so long a proxy that has ended is started again, as a service manager does."""
 
@@ -79,6 +82,7 @@ class ProxyHost:
         self._deleted: dict[tuple[str, str], int] = {}
         self._powered = True
         disks.give(host.name, disk)
+        service._CLOCK_SECONDS = service._CATALOG_SECONDS = LOOK_SECONDS
 
     def start(self) -> None:
         """Begin its process."""

@@ -25,12 +25,12 @@ BUDGET: dict[str, Any] = {"stream_age_us": 30_000_000, "results_bytes": 15_000}
 """Settings of a cluster that keeps as little."""
 
 
-def install() -> None:
-    """Shorten them, once per process."""
+def install(seconds_between: int = SECONDS_BETWEEN) -> None:
+    """Shorten them, once per process; a table is compacted after so many seconds at most."""
     retention.HOUR_SECONDS, retention.KEEP_HOURS = HOUR_SECONDS, KEEP_HOURS
     delta_log.HOUR_MS = HOUR_SECONDS * 1_000
     archived_log.COMMITS_KEPT, archived_log.COMMITS_A_FOLDER = COMMITS_KEPT, COMMITS
     delta_tables.COMMITS_BETWEEN_CHECKPOINTS = COMMITS
-    compaction.SECONDS_BETWEEN = SECONDS_BETWEEN
+    compaction.SECONDS_BETWEEN = seconds_between
     often = partial(compaction.Compaction, COMMITS)
     service.Compaction = parts.Compaction = often  # type: ignore[assignment, attr-defined, misc]

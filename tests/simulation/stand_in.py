@@ -74,6 +74,11 @@ class StandInCluster:
         """All batches that it has stored."""
         return self.stored
 
+    @property
+    def watermark_us(self) -> int | None:
+        """None: it has no watermark."""
+        return None
+
     def violations(self) -> list[Violation]:
         """Return what else is wrong: batches before which others were never stored."""
         return list(

@@ -12,8 +12,9 @@ from protocols.mqtt.link import BrokerAddress
 from tests.simulation.broker import PORT
 from tests.simulation.broker_host import BrokerHost
 from tests.simulation.disk import Disk
-from tests.simulation.fault_kinds import KINDS
+from tests.simulation.fault_kinds import KINDS, Target
 from tests.simulation.hosts import Host, HostClock, WorldTime
+from tests.simulation.liveness import Watch
 from tests.simulation.motes import Gateway, Radio, SimulatedMote
 from tests.simulation.network import Network
 from tests.simulation.proxy_host import ProxyHost
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from tests.simulation.violations import Violation
 
 AGAIN_SECONDS = 2.0
-"""A user whose query was not accepted tries again after so long."""
+"""A user whose query was not accepted tries again after so long; so does a fault that finds nothing to go wrong."""
+PATIENCE_SECONDS = 400.0
+"""For so long: any machine is switched on again, and any mote, before that."""
 
 
 class Machine(Protocol):
@@ -75,6 +78,16 @@ class Cluster(PoweredMachine, Protocol):
     @property
     def batches(self) -> dict[BatchId, Batch]:
         """All batches that it has stored, as they were sent."""
+        ...
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process runs, and has started."""
+        ...
+
+    @property
+    def watermark_us(self) -> int | None:
+        """The low watermark of what it has stored; None if that is unknown."""
         ...
 
     def violations(self) -> list[Violation]:
@@ -138,8 +151,7 @@ class World:
         self.without_power: set[str] = set()
         self.happened: Counter[str] = Counter()
         """Faults by kind."""
-        self.last_fault_seconds = 0.0
-        """When the last fault ended."""
+        self.watch = Watch(self)
         self.queries_refused: list[str] = []
 
     def machine(self, name: str) -> PoweredMachine:
@@ -158,6 +170,7 @@ class World:
         self.subscriber.start()
         for machine in (*self.proxies.values(), *self.gateways.values()):
             machine.start()
+        watching = self.loop.create_task(self.watch.run(), name="watch")
         async with asyncio.TaskGroup() as tasks:
             for place, plan in enumerate(self.schedule.motes):
                 self.loop.schedule_in(int(plan.on_at * 1e9), self._switch_on, place)
@@ -167,6 +180,8 @@ class World:
                 tasks.create_task(self._fault(fault), name=fault.kind)
             await self.loop.passed(self.schedule.seconds)
         await self.loop.passed(CALM_SECONDS)
+        watching.cancel()
+        self.watch.finish()
         self.broker.count()
 
     def _host(self, name: str) -> Host:
@@ -191,11 +206,25 @@ class World:
             await self.loop.passed(AGAIN_SECONDS)
         return True
 
+    def _concerns(self, kind: Target, name: str) -> bool:
+        """Return whether a fault finds what it concerns: a machine whose process runs, or a mote that is on."""
+        if kind is Target.MOTE:
+            return self.motes[int(name) % len(self.motes)].on
+        if kind is Target.CLUSTER:
+            return self.cluster.runs
+        return self.machine(name).host.incarnation is not None
+
     async def _fault(self, fault: Fault) -> None:
         kind = KINDS[fault.kind]
         await self.loop.passed(fault.at)
+        until = self.seconds + PATIENCE_SECONDS
+        while not self._concerns(kind.target, fault.target):
+            if self.seconds >= until:
+                return
+            await self.loop.passed(AGAIN_SECONDS)
+        self.watch.begin()
         kind.begin(self, fault.target, fault.amount)
         self.happened[fault.kind] += 1
         await self.loop.passed(fault.lasts)
         kind.end(self, fault.target, fault.amount)
-        self.last_fault_seconds = max(self.last_fault_seconds, self.seconds)
+        self.watch.end()

@@ -1,0 +1,98 @@
+"""What is behind while nothing goes wrong is found, even if it comes right before the end."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from protocols.wire.batches import Batch, encode_batch
+from protocols.wire.frames import VERSION
+from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
+from tests.simulation.liveness import LONGEST_LAG_US, SETTLED_SECONDS, Watch
+from tests.simulation.proxy_host import BatchId, Spooled
+
+BEGAN_US = WALL_BEGINS_NS // 1_000
+
+
+class Deployment:
+    """What is looked at: a proxy, and the time."""
+
+    def __init__(self):
+        self.acknowledged = 0
+        self.spooled = {}
+        self.proxies = {"p0": SimpleNamespace(spooled=self.spooled, acknowledged=self.has)}
+        self.loop = SimpleNamespace(world=SimpleNamespace(now_ns=0))
+        self.cluster = SimpleNamespace(watermark_us=None)
+        self.watch = Watch(self)
+
+    def has(self, identity):
+        return identity.sequence <= self.acknowledged
+
+    @property
+    def seconds(self):
+        return self.loop.world.now_ns / 1e9
+
+    @seconds.setter
+    def seconds(self, seconds):
+        self.loop.world.now_ns = int(seconds * SECOND_NS)
+
+    def spool(self, number, *, behind_seconds=0, sampling=True):
+        watermark_us = BEGAN_US + int((self.seconds - behind_seconds) * 1e6)
+        batch = Batch(VERSION, "p0", "e", "traffic", number, watermark_us, sampling, 0, ())
+        self.spooled[BatchId("p0", "e", "traffic", number)] = Spooled(encode_batch(batch), self.loop.world.now_ns)
+
+    def found(self):
+        self.watch.look()
+        return [each.what for each in self.watch.violations()]
+
+
+@pytest.fixture
+def world():
+    return Deployment()
+
+
+@pytest.mark.parametrize(("seconds", "is_behind"), [(130, False), (131, True)])
+def test_a_batch_that_waits_for_long(world, seconds, is_behind):
+    world.seconds = 100
+    world.spool(1)
+    world.seconds = seconds
+    assert bool(world.found()) is is_behind
+    world.acknowledged = 1
+    assert bool(world.found()) is is_behind  # it has been
+
+
+@pytest.mark.parametrize(("behind", "sampling", "is_behind"), [(45, True, False), (46, True, True), (46, False, False)])
+def test_a_watermark_that_does_not_follow(world, behind, sampling, is_behind):
+    world.seconds = 100
+    world.spool(1, behind_seconds=behind, sampling=sampling)
+    world.acknowledged = 1
+    assert bool(world.found()) is is_behind
+
+
+def test_a_stored_watermark_that_does_not_follow(world):
+    world.seconds = 100
+    world.cluster.watermark_us = BEGAN_US + 100_000_000 - LONGEST_LAG_US
+    assert world.found() == []
+    world.cluster.watermark_us -= 1_000_000
+    assert world.found() == ["the stored watermark was behind though nothing went wrong: 46 s at 100 s"]
+
+
+def test_when_nothing_goes_wrong(world):
+    world.seconds = 100
+    world.watch.begin()
+    world.seconds = 110
+    world.watch.begin()
+    world.seconds = 120
+    world.watch.end()
+    world.seconds = 300
+    world.watch.end()
+    assert not world.watch.is_settled
+    world.seconds = 300 + SETTLED_SECONDS
+    assert world.watch.is_settled
+    world.seconds = 400
+    world.watch.begin()
+    assert not world.watch.is_settled
+    world.watch.end()
+    world.seconds = 410
+    world.watch.begin()
+    found = [((begin - BEGAN_US) / 1e6, (end - BEGAN_US) / 1e6) for begin, end in world.watch.settled_us]
+    assert found == [(SETTLED_SECONDS, 100), (300 + SETTLED_SECONDS, 400)]
