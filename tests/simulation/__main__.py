@@ -6,7 +6,6 @@ import os
 import pkgutil
 import sys
 import time
-from collections import Counter
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +14,14 @@ import click
 import msgspec
 
 from tests.simulation import preparing
+from tests.simulation.tally import Shown, Tally
 
 if TYPE_CHECKING:
     from tests.simulation.running import MakeCluster, Outcome
     from tests.simulation.schedules import Schedule
 
 DEFAULT_SEED = 1
+INTERRUPTED = 130
 
 
 @click.command()
@@ -46,7 +47,7 @@ def simulate(
     stand_in: bool,
     workers: int,
 ) -> None:
-    """Run schedules, and check what is promised. Ends with 1 if anything was wrong."""
+    """Run schedules, and check what is promised. Ends with 1 if anything was wrong, with 130 if interrupted."""
     preparing.prepare(log)
     make_cluster = None if stand_in else pkgutil.resolve_name(cluster) if cluster else _real_cluster()
     from tests.simulation.running import run_many
@@ -61,26 +62,20 @@ def simulate(
         wanted = (drawn(each) for each in numbers)
     endless = file is None and replay is None and schedules is None
     until = time.monotonic() + (minutes or 10.0) * 60 if endless or minutes else None
-    began = time.monotonic()
-    kinds: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    faults: Counter[str] = Counter()
-    outcomes, simulated, worked = 0, 0.0, 0.0
-    for outcome in run_many(wanted, workers=workers, until=until, make_cluster=make_cluster):
-        outcomes += 1
-        simulated += outcome.seconds
-        worked += outcome.work_seconds
-        faults.update(outcome.happened)
-        if outcome.violations:
-            kinds.update({each.kind for each in outcome.violations})
-            failed.update([outcome.schedule.seed])
-            _show(outcome, make_cluster, shrink=shrink and file is None)
-    _summarise(faults, outcomes, simulated, worked, time.monotonic() - began)
-    wrong = f", {kinds['wrong']} otherwise wrong" if kinds["wrong"] else ""
-    click.echo(
-        f"{outcomes} schedules, {kinds['lost']} lost, {kinds['doubled']} doubled, {kinds['stalled']} stalled{wrong}"
-    )
-    sys.exit(1 if failed else 0)
+    tally = Tally()
+    with Shown(tally, until=until, schedules=schedules) as shown:
+        try:
+            for outcome in run_many(wanted, workers=workers, until=until, make_cluster=make_cluster):
+                tally.add(outcome)
+                if outcome.violations:
+                    with shown.aside():
+                        _show(outcome, make_cluster, shrink=shrink and file is None)
+                shown.refresh()
+        except KeyboardInterrupt:
+            tally.interrupted = True
+    for line in tally.lines():
+        click.echo(line)
+    sys.exit(INTERRUPTED if tally.interrupted else 1 if tally.failed else 0)
 
 
 def _real_cluster() -> MakeCluster:
@@ -91,17 +86,6 @@ def _real_cluster() -> MakeCluster:
 
     cluster_fault_kinds.install()
     return DeployedCluster
-
-
-def _summarise(faults: Counter[str], outcomes: int, simulated: float, worked: float, passed: float) -> None:
-    for kind, times in sorted(faults.items()):
-        click.echo(f"{times:7,}  {kind}")
-    if not outcomes or not worked:
-        return
-    click.echo(
-        f"{simulated / 3600:,.1f} simulated hours in {passed / 60:.1f} minutes:"
-        f" {simulated / worked:,.0f} an hour on one core, {worked / outcomes:.2f} s of work for a schedule"
-    )
 
 
 def _show(outcome: Outcome, make_cluster: MakeCluster | None, *, shrink: bool) -> None:

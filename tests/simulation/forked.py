@@ -5,10 +5,12 @@ Each run begins with the same memory, so that one run cannot change the next; on
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import pickle
 import resource
+import signal
 import traceback
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -20,6 +22,8 @@ T = TypeVar("T")
 LONGEST_SECONDS = 60
 """Of processor time."""
 _CHUNK_BYTES = 1 << 16
+_PR_SET_PDEATHSIG = 1
+_system = ctypes.CDLL(None)
 
 
 class EndedError(Exception):
@@ -45,9 +49,11 @@ class Apart(Generic[T]):
     def __init__(self, work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> None:
         self._longest_seconds = longest_seconds
         self.reading, writing = os.pipe()
+        parent = os.getpid()
         self._child = os.fork()
         if not self._child:
             os.close(self.reading)
+            _end_with(parent)
             _work(work, writing, longest_seconds)
         os.close(writing)
 
@@ -66,10 +72,24 @@ class Apart(Generic[T]):
             raise EndedError(trouble)
         return cast("T", result)
 
+    def end(self) -> None:
+        """End the work, whatever it is at."""
+        os.kill(self._child, signal.SIGKILL)
+        os.waitpid(self._child, 0)
+        os.close(self.reading)
+
 
 def apart(work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> T:
     """Do work in a copy of this process and return its result; parameters and errors are those of :class:`Apart`."""
     return Apart(work, longest_seconds=longest_seconds).result()
+
+
+def _end_with(parent: int) -> None:
+    """Let this process end when the one that started it does; an interrupt from a terminal is for that one alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _system.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 def _work(work: Callable[[], object], writing: int, longest_seconds: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import shutil
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     MakeCluster = Callable[[World, Path], Cluster]
 
+PREFIX = "fjord-simulation-"
+"""Of the folders in memory; then comes the number of the process."""
 LONGEST_SECONDS = 120
 """Of processor time for one schedule."""
 
@@ -39,7 +43,7 @@ class Outcome:
     violations
         What was wrong.
     happened
-        Faults by kind, of those that began.
+        Faults by kind, of those that found something to go wrong.
     seconds, work_seconds
         Simulated time, and processor time.
     callbacks, trace
@@ -72,26 +76,46 @@ def run_many(
 ) -> Iterator[Outcome]:
     """Run schedules, some at a time, and yield each outcome as it comes; none begins after `until`, if that is set."""
     waiting = iter(schedules)
-    with selectors.DefaultSelector() as selector:
-        running = 0
+    running: dict[int, tuple[Schedule, Apart[Outcome]]] = {}
+    remove_leftovers()
+    with selectors.DefaultSelector() as selector, _ended_at_last(running):
         while True:
-            while running < workers and (until is None or time.monotonic() < until):
+            while len(running) < workers and (until is None or time.monotonic() < until):
                 schedule = next(waiting, None)
                 if schedule is None:
                     break
                 work = _begin(schedule, make_cluster)
-                selector.register(work.reading, selectors.EVENT_READ, (schedule, work))
-                running += 1
+                selector.register(work.reading, selectors.EVENT_READ)
+                running[work.reading] = schedule, work
             if not running:
                 return
             for key, _ in selector.select():
-                schedule, work = key.data
                 selector.unregister(key.fileobj)
-                running -= 1
+                schedule, work = running.pop(key.fd)
                 try:
-                    yield work.result()
+                    outcome = work.result()
                 except EndedError as error:
-                    yield _ended(schedule, error)
+                    outcome = _ended(schedule, error)
+                yield outcome
+
+
+@contextmanager
+def _ended_at_last(running: dict[int, tuple[Schedule, Apart[Outcome]]]) -> Iterator[None]:
+    """End what still runs when nobody waits for it any more, and remove what it leaves."""
+    try:
+        yield
+    finally:
+        for _, work in running.values():
+            work.end()
+        remove_leftovers()
+
+
+def remove_leftovers() -> None:
+    """Remove the folders of processes that have been killed."""
+    for folder in folder_in_memory().glob(f"{PREFIX}*-*"):
+        number = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if number.isdigit() and not Path("/proc", number).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _begin(schedule: Schedule, make_cluster: MakeCluster | None) -> Apart[Outcome]:
@@ -104,7 +128,7 @@ def _ended(schedule: Schedule, error: EndedError) -> Outcome:
 
 def _run(schedule: Schedule, make_cluster: MakeCluster | None) -> Outcome:
     began = time.process_time()
-    folder = Path(tempfile.mkdtemp(prefix="fjord-simulation-", dir=folder_in_memory()))
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=folder_in_memory()))
     try:
         world = World(schedule, folder, make_cluster)
         world.loop.run_until_complete(world.run())

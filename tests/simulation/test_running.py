@@ -1,11 +1,16 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.simulation.preparing import folder_in_memory
+from tests.simulation.running import PREFIX, remove_leftovers
 from tests.simulation.schedules import Fault, Schedule, drawn
 from tests.simulation.shrinking import shrunk
 
@@ -44,9 +49,12 @@ def test_schedules_keep_what_is_promised(options):
     assert done.returncode == 0, done.stdout + done.stderr
     *lines, last = done.stdout.splitlines()
     assert last == f"{count} schedules, 0 lost, 0 doubled, 0 stalled"
-    faults = sum(int(line.split()[0]) for line in lines[:-1])
-    assert faults >= 3 * int(count)
-    assert "simulated hours" in lines[-1]
+    *kinds, hours, each = lines
+    assert sum(int(line.split()[0]) for line in kinds) >= 3 * int(count)
+    assert "simulated hours" in hours
+    minutes, least = float(each.split()[2]), int(each.split()[8])
+    assert minutes >= 10, each
+    assert least >= 3, each
 
 
 def test_a_seed_draws_one_schedule_with_at_least_three_faults():
@@ -85,6 +93,50 @@ def test_shrinking_ends_after_some_attempts():
     schedule = drawn(1)
     shrunk(schedule, lambda candidate: tried.append(candidate) or False, most_attempts=5)
     assert len(tried) == 5
+
+
+@pytest.fixture
+def endless():
+    """A run that has begun, and the folders in memory of its schedules."""
+    running = subprocess.Popen(
+        [sys.executable, "-m", "tests.simulation", "--minutes", "9", "--stand-in", "--workers", "1"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def folders():
+        children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+        return [each for child in children for each in folder_in_memory().glob(f"{PREFIX}{child}-*")]
+
+    until = time.monotonic() + 60
+    while not (found := folders()):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    yield running, found
+    running.kill()
+    running.communicate()
+
+
+def test_an_interrupted_run_says_what_it_has_and_leaves_nothing(endless):
+    running, folders = endless
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert said.splitlines()[-1].endswith(" schedules, 0 lost, 0 doubled, 0 stalled")
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_a_killed_run_leaves_nothing_to_the_next_one(endless):
+    running, folders = endless
+    children = [folder.name.removeprefix(PREFIX).partition("-")[0] for folder in folders]
+    running.kill()
+    running.wait()
+    until = time.monotonic() + 30
+    while any(Path("/proc", child).exists() for child in children):
+        assert time.monotonic() < until, "a schedule runs on without the process that started it"
+        time.sleep(0.01)
+    remove_leftovers()
+    assert not any(folder.exists() for folder in folders)
 
 
 def test_another_cluster_can_be_named():
