@@ -53,7 +53,9 @@ async def run_on(
     began
         Called before they run; returns what is called every second.
     """
-    fleet = make_fleet(options, broker, clock=timeline.real_us, make_link=_taped(timeline, broker))
+    epoch_us = timeline.ahead_ns // 1_000  # from then on, their clock never steps
+    clock = lambda: epoch_us + timeline.radio_us()  # noqa: E731 - as short as that
+    fleet = make_fleet(options, broker, clock=clock, make_link=_taped(timeline, broker))
     look = began(fleet)
     await run_until(fleet, timeline.stopped, options.seconds, look)
     return fleet

@@ -22,6 +22,9 @@ PLAIN, RETAINED = 1, 4
 """Flags of a message: its quality of service, and whether it was retained."""
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 """Of a header with a copy of the state, or a chunk."""
+MOST_PAUSE_NS = 86_400 * 10**9
+"""Between two turns: parts have timers of seconds. So a log from anywhere cannot let a part make up for centuries."""
+LATEST_NS = 2**62
 SUFFIX = ".fjordlog"
 
 Instant = Annotated[int, Meta(ge=-(2**62), le=2**62)]
@@ -77,7 +80,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Turn(Entry, frozen=True, tag=0, gc=False):
     """A turn of the loop, so long after the one before; `waited`: nothing could be done before."""
 
-    after_ns: Annotated[int, Meta(ge=0, le=2**62)]
+    after_ns: Annotated[int, Meta(ge=0, le=MOST_PAUSE_NS)]
     waited: bool
 
 

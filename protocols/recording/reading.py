@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from protocols.recording.entries import (
+    LATEST_NS,
     MAGIC,
     MAX_FRAME_BYTES,
+    MOST_PAUSE_NS,
     Began,
     Chunk,
     ClockRead,
@@ -93,6 +96,9 @@ class RecordedRun:
                     if turn is not None:
                         yield turn
                     now_ns += entry.after_ns
+                    if now_ns > LATEST_NS:
+                        self.damage = "its clock goes on for centuries"
+                        return
                     turn = RecordedTurn(now_ns, ahead_ns, entry.waited, chunk.connected)
                 elif isinstance(entry, WallClock):
                     ahead_ns = entry.ahead_ns
@@ -101,6 +107,10 @@ class RecordedRun:
                 elif turn is None:
                     continue  # of a turn that was in a segment that is gone
                 elif isinstance(entry, ClockRead):
+                    if not now_ns <= entry.now_ns <= now_ns + MOST_PAUSE_NS:
+                        self.damage = "a clock jumps within a turn"
+                        yield turn
+                        return
                     now_ns = turn.reads[entry.number] = entry.now_ns
                 elif isinstance(entry, Sent):
                     turn.sent.append(entry)
@@ -207,6 +217,8 @@ def _read_frame(segment: BinaryIO, file: Path) -> bytes | None:
     size, checksum = FRAME.unpack(head)
     if size > MAX_FRAME_BYTES:
         raise LogError(f"{file.name} has a frame of {size:,} bytes, the limit is {MAX_FRAME_BYTES:,}")
+    if size > os.fstat(segment.fileno()).st_size - segment.tell():
+        return None  # before there is room for what is not there
     content = segment.read(size)
     if len(content) < size:
         return None

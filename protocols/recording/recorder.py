@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import (
+    MOST_PAUSE_NS,
     PLAIN,
     RETAINED,
     AnyEntry,
@@ -73,6 +74,8 @@ class Recorder(Timeline):
         self._connected = False
         self._thread = threading.get_ident()
         self._inner: WrappedLink | None = None
+        self._handled: asyncio.Future[None] | None = None
+        """Of the burst that came last."""
         self._publishing: set[asyncio.Task[None]] = set()
         self._pool = ThreadPoolExecutor(thread_name_prefix="recorded")
         self.now_ns = self._flushed_ns = time.monotonic_ns()
@@ -134,6 +137,8 @@ class Recorder(Timeline):
         if self._bytes > MOST_BYTES or len(self._entries) > MOST_ENTRIES or self._due():
             self._flush()
         now_ns = time.monotonic_ns()
+        if now_ns - self.now_ns > MOST_PAUSE_NS:
+            self.end("the process stood still for more than a day")
         self._note(Turn(now_ns - self.now_ns, waits))
         self.now_ns = now_ns
         ahead_ns = time.time_ns() - now_ns
@@ -178,16 +183,19 @@ class Recorder(Timeline):
         self._bytes += sum(map(len, payloads)) + BYTES_OF_TOPIC * len(payloads)
         flags = bytes([each.qos | RETAINED if each.retain else each.qos for each in messages])
         plain = flags.count(PLAIN) == len(flags)
-        await self._handled(
-            Messages(tuple([each.topic for each in messages]), payloads, b"" if plain else flags), messages
-        )
+        entry = Messages(tuple([each.topic for each in messages]), payloads, b"" if plain else flags)
+        # A burst is not waited for, which would take two turns more, but for the one before, so that only one waits.
+        before, self._handled = self._handled, self._handle(entry, messages)
+        if before is not None:
+            await before
 
     async def _begin(self) -> None:
-        await self._handled(Connected())
+        self._handled = None
+        await self._handle(Connected())
 
-    async def _handled(self, entry: Input, given: Given | None = None) -> None:
-        """Let an input be handled, and wait for that; raises what goes wrong."""
-        handled = asyncio.get_running_loop().create_future()
+    def _handle(self, entry: Input, given: Given | None = None) -> asyncio.Future[None]:
+        """Let an input be handled, and return what ends with that, or with what goes wrong."""
+        handled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def done(error: BaseException | None) -> None:
             if handled.done():
@@ -196,9 +204,10 @@ class Recorder(Timeline):
                 handled.set_result(None)
             else:
                 handled.set_exception(error)
+                handled.exception()  # whether anything waits for it or not
 
         self._inputs.append((entry, given, done))
-        await handled
+        return handled
 
     async def _publish(self, message: Message, nth: int) -> None:
         error: str | None = None
@@ -210,7 +219,8 @@ class Recorder(Timeline):
         self._put(Published(message.topic, nth, error))
 
     def _wrap(self, make: MakeLink) -> None:
-        self._inner = make(self._begin, partial(self._put, Disconnected()))
+        # Outside, as a replay does not make it: else what it reads of clocks would count.
+        self._inner = self.outside.copy().run(make, self._begin, partial(self._put, Disconnected()))
 
     def _put(self, entry: Input) -> None:
         """Let an input wait for the next turn."""

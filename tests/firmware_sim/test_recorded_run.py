@@ -14,6 +14,7 @@ from firmware_sim.mote.mote_events import ControlReceived
 from firmware_sim.phenomena.traffic import Traffic
 from firmware_sim.recorded_run import begin_recording, replay
 from firmware_sim.run_options import RunOptions
+from protocols.recording import recorder
 from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
 from protocols.recording.entries import LogError
@@ -36,6 +37,15 @@ def test_motes_that_were_just_recorded_send_the_same_bytes_in_the_same_turns(tmp
     assert recorded == player.sent
     assert compare(recorded, player.sent).recorded["packet"] > 50
     assert fleet.packets_lost > 0
+
+
+def test_where_each_turn_is_long_the_clocks_are_read_as_often_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LONG_TURN_NS", 0)
+    record(tmp_path / "files", tmp_path / "log", seconds=0.8)
+    (run,) = read_runs(tmp_path / "log")
+    assert any(turn.reads for turn in run.turns())
+    found = compare(recorded_messages(run), replay(run).sent)
+    assert found.first is None, found.first
 
 
 def test_a_log_from_the_field_is_a_test():

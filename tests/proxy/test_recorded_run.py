@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from protocols.recording import recorder
 from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
 from protocols.recording.entries import LogError, Stopped
@@ -50,6 +51,15 @@ def test_a_proxy_that_was_just_recorded_does_the_same_in_the_same_turns(log):
     ]
     assert outcome(run).recorded["batches"] > 5
     assert max(turn for turn, _ in recorded) > 300
+
+
+def test_where_each_turn_is_long_the_clocks_are_read_as_often_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LONG_TURN_NS", 0)
+    record(tmp_path / "data", tmp_path / "log", seconds=0.5)
+    (run,) = read_runs(tmp_path / "log")
+    assert any(turn.reads for turn in run.turns())
+    found = compare(recorded_messages(run), replay(run).sent)
+    assert found.first is None, found.first
 
 
 def test_a_log_from_the_field_is_a_test(tmp_path):

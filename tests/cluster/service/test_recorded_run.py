@@ -16,6 +16,7 @@ from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.recorded_run import begin_recording, replay
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
+from protocols.recording import recorder
 from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
 from protocols.recording.entries import LogError, Requested
@@ -58,6 +59,15 @@ def test_a_cluster_begins_with_its_streams_as_they_were(log):
     assert not any(name.endswith(".parquet") and "_delta_log" not in name for name in second.header.state)
     sequences = [each.topic for _, each in replay(second).sent if each.topic.endswith("/acks")]
     assert sequences
+
+
+def test_where_each_turn_is_long_the_clocks_are_read_as_often_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "LONG_TURN_NS", 0)
+    record(tmp_path / "data", tmp_path / "log", seconds=0.4)
+    (run,) = read_runs(tmp_path / "log")
+    assert any(turn.reads for turn in run.turns())
+    found = compare(recorded_messages(run), replay(run).sent)
+    assert found.first is None, found.first
 
 
 def test_a_log_from_the_field_is_a_test():
