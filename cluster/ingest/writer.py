@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 
 from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, memory_bytes, to_arrow
 from cluster.ingest.batch_layouts import Layout, Layouts
+from cluster.ingest.commit_cycle import Commit, CommitCycle, ToAcknowledge, Waiting
 from cluster.storage.appending import OutcomeUnknownError
-from cluster.storage.stream_tables import StreamPosition, StreamTable
+from cluster.storage.stream_tables import StreamTable
 from cluster.storage.synced_files import Troubles
 from protocols.errors import SchemaError
 from protocols.event_log import get_logger
@@ -31,24 +31,6 @@ REJECTION_BYTES = 1024
 """What a rejected batch takes of this."""
 LATE_KEPT = 10
 """Rows of a batch that go into the quarantine if they come too late."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    admitted: list[AdmittedRows] = field(default_factory=list)
-    sequences: dict[tuple[str, str], int] = field(default_factory=dict)
-    rejected: dict[tuple[str, str], list[Rejection]] = field(default_factory=dict)
-    bytes: int = 0
-    lost: int = 0
-    """Batches that will never come."""
-
-
-@dataclass(frozen=True, slots=True)
-class _InDoubt:
-    """A commit whose outcome is unknown."""
-
-    waiting: _Waiting
-    position: StreamPosition
 
 
 class StreamWriter:
@@ -91,8 +73,7 @@ class StreamWriter:
         self._interval = commit_interval_seconds
         self._clock = clock
         self._layouts = Layouts(table.schema)
-        self._waiting = _Waiting()
-        self._in_doubt: _InDoubt | None = None
+        self._commits = CommitCycle(self.admission)
         self._work = asyncio.Event()
         self.last_rejection: str | None = None
         """Why samples were last rejected."""
@@ -101,6 +82,11 @@ class StreamWriter:
     def stream(self) -> str:
         """Name of the stream."""
         return self.table.schema.name
+
+    @property
+    def _waiting(self) -> Waiting:
+        """What waits for the next commit."""
+        return self._commits.waiting
 
     @property
     def waiting_bytes(self) -> int:
@@ -119,7 +105,7 @@ class StreamWriter:
             and never will. If not, such a batch is left to the proxy until the offer or the declaration changes.
         """
         admission, lane = self.admission, (batch.proxy, batch.epoch)
-        if self._in_doubt is not None:
+        if self._commits.in_doubt is not None:
             return None  # It is unknown what is stored, and so which batch is next.
         if not admission.has_lane(*lane):
             admission.open_lane(*lane, self.table.last_sequence(*lane))
@@ -147,7 +133,7 @@ class StreamWriter:
         Return what to acknowledge now.
         """
         lane = (resumption.proxy, resumption.epoch)
-        if self._in_doubt is not None:
+        if self._commits.in_doubt is not None:
             return None
         if not self.admission.has_lane(*lane):
             self.admission.open_lane(*lane, self.table.last_sequence(*lane))
@@ -178,9 +164,7 @@ class StreamWriter:
                     async with asyncio.timeout(1.0):
                         await self._work.wait()
                 began = self._clock()
-                # For busy streams too, or a proxy that is silent stalls them.
-                moved = self.admission.exclude_silent_proxies(began)
-                if not moved and not self._work.is_set() and self._in_doubt is None:
+                if not self._commits.due(began, work=self._work.is_set()):
                     continue
                 acks = await self._store()
                 await sending
@@ -194,53 +178,44 @@ class StreamWriter:
     async def _store(self) -> list[Ack]:
         """Store all waiting batches in one commit; return what to acknowledge."""
         acks: list[Ack] = []
-        if self._in_doubt is not None:
-            resolved = await self._resolve(self._in_doubt)
+        if self._commits.in_doubt is not None:
+            resolved = await self._resolve(self._commits.in_doubt)
             if resolved is None:
                 return []
             acks = resolved
-        waiting, self._waiting = self._waiting, _Waiting()
+        commit = self._commits.begin()
         self._work.clear()
-        position = self.admission.current_position()
         try:
-            await asyncio.to_thread(self._append, waiting, position)
+            await asyncio.to_thread(self._append, commit)
         except OutcomeUnknownError as error:
             log.warning("the outcome of a commit is unknown", stream=self.stream, error=str(error))
-            self._in_doubt = _InDoubt(waiting, position)
+            self._commits.unknown(commit)
             return acks
         except StorageError as error:
-            # Nothing is acknowledged: the proxies still have all of it and send it again.
             self._troubles.note("commit", error.message)
-            self.admission.roll_back()
-            self._waiting = _Waiting()
+            self._commits.failed()
             return acks
-        return acks + self._committed(waiting, position)
+        return acks + self._acks(self._commits.made(commit))
 
-    async def _resolve(self, doubt: _InDoubt) -> list[Ack] | None:
+    async def _resolve(self, doubt: Commit) -> list[Ack] | None:
         """Check whether a commit succeeded; return what to acknowledge, None if that is still unknown."""
         try:
-            succeeded = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
+            made = await asyncio.to_thread(self.table.holds, doubt.waiting.sequences)
         except StorageError:
             return None
-        self._in_doubt = None
-        log.warning("outcome of a commit is known", stream=self.stream, made=succeeded)
-        acks = self._committed(doubt.waiting, doubt.position) if succeeded else []
-        # What came after the commit in doubt was not kept.
-        self.admission.roll_back()
-        self._waiting = _Waiting()
-        return acks
+        log.warning("outcome of a commit is known", stream=self.stream, made=made)
+        return self._acks(self._commits.known(made=made))
 
-    def _committed(self, waiting: _Waiting, position: StreamPosition) -> list[Ack]:
-        self.admission.committed(waiting.sequences, position)
-        self.admission.counters.lost_batches += waiting.lost
-        return [self._ack(lane, tuple(waiting.rejected.get(lane, ()))) for lane in waiting.sequences]
+    def _acks(self, stored: ToAcknowledge) -> list[Ack]:
+        return [self._ack(lane, rejected) for lane, rejected in stored]
 
     async def _send(self, acks: Sequence[Ack]) -> None:
         await asyncio.gather(*map(self._acknowledge, acks))
 
-    def _append(self, waiting: _Waiting, position: StreamPosition) -> None:
+    def _append(self, commit: Commit) -> None:
+        waiting = commit.waiting
         rows = [to_arrow(waiting.admitted, self.table.schema)] if waiting.admitted else []
-        self.table.append(rows, position, waiting.sequences)
+        self.table.append(rows, commit.position, waiting.sequences)
 
     def _admit(self, batch: Batch, lane: tuple[str, str]) -> None:
         waiting = self._waiting

@@ -1,0 +1,108 @@
+"""What of a stream waits for a commit, when one is made, and what follows from its outcome.
+
+Pure. Batches that come while a commit is being made wait for the next one::
+
+    begun ... made         it is acknowledged
+    begun ... failed       what is not stored counts as never admitted, also what came meanwhile: proxies send it again
+    begun ... unknown      nothing is admitted until it is known which of the two it was
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from cluster.ingest.admission import StreamAdmission
+from cluster.ingest.arrow_batches import AdmittedRows
+from cluster.storage.stream_tables import StreamPosition
+from protocols.wire.batches import Rejection
+
+Lane: TypeAlias = tuple[str, str]
+"""A proxy, and its epoch."""
+ToAcknowledge: TypeAlias = list[tuple[Lane, tuple[Rejection, ...]]]
+"""Lanes whose batches are stored for good, and which of these were rejected."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """What waits for a commit.
+
+    Parameters
+    ----------
+    admitted
+        Rows, as they came.
+    sequences
+        By lane: the last batch.
+    rejected
+        By lane: batches whose rows are not stored.
+    bytes
+        What all of it takes in memory.
+    lost
+        Batches that will never come.
+    """
+
+    admitted: list[AdmittedRows] = field(default_factory=list)
+    sequences: dict[Lane, int] = field(default_factory=dict)
+    rejected: dict[Lane, list[Rejection]] = field(default_factory=dict)
+    bytes: int = 0
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit that is being made: what it stores, and the position of the stream with it."""
+
+    waiting: Waiting
+    position: StreamPosition
+
+
+@dataclass(slots=True)
+class CommitCycle:
+    """The commits of one stream, one at a time.
+
+    Parameters
+    ----------
+    admission
+        That of the stream: rolled back when a commit fails.
+    """
+
+    admission: StreamAdmission
+    waiting: Waiting = field(default_factory=Waiting)
+    in_doubt: Commit | None = None
+    """A commit whose outcome is unknown: until it is known, nothing is admitted and no other begun."""
+
+    def due(self, now_seconds: float, *, work: bool) -> bool:
+        """Return whether a commit is due: for work that waits, one in doubt, or a proxy that is not waited for now."""
+        # For busy streams too, or a proxy that is silent stalls them.
+        moved = self.admission.exclude_silent_proxies(now_seconds)
+        return moved or work or self.in_doubt is not None
+
+    def begin(self) -> Commit:
+        """Return a commit of all that waits; raises ValueError while one is in doubt."""
+        if self.in_doubt is not None:
+            raise ValueError("a commit begins while another is in doubt")
+        commit = Commit(self.waiting, self.admission.current_position())
+        self.waiting = Waiting()
+        return commit
+
+    def made(self, commit: Commit) -> ToAcknowledge:
+        """Note that a commit is on disk; return what to acknowledge."""
+        self.admission.committed(commit.waiting.sequences, commit.position)
+        self.admission.counters.lost_batches += commit.waiting.lost
+        return [(lane, tuple(commit.waiting.rejected.get(lane, ()))) for lane in commit.waiting.sequences]
+
+    def failed(self) -> None:
+        """Note that a commit was not made: nothing is acknowledged, and the proxies send all of it again."""
+        self.admission.roll_back()
+        self.waiting = Waiting()
+
+    def unknown(self, commit: Commit) -> None:
+        """Note that it is unknown whether a commit was made."""
+        self.in_doubt = commit
+
+    def known(self, *, made: bool) -> ToAcknowledge:
+        """Note whether the commit in doubt was made; return what to acknowledge."""
+        commit, self.in_doubt = self.in_doubt, None
+        found = self.made(commit) if made and commit is not None else []
+        self.failed()  # what came after the commit in doubt was not kept
+        return found

@@ -1,0 +1,161 @@
+"""Random lives of a stream's commits, without a disk: each batch is stored once, and acknowledged only then.
+
+proxy     1 2 3 4 ...   from the first that is not acknowledged, again and again
+commits   begun, made or not; its maker may never learn which, or be killed
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.ingest.admission import StreamAdmission, Verdict
+from cluster.ingest.commit_cycle import Commit, CommitCycle, ToAcknowledge
+from cluster.storage.stream_tables import ProxyPosition, StreamPosition
+from protocols.wire.batches import Rejection
+
+if TYPE_CHECKING:
+    from cluster.ingest.arrow_batches import AdmittedRows
+
+LANE = ("p", "e")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "send", "begin", "made", "failed", "unknown", "look", "kill"]), st.integers(0, 3)
+    ),
+    min_size=30,
+    max_size=90,
+)
+NOTHING = StreamPosition(None, {})
+
+
+class Life:
+    """A stream's commits over a table that is a list, and a proxy that sends batches in order."""
+
+    def __init__(self) -> None:
+        self.table: list[int] = []
+        self.position = NOTHING
+        self.acknowledged = 0
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        self.commits = CommitCycle(StreamAdmission(self.position))
+        self.commits.admission.expect_known_proxies(0.0)
+        self.commits.admission.open_lane(*LANE, max(self.table, default=0))
+        self.under_way: Commit | None = None
+
+    def send(self, ahead: int) -> None:
+        """Send a batch: the first that is not acknowledged, or one after it."""
+        sequence = self.acknowledged + 1 + ahead
+        if self.commits.in_doubt is None and self.commits.admission.decide(*LANE, sequence) is Verdict.ACCEPT:
+            self.commits.waiting.sequences[LANE] = sequence
+            self.commits.waiting.admitted.append(cast("AdmittedRows", sequence))
+            self.commits.admission.advance("p", sequence, sampling=True, now_seconds=0.0)
+
+    def begin(self) -> None:
+        if self.under_way is None and self.commits.in_doubt is None:
+            self.under_way = self.commits.begin()
+
+    def end(self, outcome: str, truth: int) -> None:
+        commit = self.under_way
+        if commit is None:
+            return
+        self.under_way = None
+        if outcome == "made" or (outcome == "unknown" and truth % 2):
+            self.table += cast("list[int]", commit.waiting.admitted)
+            self.position = commit.position
+        match outcome:
+            case "made":
+                self.acknowledge(self.commits.made(commit))
+            case "failed":
+                self.commits.failed()
+            case _:
+                self.commits.unknown(commit)
+
+    def look(self) -> None:
+        if (doubt := self.commits.in_doubt) is not None:
+            self.acknowledge(
+                self.commits.known(made=doubt.waiting.sequences.get(LANE, 0) <= max(self.table, default=0))
+            )
+
+    def acknowledge(self, found: ToAcknowledge) -> None:
+        for lane, rejected in found:
+            assert (lane, rejected) == (LANE, ())
+            self.acknowledged = max(self.acknowledged, self.commits.admission.stored(*lane))
+
+    def step(self, kind: str, number: int) -> None:
+        match kind:
+            case "send":
+                self.send(number)
+            case "begin":
+                self.begin()
+            case "look":
+                self.look()
+            case "kill":
+                self.begin_again()
+            case outcome:
+                self.end(outcome, number)
+        assert self.table == list(range(1, len(self.table) + 1)), "a batch is missing, or stored twice"
+        assert self.acknowledged <= len(self.table), "acknowledged and not stored"
+        assert self.position.watermark_us == (len(self.table) or None), "the watermark is not that of what is stored"
+
+
+@given(STEPS)
+def test_each_batch_is_stored_once_and_acknowledged_only_then(steps: list[tuple[str, int]]) -> None:
+    life = Life()
+    for kind, number in steps:
+        life.step(kind, number)
+    stored = len(life.table)
+    life.step("made", 0)
+    life.step("look", 0)
+    for ahead in range(4 + stored):
+        life.step("send", ahead)
+    life.step("begin", 0)
+    life.step("made", 0)
+    assert life.acknowledged == len(life.table) >= 4
+
+
+@pytest.mark.parametrize("made", [0, 1])
+def test_what_came_after_a_commit_in_doubt_is_sent_again(made: int) -> None:
+    life = Life()
+    steps = [("send", 0), ("begin", 0), ("send", 1), ("unknown", made), ("look", 0), ("begin", 0), ("made", 0)]
+    for kind, number in steps:
+        life.step(kind, number)
+    assert (life.table, life.acknowledged) == ([1][:made], made)
+
+
+def test_a_commit_that_was_made_is_not_forgotten_while_another_begins() -> None:
+    life = Life()
+    life.send(0)
+    life.begin()
+    life.end("unknown", 1)
+    with pytest.raises(ValueError, match="in doubt"):
+        life.commits.begin()
+
+
+def test_rejected_batches_are_acknowledged_with_their_reasons() -> None:
+    cycle = CommitCycle(StreamAdmission(NOTHING))
+    cycle.admission.open_lane(*LANE, 0)
+    cycle.waiting.sequences[LANE], cycle.waiting.lost = 2, 1
+    cycle.waiting.rejected[LANE] = [Rejection(2, "reason")]
+    assert cycle.made(cycle.begin()) == [(LANE, (Rejection(2, "reason"),))]
+    assert cycle.admission.counters.lost_batches == 1
+    assert cycle.waiting.sequences == {}
+
+
+@pytest.mark.parametrize(
+    ("silent", "work", "doubt"), [(True, False, False), (False, True, False), (False, False, True)]
+)
+def test_a_commit_is_due_for_three_reasons(*, silent: bool, work: bool, doubt: bool) -> None:
+    proxies = {"p": ProxyPosition(5, sampling=True), "q": ProxyPosition(9, sampling=True)}
+    cycle = CommitCycle(StreamAdmission(StreamPosition(5, proxies), silence_seconds=10.0))
+    cycle.admission.expect_known_proxies(0.0)
+    assert not cycle.due(9.0, work=False)
+    if silent:
+        cycle.admission.proxy_active("q", 9.0)
+    if doubt:
+        cycle.unknown(cast("Commit", SimpleNamespace()))
+    assert cycle.due(11.0 if silent else 9.0, work=work)
