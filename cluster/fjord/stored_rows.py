@@ -8,7 +8,6 @@ from itertools import groupby
 from typing import Protocol
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from cluster.fjord.batch import START
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
@@ -56,7 +55,8 @@ class RowsInFile:
     @cached_property
     def columns(self) -> frozenset[str]:
         """Names of all columns."""
-        return frozenset(pq.read_schema(self._path).names)  # that of Polars takes a path as a pattern
+        # `read_parquet_schema` takes a path as a pattern.
+        return frozenset(pl.scan_parquet(self._path, glob=False).collect_schema())
 
     def read(
         self, columns: Sequence[str], between_us: tuple[int, int] | None = None, wanted: pl.Expr | None = None
