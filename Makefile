@@ -62,7 +62,7 @@ fuzz: $(INSTALLED) ## Random inputs behind the decoders, with a limit of process
 simulate: $(INSTALLED) ## A whole deployment in simulated time, by random schedules of faults: [MINUTES=10] [SEED=n]
 	@$(BIN)/python -m tests.simulation $(if $(MINUTES),--minutes '$(MINUTES)') $(if $(SEED),--seed '$(SEED)')
 
-planted: $(INSTALLED) ## Faults planted in the cluster, one for each promise, and how soon a simulation finds each: [ONLY=text]
+planted: $(INSTALLED) ## Faults planted from the mote to the publisher, one for each promise, and how soon a simulation finds each: [ONLY=text]
 	@$(BIN)/python -m tests.simulation.planted $(if $(ONLY),--only '$(ONLY)')
 
 coverage: $(INSTALLED) ## Lines and branches that the tests of test-fast leave out; fails below the floor in pyproject.toml

@@ -101,6 +101,11 @@ class DeployedCluster(ClusterHost):
         writer = None if self.server is None else self.server.parts.ingest.writers.get(STREAM)
         return None if writer is None else writer.admission.position.watermark_us
 
+    @property
+    def demanded(self) -> set[str]:
+        """The queries that are registered: all demand something."""
+        return set() if self.server is None else {query.name for query in self.server.parts.registry.queries()}
+
     def violations(self) -> list[Violation]:
         """Return what is wrong with the cluster's half."""
         return list(self._violations())

@@ -6,6 +6,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from protocols.mqtt.link import Message
+from protocols.wire import topics
+from protocols.wire.batches import Ack
+from protocols.wire.frames import VERSION, encode
 from tests.simulation.disk import DiskFaults
 from tests.simulation.hosts import SECOND_NS
 from tests.simulation.network import Way
@@ -224,7 +228,22 @@ def _radio_quick(world: World, name: str, _: float) -> None:
     _mote(world, name).radio.delay_ns = 0
 
 
+def _stray_acknowledgement(world: World, name: str, _: float) -> None:
+    """Let a proxy receive an acknowledgement of all its batches that is for another spool than its own."""
+    if world.broker.host.incarnation is None:
+        return
+    newest: dict[str, int] = {}
+    for batch in world.proxies[name].spooled:
+        newest[batch.stream] = max(batch.sequence, newest.get(batch.stream, 0))
+    for stream, through in sorted(newest.items()):
+        ack = Ack(VERSION, name, "another", stream, through)
+        world.broker.broker.publish(Message(topics.acks(name), encode(ack)))
+
+
+STRAY = "stray acknowledgement"
+"""Drawn beside other faults, not in place of them."""
 KINDS: dict[str, Kind] = {
+    STRAY: Kind(Target.PROXY, _stray_acknowledgement, _nothing, 1.0),
     "partition": Kind(Target.CLIENT, _partition, _reunite),
     "half-open connection": Kind(Target.CLIENT, _half_open, _reunite),
     "slow network": Kind(Target.CLIENT, _slow, _quick, 40.0, (0.05, 3.0)),

@@ -19,10 +19,12 @@ from protocols.wire.batches import (
     MOTE_COLUMN,
     START_COLUMN,
     Batch,
+    decode_batch,
     encode_batch,
 )
 from tests.simulation.hosts import WALL_BEGINS_NS
 from tests.simulation.liveness import LONGEST_LAG_US, LONGEST_UNACKNOWLEDGED_SECONDS
+from tests.simulation.settled_state import unsettled
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ def violations(world: World) -> list[Violation]:
         *_batches(world, stored),
         *_samples(world, rows),
         *_counts(world, rows),
+        *_promises(world),
+        *unsettled(world),
         *_calm(world, rows),
         *_progress(world, rows, stored),
         *_surroundings(world),
@@ -107,6 +111,20 @@ def _batches(world: World, stored: Mapping[BatchId, Batch]) -> Iterator[Violatio
         unknown = [batch for batch in stored if batch.proxy == proxy.name and batch not in proxy.spooled]
         if not proxy.disk.failed["error after effect"]:
             yield from each("wrong", "batches stored that no proxy has spooled", unknown)
+
+
+def _promises(world: World) -> Iterator[Violation]:
+    """No row of a batch is stamped before the watermark of an earlier one: that was a promise."""
+    for proxy in world.proxies.values():
+        early, promised_us = [], {}
+        for identity, spooled in sorted(proxy.spooled.items()):
+            batch, lane = decode_batch(spooled.payload), identity[:3]
+            before_us = promised_us.get(lane)
+            if batch.rows and before_us is not None:
+                stamps = next(column for column in batch.columns if column.name == START_COLUMN).values(batch.rows)
+                early += [(identity, stamp) for stamp in stamps if stamp < before_us]  # type: ignore[operator]
+            promised_us[lane] = max(batch.watermark_us, before_us or batch.watermark_us)
+        yield from each("wrong", "rows stamped before a watermark that was promised", early)
 
 
 def _samples(world: World, rows: Rows) -> Iterator[Violation]:
@@ -154,6 +172,25 @@ def _counts(world: World, rows: Rows) -> Iterator[Violation]:
     yield from each("lost", "panes of which samples are lost and not counted", silently)
     twice = [key for key, times in Counter((mote, end_us) for mote, end_us, _, _ in rows.counts).items() if times > 1]
     yield from each("doubled", "panes counted more than once", twice)
+    yield from each("lost", "panes of which samples are not counted at all", _uncounted(world, rows))
+
+
+def _uncounted(world: World, rows: Rows) -> Iterator[tuple[str, int]]:
+    """Yield panes between counted ones in which a mote has taken samples, and that are not counted.
+
+    A proxy's catalog is not synced: if a power cut takes back what was demanded, nothing was counted.
+    """
+    counted: dict[str, set[int]] = defaultdict(set)
+    for name, end_us, _, _ in rows.counts:
+        counted[name].add(end_us)
+    for mote in world.motes:
+        ends = counted[mote.name]
+        if not ends or world.proxies[mote.gateway.proxy].disk.failed["commits lost in a power cut"]:
+            continue
+        taken = {
+            (stamp_us // PANE_US + 1) * PANE_US for stamp_us in mote.sensed if stamp_us % world.schedule.period_us == 0
+        }
+        yield from ((mote.name, end_us) for end_us in sorted(taken - ends) if min(ends) < end_us < max(ends))
 
 
 def _progress(world: World, rows: Rows, stored: Mapping[BatchId, Batch]) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.simulation.fault_kinds import KINDS, Target
+from tests.simulation.fault_kinds import KINDS, STRAY, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,8 @@ MORE_SQL = (
 
 FEW_KINDS_SHARE = 0.4
 """Of the schedules: they draw from three kinds of faults only."""
+STRAYS_SHARE = 0.3
+"""Of the schedules: acknowledgements come that are for another spool."""
 CLOSE_SHARE = 0.5
 CLOSE_SECONDS = 20.0
 """In this share of schedules, faults begin within so long of a few instants."""
@@ -95,7 +97,9 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
         QueryPlan("seen", COMPLETENESS_SQL, 1.0),
         *(_query(dice, place, seconds) for place in range(dice.randint(1, 3))),
     )
-    faults = sorted(_faults(dice, len(proxies), seconds), key=lambda each: each.at)
+    faults = list(_faults(dice, len(proxies), seconds))
+    faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies)))
+    faults.sort(key=lambda each: each.at)
     period_us = dice.choice((1, 2, 2, 4, 4, 4)) * 1_000_000  # one second costs three times as much as four
     return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults))
 
@@ -129,13 +133,21 @@ def _query(dice: Random, place: int, seconds: float) -> QueryPlan:
 
 def _faults(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
     """Yield faults, of all kinds or only a few, all over the time or close together: so that they meet."""
-    kinds = sorted(KINDS)
+    kinds = sorted(KINDS.keys() - {STRAY})
     if dice.random() < FEW_KINDS_SHARE:
         kinds = dice.sample(kinds, 3)
     instants = [dice.uniform(5.0, seconds) for _ in range(dice.randint(1, 3))]
     close = dice.random() < CLOSE_SHARE
     for _ in range(dice.randint(3, 8)):
         yield _fault(dice, dice.choice(kinds), proxies, seconds, near=dice.choice(instants) if close else None)
+
+
+def _strays(dice: Random, faults: list[Fault], proxies: int) -> Iterator[Fault]:
+    """Yield acknowledgements that are for other spools, while other things go wrong."""
+    if dice.random() < STRAYS_SHARE:
+        for fault in faults:
+            at = fault.at + dice.uniform(0.0, 0.9) * fault.lasts
+            yield Fault(STRAY, f"p{dice.randrange(proxies)}", round(at, 3), 0.01, 0.0)
 
 
 def _fault(dice: Random, name: str, proxies: int, seconds: float, near: float | None) -> Fault:

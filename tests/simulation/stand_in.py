@@ -79,6 +79,11 @@ class StandInCluster:
         """None: it has no watermark."""
         return None
 
+    @property
+    def demanded(self) -> set[str]:
+        """The queries that demand anything."""
+        return {name for name, demands in self._demands.items() if demands}
+
     def violations(self) -> list[Violation]:
         """Return what else is wrong: batches before which others were never stored."""
         return list(

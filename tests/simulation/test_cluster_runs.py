@@ -33,11 +33,6 @@ def test_a_run_keeps_what_is_promised_and_repeats_itself():
     assert first == second
 
 
-def test_a_planted_fault_is_found():
-    done = python("-m", "tests.simulation.planted", "--only", "results without their transaction", "--most", "3")
-    assert "seed" in done
-
-
 @pytest.mark.parametrize(
     ("found", "words"),
     [

@@ -23,6 +23,7 @@ PERIOD_US = 1_000_000
 class Mote:
     name = "m"
     on = True
+    gateway = SimpleNamespace(proxy="p0")
 
     def __init__(self):
         self.sensed = dict.fromkeys(range(BEGAN_US, BEGAN_US + SECONDS * PERIOD_US, PERIOD_US))
@@ -39,7 +40,7 @@ def batch(number, stamps, **options):
     return msgspec.structs.replace(made, **options)
 
 
-def count_batch(number, end_us, expected, missing):
+def count_batch(number, end_us, expected, missing, epoch="old"):
     """A batch with one count of samples."""
     columns = make_columns(SCHEMA, [end_us - 1], ["m"], [False], {})
     columns += aggregate_columns(SCHEMA, {"fjord_form": ["f"], "fjord_pane_us": [PANE_US]}, 1)
@@ -47,7 +48,13 @@ def count_batch(number, end_us, expected, missing):
         make_column(name, FieldType.INTEGER, [count])
         for name, count in (("fjord_expected", expected), ("fjord_missing", missing))
     )
-    return Batch(VERSION, "p0", "e", "traffic", number, end_us, True, 1, columns)
+    return Batch(VERSION, "p0", epoch, "traffic", number, end_us, True, 1, columns)
+
+
+def service_with(*queries):
+    """A proxy's process that knows these demands."""
+    demand = SimpleNamespace(demands=[SimpleNamespace(query=name) for name in queries])
+    return SimpleNamespace(fleet=SimpleNamespace(streams={"traffic": SimpleNamespace(_demand=demand)}))
 
 
 class Deployment:
@@ -65,23 +72,27 @@ class Deployment:
             disk=SimpleNamespace(failed=Counter()),
             crashes=[],
             failures=[],
+            service=service_with("q"),
             spooled={identity: Spooled(encode_batch(found), 0) for identity, found in self.batches.items()},
             acknowledged=lambda identity: identity.sequence <= self.acknowledged,
         )
         self.proxies = {"p0": proxy}
         self.loop = SimpleNamespace(world=SimpleNamespace(now_ns=SECONDS * SECOND_NS), slow=[], unhandled=[])
         self.schedule = SimpleNamespace(period_us=PERIOD_US)
-        self.cluster = SimpleNamespace(batches=self.batches, violations=list)
+        self.cluster = SimpleNamespace(batches=self.batches, violations=list, demanded={"q"})
         settled_us = [(BEGAN_US + 240 * PERIOD_US, BEGAN_US + SECONDS * PERIOD_US)]
         self.watch = SimpleNamespace(settled_us=settled_us, violations=list)
-        self.broker = SimpleNamespace(malformed=[])
+        topics = ["fjord/v1/proxies/p0/motes/m", "fjord/v1/proxies/p0/streams/traffic"]
+        self.broker = SimpleNamespace(malformed=[], broker=SimpleNamespace(retained=dict.fromkeys(topics)))
         self.queries_refused = []
 
     def store(self, found):
         self.batches[BatchId(found.proxy, found.epoch, found.stream, found.sequence)] = found
 
     def spool(self, found, at_ns=0):
-        self.proxies["p0"].spooled[BatchId("p0", "e", "traffic", found.sequence)] = Spooled(encode_batch(found), at_ns)
+        self.proxies["p0"].spooled[BatchId("p0", found.epoch, "traffic", found.sequence)] = Spooled(
+            encode_batch(found), at_ns
+        )
 
     def found(self):
         return [(each.kind, each.what.partition(": ")[0].partition(" ")[2]) for each in violations(self)]
@@ -126,7 +137,7 @@ def test_a_batch_of_unknown_origin(world):
 
 
 def test_a_sample_that_is_stored_twice(world):
-    again = batch(31, [BEGAN_US])
+    again = batch(31, [BEGAN_US], epoch="old")
     world.store(again)
     world.spool(again)
     assert world.found() == [("doubled", "samples stored more than once")]
@@ -152,11 +163,36 @@ def test_a_pane_of_which_samples_are_neither_stored_nor_counted(world, missing, 
 
 
 def test_a_pane_that_is_counted_twice(world):
-    for number in (31, 32):
-        count = count_batch(number, BEGAN_US + PANE_US, 20, 0)
+    for epoch in ("old", "older"):
+        count = count_batch(31, BEGAN_US + PANE_US, 20, 0, epoch)
         world.store(count)
         world.spool(count)
     assert world.found() == [("doubled", "panes counted more than once")]
+
+
+def test_a_pane_between_others_that_is_not_counted(world):
+    for number in (0, 4):
+        count = count_batch(number + 1, BEGAN_US + PANE_US * (number + 1), 20, 0)
+        world.store(count)
+        world.spool(count)
+    assert world.found() == [("lost", "panes of which samples are not counted at all")]
+    world.proxies["p0"].disk.failed["commits lost in a power cut"] = 1
+    assert world.found() == []
+
+
+def test_a_row_stamped_before_a_promised_watermark(world):
+    world.spool(batch(31, [BEGAN_US + SECONDS * PERIOD_US - 2 * PERIOD_US]), at_ns=(SECONDS - 5) * SECOND_NS)
+    assert world.found() == [("wrong", "rows stamped before a watermark that was promised")]
+
+
+def test_what_the_broker_and_proxies_do_not_know(world):
+    world.broker.broker.retained.clear()
+    world.proxies["p0"].service = service_with("gone")
+    assert world.found() == [
+        ("lost", "motes missing in the catalog"),
+        ("lost", "offers of streams missing"),
+        ("wrong", "demands that proxies do not know, or that are gone"),
+    ]
 
 
 def test_samples_that_are_missing_in_the_calm(world):

@@ -90,6 +90,11 @@ class Cluster(PoweredMachine, Protocol):
         """The low watermark of what it has stored; None if that is unknown."""
         ...
 
+    @property
+    def demanded(self) -> set[str]:
+        """The queries that demand anything of sensors."""
+        ...
+
     def violations(self) -> list[Violation]:
         """Return what else is wrong with it."""
         ...

@@ -1,74 +1,64 @@
-"""Plant one fault after the other in the product, and see how soon the simulation finds it: ``make planted``."""
+"""Plant one fault after the other in the product, and see how soon a simulation finds it: ``make planted``."""
 
 from __future__ import annotations
 
 import os
-import resource
 import sys
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.simulation import preparing
 
-
-class Found(NamedTuple):
-    """The seed that found a plant, after how many runs and seconds of processor time, and what it saw."""
-
-    seed: int | None
-    runs: int
-    seconds: float
-    violation: str
-
-
-def search(plant: Callable[[], None], minutes: float, most: int) -> Found:
-    """Run one seed after the other until one finds a violation."""
-    from tests.simulation.cluster_runs import Run
-    from tests.simulation.forked import EndedError, apart
-
-    def work(seed: int) -> list[str]:
-        plant()
-        return (
-            Run(str(seed), minutes, preparing.folder_in_memory() / f"fjord-planted-{os.getppid()}").outcome().violations
-        )
-
-    before = _seconds()
-    for seed in range(1, most + 1):
-        try:
-            violations = apart(partial(work, seed))
-        except EndedError as error:
-            violations = [str(error).strip().splitlines()[-1]]
-        if violations:
-            return Found(seed, seed, _seconds() - before, violations[0])
-    return Found(None, most, _seconds() - before, "")
-
-
-def _seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+CONTROL_RUNS = 5
+"""Of each simulation, without any plant: nothing may be found."""
 
 
 @click.command()
-@click.option("--minutes", type=float, default=4.0, show_default=True, help="Simulated time of each run.")
-@click.option("--most", type=int, default=60, show_default=True, help="Runs for one plant.")
+@click.option("--most", type=click.IntRange(1), default=60, show_default=True, help="Runs for one plant.")
 @click.option("--only", default="", help="Plants whose names contain this.")
-def planted(minutes: float, most: int, only: str) -> None:
+@click.option(
+    "--control", type=click.IntRange(0), default=CONTROL_RUNS, show_default=True, help="Runs without a plant."
+)
+@click.option("--workers", type=click.IntRange(1), default=os.cpu_count() or 1, show_default=True)
+def planted(most: int, only: str, control: int, workers: int) -> None:
     """Plant each fault; ends with 1 if one was not found, or something was found without any."""
     preparing.prepare()
-    from tests.simulation.planted.cluster_plants import PLANTS
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    from tests.simulation.planted.all_plants import PLANTS
+    from tests.simulation.planted.plant import Plant, Simulation, nothing
+    from tests.simulation.planted.searching import Found, search
 
-    missed = 0
-    for name, promise, plant in PLANTS:
-        if only not in name:
-            continue
-        found = search(plant, minutes, most)
-        missed += found.seed is None
-        where = "NOT FOUND" if found.seed is None else f"seed {found.seed}"
-        click.echo(f"{name:50} {where:10} {found.runs:3} runs {found.seconds:6.1f} s  {found.violation[:110]}")
-        click.echo(f"{'':4}{promise}")
-    sys.exit(1 if missed else 0)
+    console = Console(highlight=False, soft_wrap=True)
+    chosen = [plant for plant in PLANTS if only in plant.name]
+    controls = [Plant(f"nothing in {each.value}", "nothing is found without a plant", each, nothing)
+                for each in Simulation if any(plant.simulation is each for plant in chosen)]  # fmt: skip
+    missed = wrong = 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("planted", total=len(chosen) + bool(control) * len(controls))
+
+        def show(found: Found, *, good: bool) -> None:
+            plant = found.plant
+            seed = "nothing" if found.seed is None else f"seed {found.seed}"
+            console.print(
+                f"{plant.name:48} {plant.simulation.value:10} {seed:8} {found.runs:3} runs {found.seconds:6.1f} s"
+                f"  {'' if good else 'WRONG: '}{found.violation[:110]}",
+                markup=False,
+            )
+            console.print(f"    {plant.promise}", markup=False)
+            progress.advance(task)
+
+        for found in search(controls if control else (), most=control, workers=workers):
+            wrong += found.seed is not None
+            show(found, good=found.seed is None)
+        for found in search(chosen, most=most, workers=workers):
+            missed += found.seed is None
+            show(found, good=found.seed is not None)
+    false = f", {wrong} found where nothing was planted" if wrong else ""
+    console.print(f"{len(chosen)} planted, {len(chosen) - missed} found{false}")
+    sys.exit(1 if missed or wrong or not chosen else 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,9 @@
+"""All plants."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from tests.simulation.planted import cluster_plants, delivery_plants, demand_plants, proxy_plants
+
+PLANTS = tuple(chain(cluster_plants.PLANTS, proxy_plants.PLANTS, delivery_plants.PLANTS, demand_plants.PLANTS))

@@ -1,0 +1,96 @@
+"""Faults that are planted between a proxy's samples and the cluster: spool, numbers of batches, acknowledgements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import StoreError
+from proxy.running.delivery import Delivery
+from proxy.running.delivery_window import Connected, DeliveryEvent, DeliveryInstruction, DeliveryWindow, Send
+from proxy.running.service import ProxyService
+from proxy.storage import spool
+from proxy.storage.spool import Spool
+from tests.simulation.planted.plant import Plants, Simulation, put
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from protocols.wire.batches import Ack
+
+PLANTS = Plants(Simulation.PROXIES)
+
+
+@PLANTS.planted("spool deleted when sent", "a batch is deleted only when the cluster has acknowledged it")
+def _deleted_when_sent() -> None:
+    handle = Delivery._handle
+
+    def handled(self: Delivery, stream: str, window: DeliveryWindow, event: DeliveryEvent, now_us: int) -> None:
+        before = len(self._to_send)
+        handle(self, stream, window, event, now_us)
+        if len(self._to_send) > before:
+            self._deletions[stream] = window.sent
+
+    put(Delivery, "_handle", handled)
+
+
+@PLANTS.planted("spool not synced", "a batch that was spooled survives a power cut")
+def _spool_not_synced() -> None:
+    open_database = spool.open_database  # type: ignore[attr-defined] # imported there
+
+    def unsynced(path: Path, kind: Any, *, durable: bool) -> Any:
+        del durable
+        return open_database(path, kind, durable=False)
+
+    put(spool, "open_database", unsynced)
+
+
+@PLANTS.planted("batches stored without progress", "numbers of batches and watermarks go on after a restart")
+def _without_progress() -> None:
+    append = Spool.append
+    put(Spool, "append", lambda self, batches, progress=(), positions=(): append(self, batches, (), positions))
+
+
+@PLANTS.planted("failed write given up", "a write that failed is made again, with the same batches")
+def _failed_write_given_up() -> None:
+    flush = ProxyService._flush_batches
+
+    async def given_up(self: ProxyService) -> None:
+        try:
+            await flush(self)
+        except StoreError:
+            self._uncommitted = ([], [])
+            raise
+
+    put(ProxyService, "_flush_batches", given_up)
+
+
+@PLANTS.planted("batches sent once", "what is not acknowledged is sent again, also over a new connection")
+def _sent_once() -> None:
+    handle = DeliveryWindow.handle
+
+    def handled(self: DeliveryWindow, event: DeliveryEvent, now_us: int) -> list[DeliveryInstruction]:
+        sent = self.sent
+        found = handle(self, event, now_us)
+        if isinstance(event, Connected):
+            self.sent = max(sent, self.sent)
+            return [each for each in found if not isinstance(each, Send) or each.sequence > sent]
+        return found
+
+    put(DeliveryWindow, "handle", handled)
+    put(DeliveryWindow, "_go_back", lambda *_: [])
+
+
+@PLANTS.planted("acknowledgement of another spool obeyed", "only acknowledgements of the proxy's own spool count")
+def _foreign_acknowledgement() -> None:
+    acknowledged = Delivery.acknowledged
+
+    def obeyed(self: Delivery, ack: Ack, now_us: int) -> None:
+        acknowledged(self, _as_own(self, ack), now_us)
+
+    put(Delivery, "acknowledged", obeyed)
+
+
+def _as_own(delivery: Delivery, ack: Ack) -> Ack:
+    from msgspec.structs import replace as replaced
+
+    return replaced(ack, proxy=delivery._proxy, epoch=delivery._stores.spool.epoch)

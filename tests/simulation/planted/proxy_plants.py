@@ -1,0 +1,106 @@
+"""Faults that are planted in motes and proxies, from the sample to the batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from firmware_sim.mote.mote import Mote
+from proxy.counting import sample_account
+from proxy.counting.sample_account import ReceivedPacket, SampleAccount
+from proxy.fleet import stream_state
+from proxy.fleet.stream_state import StreamState
+from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
+from proxy.records.watermarks import MoteWatermark
+from proxy.storage.spool import Spool
+from tests.simulation.planted.plant import Plants, Simulation, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.counting.coverage import Coverage
+    from proxy.fleet.batching import CutBatch
+
+PLANTS = Plants(Simulation.PROXIES)
+
+
+@PLANTS.planted("repeated packets accepted", "each sample of a mote is accepted at most once")
+def _repeated_packets() -> None:
+    put(PacketNumbers, "is_replayed", lambda *_: False)
+
+
+@PLANTS.planted("positions of motes not stored", "each sample is accepted at most once, also after a restart")
+def _positions_not_stored() -> None:
+    put(Spool, "positions", lambda _: {})
+
+
+@PLANTS.planted("mote promises too much", "a mote's watermark is before all samples that it has still to send")
+def _promises_too_much() -> None:
+    next_low_watermark = Mote._next_low_watermark
+    put(
+        Mote,
+        "_next_low_watermark",
+        lambda self, clock_us: next_low_watermark(self, clock_us) + 2 * self.program.period_us,
+    )
+
+
+@PLANTS.planted("watermark of the fastest mote", "a stream's watermark is that of its slowest mote")
+def _fastest_mote() -> None:
+    def fastest(watermark_us: int | None, mote_watermarks: Iterable[MoteWatermark]) -> int | None:
+        known = [each.instant_us for each in mote_watermarks if each.instant_us is not None]
+        return max([*known, *([] if watermark_us is None else [watermark_us])], default=None)
+
+    put(stream_state, "advance", fastest)
+
+
+@PLANTS.planted("watermark before waiting samples", "a batch's watermark is before all samples of later batches")
+def _before_waiting() -> None:
+    cut = StreamState.cut
+
+    def early(self: StreamState, *given: Any) -> list[CutBatch]:
+        batches = cut(self, *given)
+        return [replace(each, watermark_us=batches[-1].watermark_us) for each in batches]
+
+    put(StreamState, "cut", early)
+
+
+@PLANTS.planted("lost packets not counted", "COMPLETENESS counts the samples of packets that were lost")
+def _losses_uncounted() -> None:
+    advance = PacketNumbers.advance
+
+    def without_losses(self: PacketNumbers, *given: Any, **options: Any) -> Advance:
+        found = advance(self, *given, **options)
+        return Advance(0, rebooted=True) if found.rebooted else NEXT
+
+    put(PacketNumbers, "advance", without_losses)
+
+
+@PLANTS.planted("late samples counted as seen", "COMPLETENESS counts samples that come too late")
+def _late_later() -> None:
+    go_on = SampleAccount._continue
+
+    def on_time(self: SampleAccount, coverage: Coverage, received: ReceivedPacket, *rest: Any) -> None:
+        go_on(self, coverage, replace(received, watermark_us=None), *rest)
+
+    put(SampleAccount, "_continue", on_time)
+
+
+@PLANTS.planted("samples in a mote's memory not counted", "COMPLETENESS counts samples that a reboot takes away")
+def _reboots_uncounted() -> None:
+    def stop(self: SampleAccount, low_watermark_us: int | None) -> None:
+        del low_watermark_us
+        if self._coverage is not None:
+            self._known_us = sample_account._NEVER_US
+
+    put(SampleAccount, "stop", stop)
+
+
+@PLANTS.planted("a silent mote's samples not counted", "COMPLETENESS counts the samples of motes that are away")
+def _silence_uncounted() -> None:
+    counts_until = SampleAccount.counts_until
+
+    def present(self: SampleAccount, until_us: int, low_watermark_us: int | None, clock_us: int, most: int) -> Any:
+        known_us = None if low_watermark_us is None else max(low_watermark_us, until_us)
+        return counts_until(self, until_us, known_us, max(clock_us, until_us), most)
+
+    put(SampleAccount, "counts_until", present)
