@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 STREAM = "traffic"
 TRIGGER_SECONDS = 30.0
 LONGEST_COMMIT_SECONDS = 6.0
-CATCHING_UP = 3.0
-"""A proxy may send this many times what its motes give: so it catches up with what waited while something was wrong."""
+CAPACITY = 3.0
+"""A proxy may send this many times what its motes give: so what waited while something was wrong is soon delivered."""
 COMPACTED_SECONDS = 30
 LONGEST_LAG_SECONDS = 50.0
 """How far answers are behind what is stored, at most: a micro-batch begins every thirty seconds."""
@@ -271,13 +271,13 @@ class DeployedCluster(ClusterHost):
 
 
 def commit_seconds(schedule: Schedule) -> float:
-    """Return how often batches are stored: as seldom as lets the proxy that is slowest catch up."""
+    """Return how often batches are stored: as seldom as leaves the slowest proxy some capacity."""
     longest = LONGEST_COMMIT_SECONDS
     for number, proxy in enumerate(schedule.proxies):
         motes = sum(mote.proxy == number for mote in schedule.motes)
         batches = -(-motes // proxy.settings["batch_rows"])
         seconds = proxy.settings["in_flight"] * schedule.period_us / 1e6
-        longest = min(longest, seconds / (CATCHING_UP * max(1, batches)))
+        longest = min(longest, seconds / (CAPACITY * max(1, batches)))
     return round(longest, 1)
 
 

@@ -101,7 +101,7 @@ def run_many(
 
 @contextmanager
 def _ended_at_last(running: dict[int, tuple[Schedule, Apart[Outcome]]]) -> Iterator[None]:
-    """End what still runs when nobody waits for it any more, and remove what it leaves."""
+    """End what still runs when it is waited for no more, and remove what it leaves."""
     try:
         yield
     finally:

@@ -117,12 +117,12 @@ def endless():
     running.communicate()
 
 
-def test_an_interrupted_run_says_what_it_has_and_leaves_nothing(endless):
+def test_an_interrupted_run_prints_what_it_has_and_leaves_nothing(endless):
     running, folders = endless
     running.send_signal(signal.SIGINT)
-    said, _ = running.communicate(timeout=30)
+    printed, _ = running.communicate(timeout=30)
     assert running.returncode == 130
-    assert said.splitlines()[-1].endswith(" schedules, 0 lost, 0 doubled, 0 stalled")
+    assert printed.splitlines()[-1].endswith(" schedules, 0 lost, 0 doubled, 0 stalled")
     assert not any(folder.exists() for folder in folders)
 
 
