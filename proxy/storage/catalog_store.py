@@ -42,7 +42,7 @@ class CatalogStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._connection = open_database(path, "catalog", durable=False)
+        self._connection = open_database(path, "catalog", durable=True)
         row = self._connection.execute("SELECT coalesce(max(wanted), 0) FROM programs").fetchone()
         self._wanted = int(row[0])
 

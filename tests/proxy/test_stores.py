@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
@@ -23,6 +24,9 @@ from proxy.storage.database import migrations_of, open_database
 from proxy.storage.quarantine import Quarantine, RejectedFrame
 from proxy.storage.spool import DamagedBatchError, Spool, SpooledBatch
 from proxy.storage.stores import open_stores
+from tests.simulation import disk as disks
+from tests.simulation.forked import apart
+from tests.simulation.hosts import Host, HostClock, WorldTime
 
 FAST = SamplingProgram(("speed",), 1)
 SLOW = SamplingProgram(("speed",), 5)
@@ -225,6 +229,26 @@ def test_catalog_remembers(tmp_path, frames):
     assert again.programs() == [SLOW, FAST]
     assert again.demands() == {"traffic": StoredDemand(encode(frames.demand(epoch=2)), {3: piece(3, 7)})}
     again.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_demands_survive_a_power_cut(tmp_path, frames, seed):
+    """Else samples that are lost until the demand comes again count neither as expected nor as missing."""
+    stored = {"traffic": StoredDemand(encode(frames.demand()), {})}
+
+    def cut_and_read():
+        disks.install()
+        disk = disks.Disk(tmp_path / "disk", Random(seed))
+        host = Host("a", HostClock(WorldTime()))
+        disks.give("a", disk)
+        process = host.start()
+        store = process.run(CatalogStore, disk.folder / "catalog.sqlite")
+        process.run(lambda: store.remember(demands=stored))
+        process.alive, host.incarnation = False, None
+        disk.process_died(power_cut=True)
+        return host.start().run(CatalogStore, disk.folder / "catalog.sqlite").demands()
+
+    assert apart(cut_and_read) == stored
 
 
 def test_catalog_with_an_unreadable_row_is_rejected(tmp_path):

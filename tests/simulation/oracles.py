@@ -176,16 +176,13 @@ def _counts(world: World, rows: Rows) -> Iterator[Violation]:
 
 
 def _uncounted(world: World, rows: Rows) -> Iterator[tuple[str, int]]:
-    """Yield panes between counted ones in which a mote has taken samples, and that are not counted.
-
-    A proxy's catalog is not synced: if a power cut takes back what was demanded, nothing was counted.
-    """
+    """Yield panes between counted ones in which a mote has taken samples, and that are not counted."""
     counted: dict[str, set[int]] = defaultdict(set)
     for name, end_us, _, _ in rows.counts:
         counted[name].add(end_us)
     for mote in world.motes:
         ends = counted[mote.name]
-        if not ends or world.proxies[mote.gateway.proxy].disk.failed["commits lost in a power cut"]:
+        if not ends:
             continue
         taken = {
             (stamp_us // PANE_US + 1) * PANE_US for stamp_us in mote.sensed if stamp_us % world.schedule.period_us == 0
