@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import StoreError
-from proxy.running.delivery import Delivery
 from proxy.running.delivery_window import Connected, DeliveryEvent, DeliveryInstruction, DeliveryWindow, Send
 from proxy.running.service import ProxyService
+from proxy.running.stream_deliveries import Notice, StreamDeliveries
 from proxy.storage import spool
 from proxy.storage.spool import Spool
 from tests.simulation.planted.plant import Plants, Simulation, put
@@ -22,15 +22,16 @@ PLANTS = Plants(Simulation.PROXIES)
 
 @PLANTS.planted("spool deleted when sent", "a batch is deleted only when the cluster has acknowledged it")
 def _deleted_when_sent() -> None:
-    handle = Delivery._handle
+    handle = StreamDeliveries._handle
 
-    def handled(self: Delivery, stream: str, window: DeliveryWindow, event: DeliveryEvent, now_us: int) -> None:
+    def handled(self: StreamDeliveries, stream: str, event: DeliveryEvent, now_us: int) -> list[Notice]:
         before = len(self._to_send)
-        handle(self, stream, window, event, now_us)
+        notices = handle(self, stream, event, now_us)
         if len(self._to_send) > before:
-            self._deletions[stream] = window.sent
+            self._deletions[stream] = self.windows[stream].sent
+        return notices
 
-    put(Delivery, "_handle", handled)
+    put(StreamDeliveries, "_handle", handled)
 
 
 @PLANTS.planted("spool not synced", "a batch that was spooled survives a power cut")
@@ -82,15 +83,15 @@ def _sent_once() -> None:
 
 @PLANTS.planted("acknowledgement of another spool obeyed", "only acknowledgements of the proxy's own spool count")
 def _foreign_acknowledgement() -> None:
-    acknowledged = Delivery.acknowledged
+    acknowledged = StreamDeliveries.acknowledged
 
-    def obeyed(self: Delivery, ack: Ack, now_us: int) -> None:
-        acknowledged(self, _as_own(self, ack), now_us)
+    def obeyed(self: StreamDeliveries, ack: Ack, now_us: int) -> list[Notice]:
+        return acknowledged(self, _as_own(self, ack), now_us)
 
-    put(Delivery, "acknowledged", obeyed)
+    put(StreamDeliveries, "acknowledged", obeyed)
 
 
-def _as_own(delivery: Delivery, ack: Ack) -> Ack:
+def _as_own(deliveries: StreamDeliveries, ack: Ack) -> Ack:
     from msgspec.structs import replace as replaced
 
-    return replaced(ack, proxy=delivery._proxy, epoch=delivery._stores.spool.epoch)
+    return replaced(ack, proxy=deliveries._proxy, epoch=deliveries._epoch)

@@ -1,0 +1,234 @@
+"""What of all streams is published next, which acknowledgements count, and which batches are deleted.
+
+Pure, one per proxy, over a :class:`proxy.running.delivery_window.DeliveryWindow` per stream::
+
+    on disk      a1 a2 a3 a4   b1 b2
+    queue        a2 b1 a3 b2          those that their windows let out, as they came; resumptions go before them
+    deletions    a1                   what the cluster has acknowledged
+
+The queue holds each batch once at most, and those of a stream in order: when a window begins again, what the queue
+holds of its stream is dropped.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from protocols.wire.batches import Ack
+from proxy.running.delivery_window import (
+    AckReceived,
+    BatchDamaged,
+    BatchSpooled,
+    Connected,
+    DeleteThrough,
+    DeliveryEvent,
+    DeliveryWindow,
+    Disconnected,
+    ImpossibleAck,
+    Resending,
+    Resume,
+    Send,
+    Skip,
+    TimePassed,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBatch:
+    """Publish a batch."""
+
+    stream: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishResumption:
+    """Let the cluster continue with batch `first`, as earlier ones will not arrive."""
+
+    stream: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesLost:
+    """The cluster has lost batches that it acknowledged, and is to resume with batch `first`."""
+
+    stream: str
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendingAgain:
+    """Batches from `first` on are published again; `reason` as in :class:`proxy.running.delivery_window.Resending`."""
+
+    stream: str
+    first: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRejected:
+    """The cluster has rejected a batch for good."""
+
+    stream: str
+    sequence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesStored:
+    """The cluster has stored so many batches more."""
+
+    stream: str
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class AckRefused:
+    """An acknowledgement has changed nothing.
+
+    `reason` is "ahead" or "regressed" if it cannot be right, "epoch" or "stream" if it is not for this proxy.
+    """
+
+    stream: str
+    reason: str
+    problem: str
+
+
+ToPublish = PublishBatch | PublishResumption
+Notice = BatchesLost | SendingAgain | BatchRejected | BatchesStored | AckRefused
+
+
+class StreamDeliveries:
+    """The delivery of all streams of a proxy.
+
+    Parameters
+    ----------
+    proxy, epoch
+        Its name, and that of its spool: acknowledgements of others do not count.
+    in_flight, resend_after_us
+        As in :class:`proxy.running.delivery_window.DeliveryWindow`.
+    """
+
+    def __init__(self, proxy: str, epoch: str, *, in_flight: int, resend_after_us: int) -> None:
+        self.windows: dict[str, DeliveryWindow] = {}
+        self._proxy = proxy
+        self._epoch = epoch
+        self._in_flight = in_flight
+        self._resend_after_us = resend_after_us
+        self._connected = False
+        self._to_send: deque[tuple[str, int]] = deque()
+        self._to_resume: dict[str, int] = {}
+        """By stream, the batch with which the cluster continues, as earlier ones will not arrive."""
+        self._deletions: dict[str, int] = {}
+
+    def restore(self, stream: str, *, acknowledged: int, spooled: int) -> None:
+        """Begin with what the spool has: all batches up to `acknowledged` are stored, those up to `spooled` wait."""
+        self.windows[stream] = DeliveryWindow(
+            acknowledged, spooled, self._in_flight, self._resend_after_us, connected=self._connected
+        )
+
+    def spooled(self, stream: str, sequence: int, now_us: int) -> list[Notice]:
+        """Note that a batch is on disk."""
+        if stream not in self.windows:
+            self.restore(stream, acknowledged=sequence - 1, spooled=sequence - 1)
+        return self._handle(stream, BatchSpooled(sequence), now_us)
+
+    def acknowledged(self, ack: Ack, now_us: int) -> list[Notice]:
+        """Note an acknowledgement of the cluster."""
+        if ack.proxy != self._proxy or ack.epoch != self._epoch:
+            return [AckRefused(ack.stream, "epoch", f"is for proxy {ack.proxy!r}, epoch {ack.epoch!r}")]
+        window = self.windows.get(ack.stream)
+        if window is None:
+            return [AckRefused(ack.stream, "stream", "is for a stream of which nothing was sent")]
+        before = window.acknowledged
+        notices: list[Notice] = [
+            BatchRejected(ack.stream, each.sequence, each.reason)
+            for each in ack.rejected
+            if before < each.sequence <= min(ack.through, window.spooled)
+        ]
+        notices += self._handle(ack.stream, AckReceived(ack.through), now_us)
+        if window.acknowledged > before:
+            notices.append(BatchesStored(ack.stream, window.acknowledged - before))
+        return notices
+
+    def connected(self, now_us: int) -> list[Notice]:
+        """Note a new connection: each stream is sent from its last acknowledged batch on."""
+        self._connected = True
+        self._to_send.clear()
+        return self._all(Connected(), now_us)
+
+    def cluster_began(self, now_us: int) -> list[Notice]:
+        """Note that a cluster has started: it may lack batches published before."""
+        return self.connected(now_us) if self._connected else []
+
+    def disconnected(self, now_us: int) -> list[Notice]:
+        """Note that the connection is lost."""
+        self._connected = False
+        self._to_send.clear()
+        return self._all(Disconnected(), now_us)
+
+    def time_passed(self, now_us: int) -> list[Notice]:
+        """Note that time has passed: some streams may be due again."""
+        return self._all(TimePassed(), now_us)
+
+    @property
+    def due(self) -> bool:
+        """Whether something may be to publish."""
+        return bool(self._to_send or self._to_resume)
+
+    def next(self) -> ToPublish | None:
+        """Remove and return what to publish next; None if nothing is due."""
+        if self._to_resume:
+            return PublishResumption(*self._to_resume.popitem())
+        while self._to_send:
+            stream, sequence = self._to_send.popleft()
+            if self.awaits(stream, sequence):
+                return PublishBatch(stream, sequence)
+        return None
+
+    def awaits(self, stream: str, sequence: int) -> bool:
+        """Return whether a batch is still to be acknowledged."""
+        return sequence > self.windows[stream].acknowledged
+
+    def damaged(self, stream: str, sequence: int, now_us: int) -> list[Notice]:
+        """Note that a batch that was to be published is damaged: it is left out, and the cluster skips it, too."""
+        self._to_send = deque(each for each in self._to_send if each[0] != stream or each[1] < sequence)
+        return self._handle(stream, BatchDamaged(sequence), now_us)
+
+    def unreadable(self, stream: str) -> None:
+        """Note that a batch of a stream cannot be read now: the stream pauses until it is due again."""
+        self._drop(stream)
+
+    def take_deletions(self) -> dict[str, int]:
+        """Remove and return, by stream, the last batch that can be deleted from the spool."""
+        deletions, self._deletions = self._deletions, {}
+        return deletions
+
+    def _all(self, event: DeliveryEvent, now_us: int) -> list[Notice]:
+        return [notice for stream in self.windows for notice in self._handle(stream, event, now_us)]
+
+    def _handle(self, stream: str, event: DeliveryEvent, now_us: int) -> list[Notice]:
+        window, notices = self.windows[stream], list[Notice]()
+        for instruction in window.handle(event, now_us):
+            match instruction:
+                case Send(sequence):
+                    self._to_send.append((stream, sequence))
+                case DeleteThrough(sequence):
+                    self._deletions[stream] = sequence
+                case Resume(first):
+                    self._to_resume[stream] = first
+                    notices.append(BatchesLost(stream, first))
+                case Skip(sequence):
+                    self._to_resume[stream] = sequence + 1
+                case Resending(sequence, reason):
+                    self._drop(stream)
+                    notices.append(SendingAgain(stream, sequence, reason))
+                case ImpossibleAck(through, problem):
+                    label = "regressed" if through < window.acknowledged else "ahead"
+                    notices.append(AckRefused(stream, label, problem))
+        return notices
+
+    def _drop(self, stream: str) -> None:
+        self._to_send = deque(each for each in self._to_send if each[0] != stream)
