@@ -8,29 +8,27 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from cluster.errors import StorageError
-from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, memory_bytes, to_arrow
-from cluster.ingest.batch_layouts import Layout, Layouts
-from cluster.ingest.commit_cycle import Commit, CommitCycle, ToAcknowledge, Waiting
+from cluster.ingest.admission import StreamAdmission
+from cluster.ingest.arrow_batches import to_arrow
+from cluster.ingest.batch_reception import (
+    AcknowledgeNow,
+    BatchReception,
+    CommitSoon,
+    Decision,
+    GiveUpLost,
+    LeaveOutLate,
+    LeaveToProxy,
+    Reject,
+)
+from cluster.ingest.commit_cycle import Commit, CommitCycle, Lane, ToAcknowledge, Waiting
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamTable
 from cluster.storage.synced_files import Troubles
-from protocols.errors import SchemaError
 from protocols.event_log import get_logger
 from protocols.wire.batches import Ack, Batch, Rejection, Resumption
 from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
-
-MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""Batches of a stream that may wait for a commit, in memory, beside those of the commit that is being made.
-
-More are left to their proxies, which send them again.
-"""
-REJECTION_BYTES = 1024
-"""What a rejected batch takes of this."""
-LATE_KEPT = 10
-"""Rows of a batch that go into the quarantine if they come too late."""
 
 
 class StreamWriter:
@@ -72,8 +70,8 @@ class StreamWriter:
         self._quarantine = quarantine
         self._interval = commit_interval_seconds
         self._clock = clock
-        self._layouts = Layouts(table.schema)
         self._commits = CommitCycle(self.admission)
+        self._reception = BatchReception(table.schema, self._commits, commit_interval_seconds)
         self._work = asyncio.Event()
         self.last_rejection: str | None = None
         """Why samples were last rejected."""
@@ -104,28 +102,10 @@ class StreamWriter:
             Whether its proxy offers the stream as it is declared: then a batch that does not fit is of an older offer
             and never will. If not, such a batch is left to the proxy until the offer or the declaration changes.
         """
-        admission, lane = self.admission, (batch.proxy, batch.epoch)
-        if self._commits.in_doubt is not None:
-            return None  # It is unknown what is stored, and so which batch is next.
-        if not admission.has_lane(*lane):
-            admission.open_lane(*lane, self.table.last_sequence(*lane))
-        admission.proxy_active(batch.proxy, self._clock())
-        if self._waiting.bytes >= MAX_WAITING_BYTES:
-            admission.counters.deferred += 1
-            return None  # Not acknowledged, so the proxy keeps it and sends it again.
-        mismatch = None if offer_fits else self._layouts.mismatch(batch)
-        held_before = admission.holds(batch.proxy)
-        verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
-        if verdict is Verdict.HOLD:
-            if mismatch is not None and not held_before:
-                self._quarantine("batch", mismatch, f"{batch.proxy}/{batch.stream}", b"")
-                log.warning("batch is left to its proxy", stream=self.stream, proxy=batch.proxy, reason=mismatch)
-            return None
-        if verdict is not Verdict.ACCEPT:
-            return self._ack(lane) if admission.answers(*lane, self._clock(), self._interval) else None
-        self._admit(batch, lane)
-        self._work.set()
-        return None
+        lane = (batch.proxy, batch.epoch)
+        self._open(lane)
+        found = self._reception.receive(batch, self._clock(), offer_fits=offer_fits)
+        return self._carry_out(found, lane)
 
     def resume(self, resumption: Resumption) -> Ack | None:
         """Continue after lost batches, acknowledged or not: log and count them, and expect the next one.
@@ -133,20 +113,8 @@ class StreamWriter:
         Return what to acknowledge now.
         """
         lane = (resumption.proxy, resumption.epoch)
-        if self._commits.in_doubt is not None:
-            return None
-        if not self.admission.has_lane(*lane):
-            self.admission.open_lane(*lane, self.table.last_sequence(*lane))
-        lost = self.admission.resume(*lane, resumption.first)
-        if not lost:
-            return self._ack(lane)
-        reason = f"{lost:,} batches before {resumption.first} are lost: their proxy does not have them any more"
-        log.error("batches are lost", stream=self.stream, proxy=resumption.proxy, reason=reason)
-        self._quarantine("lost batches", reason, f"{resumption.proxy}/{self.stream}", b"")
-        self._waiting.sequences[lane] = resumption.first - 1
-        self._waiting.lost += lost
-        self._work.set()
-        return None
+        self._open(lane)
+        return self._carry_out(self._reception.resume(resumption), lane)
 
     def proxy_alive(self, proxy: str) -> None:
         """Note that a proxy is connected, though it may have nothing to send."""
@@ -217,55 +185,37 @@ class StreamWriter:
         rows = [to_arrow(waiting.admitted, self.table.schema)] if waiting.admitted else []
         self.table.append(rows, commit.position, waiting.sequences)
 
-    def _admit(self, batch: Batch, lane: tuple[str, str]) -> None:
-        waiting = self._waiting
-        waiting.sequences[lane] = batch.sequence
-        if batch.rows:
-            try:
-                layout = self._layouts.of(batch)
-            except SchemaError as error:
-                self._reject(batch, lane, error.message)
-                return
-            self._admit_rows(batch, layout)
-        self.admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=self._clock())
+    def _open(self, lane: Lane) -> None:
+        if self._reception.lacks(lane):
+            self.admission.open_lane(*lane, self.table.last_sequence(*lane))
 
-    def _admit_rows(self, batch: Batch, layout: Layout) -> None:
-        """Let rows wait as they came: they are converted with those of all other batches of the commit."""
-        waiting, counters = self._waiting, self.admission.counters
-        first_us, last_us = first_and_last(batch, layout)
-        watermark_us, rows = self.admission.watermark_us, batch.rows
-        if watermark_us is None or first_us >= watermark_us:
-            waiting.admitted.append(AdmittedRows(batch.columns, rows, layout))
-        else:
-            rows -= self._leave_out_late(batch, layout, watermark_us)
-            if not rows:
-                return
-            waiting.admitted.append(AdmittedRows(batch.columns, batch.rows, layout, watermark_us))
-        waiting.bytes += memory_bytes(batch)
-        counters.rows += rows
-        self.admission.note_stamp(last_us)
+    def _carry_out(self, decisions: Sequence[Decision], lane: Lane) -> Ack | None:
+        """Log and quarantine what was decided of a message of a lane; return what to acknowledge now."""
+        proxy, ack = lane[0], None
+        for each in decisions:
+            match each:
+                case CommitSoon():
+                    self._work.set()
+                case AcknowledgeNow():
+                    ack = self._ack(lane)
+                case LeaveToProxy(reason):
+                    self._keep("batch", reason, proxy)
+                    log.warning("batch is left to its proxy", stream=self.stream, proxy=proxy, reason=reason)
+                case Reject(reason):
+                    self.last_rejection = reason
+                    self._keep("batch", reason, proxy)
+                    log.warning("batch rejected", stream=self.stream, proxy=proxy, reason=reason)
+                case LeaveOutLate(reason, rows):
+                    for row in rows:
+                        self._keep("late sample", reason, proxy, row)
+                case GiveUpLost(reason):
+                    log.error("batches are lost", stream=self.stream, proxy=proxy, reason=reason)
+                    self._keep("lost batches", reason, proxy)
+        return ack
 
-    def _leave_out_late(self, batch: Batch, layout: Layout, watermark_us: int) -> int:
-        """Count rows that come too late, and quarantine the first of them; return how many there are."""
-        late = late_rows(batch, layout, self.table.schema, watermark_us)
-        count: int = late.num_rows
-        self.admission.counters.late_rows += count
-        reason = f"stamped before the stream's watermark {watermark_us}"
-        for row in late.slice(0, LATE_KEPT).to_pylist():
-            self._quarantine("late sample", reason, f"{batch.proxy}/{batch.stream}", repr(row).encode())
-        return count
+    def _keep(self, kind: str, reason: str, proxy: str, content: bytes = b"") -> None:
+        self._quarantine(kind, reason, f"{proxy}/{self.stream}", content)
 
-    def _reject(self, batch: Batch, lane: tuple[str, str], reason: str) -> None:
-        """Reject a batch for good: its number counts as stored, or it would block those after it."""
-        counters = self.admission.counters
-        counters.rejected += 1
-        counters.rejected_rows += batch.rows
-        self.last_rejection = reason
-        self._waiting.bytes += REJECTION_BYTES
-        self._waiting.rejected.setdefault(lane, []).append(Rejection(batch.sequence, reason[:512]))
-        self._quarantine("batch", reason, f"{batch.proxy}/{batch.stream}", b"")
-        log.warning("batch rejected", stream=self.stream, proxy=batch.proxy, reason=reason)
-
-    def _ack(self, lane: tuple[str, str], rejected: tuple[Rejection, ...] = ()) -> Ack:
+    def _ack(self, lane: Lane, rejected: tuple[Rejection, ...] = ()) -> Ack:
         proxy, epoch = lane
         return Ack(VERSION, proxy, epoch, self.stream, self.admission.stored(*lane), rejected[:64])

@@ -21,7 +21,7 @@ import pytest
 
 from cluster.demo.parts import Parts, free_port
 from cluster.demo.processes import Child, Children
-from cluster.ingest.writer import MAX_WAITING_BYTES
+from cluster.ingest.batch_reception import MAX_WAITING_BYTES
 from cluster.service.client.api_client import ApiClient
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink
 from protocols.wire import topics

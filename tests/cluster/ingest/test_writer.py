@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.ingest import writer as writing
+from cluster.ingest import batch_reception
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.stream_tables import StreamTable
 from protocols.wire.batches import Batch, make_columns
@@ -70,7 +70,7 @@ async def test_waiting_batches_are_bounded_and_the_others_stay_with_their_proxy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit, acknowledged = 100_000, [0]
-    monkeypatch.setattr(writing, "MAX_WAITING_BYTES", limit)
+    monkeypatch.setattr(batch_reception, "MAX_WAITING_BYTES", limit)
 
     async def acknowledge(ack: Ack) -> None:
         acknowledged.append(ack.through)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.writer import StreamWriter
+from cluster.ingest.commit_cycle import CommitCycle
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.recorded_run import begin_recording, replay
@@ -85,9 +85,9 @@ def test_a_log_from_the_field_is_a_test():
 
 CHANGES = {
     "an acknowledgement is withheld": (
-        StreamWriter,
-        "_committed",
-        lambda old: lambda writer, waiting, position: old(writer, waiting, position)[:-1],
+        CommitCycle,
+        "made",
+        lambda old: lambda cycle, commit: old(cycle, commit)[:-1],
     ),
     "a batch that comes twice is a gap": (
         StreamAdmission,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cluster.ingest import arrow_batches, writer
+from cluster.ingest import arrow_batches, batch_reception
 from cluster.ingest.admission import StreamAdmission, Verdict
-from cluster.ingest.writer import StreamWriter
+from cluster.ingest.batch_reception import BatchReception, Decision
 from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher import InFlight, Publisher
 from cluster.spark import checkpoint_files, offsets, source
@@ -65,16 +65,17 @@ def _accept(refused: Verdict) -> None:
 
 @PLANTS.planted("no watermark cut", "nothing is stored that is stamped before the watermark")
 def _no_watermark_cut() -> None:
-    admit = StreamWriter._admit_rows
+    admit = BatchReception._admit_rows
 
-    def all_admitted(self: StreamWriter, batch: Any, layout: Any) -> None:
-        watermark_us, self.admission._watermark_us = self.admission._watermark_us, None
+    def all_admitted(self: BatchReception, batch: Any, layout: Any) -> list[Decision]:
+        admission = self._admission
+        watermark_us, admission._watermark_us = admission._watermark_us, None
         try:
-            admit(self, batch, layout)
+            return admit(self, batch, layout)
         finally:
-            self.admission._watermark_us = watermark_us
+            admission._watermark_us = watermark_us
 
-    put(StreamWriter, "_admit_rows", all_admitted)
+    put(BatchReception, "_admit_rows", all_admitted)
 
 
 @PLANTS.planted("watermark of the fastest proxy", "a stream's watermark is that of its slowest proxy")
@@ -161,4 +162,4 @@ def _pending_forgotten() -> None:
 
 @PLANTS.planted("late rows not counted", "what comes too late is counted")
 def _late_uncounted() -> None:
-    put(writer, "late_rows", lambda *arguments: arrow_batches.late_rows(*arguments).slice(0, 0))
+    put(batch_reception, "late_rows", lambda *arguments: arrow_batches.late_rows(*arguments).slice(0, 0))

@@ -1,0 +1,190 @@
+"""What becomes of a batch that arrives: it waits for a commit, is left to its proxy, answered at once, or rejected.
+
+Pure, one per stream. In this order::
+
+    a commit is in doubt        left to its proxy, as it is unknown which batch is next
+    too much waits in memory    left to its proxy, which sends it again
+    not the next, or held       answered, but not every one of many; or left to its proxy until it fits the stream
+    the next                    waits for a commit, without rows that come too late, or with none if it is malformed
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.ingest.admission import Verdict
+from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, memory_bytes
+from cluster.ingest.batch_layouts import Layout, Layouts
+from cluster.ingest.commit_cycle import CommitCycle, Lane
+from protocols.errors import SchemaError
+from protocols.wire.batches import Batch, Rejection, Resumption
+from protocols.wire.streams import StreamSchema
+
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""Batches of a stream that may wait for a commit, in memory, beside those of the commit that is being made.
+
+More are left to their proxies, which send them again.
+"""
+REJECTION_BYTES: Final = 1024
+"""What a rejected batch takes of this."""
+LATE_KEPT: Final = 10
+"""Rows of a batch that go into the quarantine if they come too late."""
+_LONGEST_REASON: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeNow:
+    """Acknowledge at once what is stored of the lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSoon:
+    """Something waits for a commit; it is acknowledged after that."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveToProxy:
+    """From this batch on, those of the proxy stay in its spool, as they do not fit the stream."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """None of the rows of the batch will be stored."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOutLate:
+    """Rows come too late; `first` are some of them, as text."""
+
+    reason: str
+    first: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUpLost:
+    """Batches will never come."""
+
+    reason: str
+
+
+Decision = AcknowledgeNow | CommitSoon | LeaveToProxy | Reject | LeaveOutLate | GiveUpLost
+_COMMIT_SOON: Final = CommitSoon()
+_ACKNOWLEDGE_NOW: Final = AcknowledgeNow()
+
+
+class BatchReception:
+    """The reception of the batches of one stream.
+
+    Parameters
+    ----------
+    schema
+        Of the stream.
+    commits
+        Its commits, and its admission.
+    interval_seconds
+        In such a time, few batches that are not the next are answered.
+    """
+
+    def __init__(self, schema: StreamSchema, commits: CommitCycle, interval_seconds: float) -> None:
+        self._schema = schema
+        self._commits = commits
+        self._admission = commits.admission
+        self._interval = interval_seconds
+        self._layouts = Layouts(schema)
+
+    def lacks(self, lane: Lane) -> bool:
+        """Return whether the lane is to be opened, with what the table has of it, before its first batch is received.
+
+        While a commit is in doubt it is not: what the table has is not known.
+        """
+        return self._commits.in_doubt is None and not self._admission.has_lane(*lane)
+
+    def receive(self, batch: Batch, now_seconds: float, *, offer_fits: bool) -> list[Decision]:
+        """Decide what becomes of a batch.
+
+        Parameters
+        ----------
+        batch
+            Of this stream.
+        now_seconds
+            The present, of a clock that never goes back.
+        offer_fits
+            Whether its proxy offers the stream as it is declared: then a batch that does not fit is of an older offer
+            and never will.
+        """
+        if self._commits.in_doubt is not None:
+            return []
+        admission, lane = self._admission, (batch.proxy, batch.epoch)
+        admission.proxy_active(batch.proxy, now_seconds)
+        if self._commits.waiting.bytes >= MAX_WAITING_BYTES:
+            admission.counters.deferred += 1
+            return []
+        mismatch = None if offer_fits else self._layouts.mismatch(batch)
+        held_before = admission.holds(batch.proxy)
+        verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
+        if verdict is Verdict.ACCEPT:
+            return [*self._admit(batch, lane, now_seconds), _COMMIT_SOON]
+        if verdict is Verdict.HOLD:
+            return [] if mismatch is None or held_before else [LeaveToProxy(mismatch)]
+        return [_ACKNOWLEDGE_NOW] if admission.answers(*lane, now_seconds, self._interval) else []
+
+    def resume(self, resumption: Resumption) -> list[Decision]:
+        """Decide what to do where a proxy says that batches before one will never come."""
+        if self._commits.in_doubt is not None:
+            return []
+        lane = (resumption.proxy, resumption.epoch)
+        lost = self._admission.resume(*lane, resumption.first)
+        if not lost:
+            return [_ACKNOWLEDGE_NOW]
+        self._commits.waiting.sequences[lane] = resumption.first - 1
+        self._commits.waiting.lost += lost
+        reason = f"{lost:,} batches before {resumption.first} are lost: their proxy does not have them any more"
+        return [GiveUpLost(reason), _COMMIT_SOON]
+
+    def _admit(self, batch: Batch, lane: Lane, now_seconds: float) -> list[Decision]:
+        self._commits.waiting.sequences[lane] = batch.sequence
+        found: list[Decision] = []
+        if batch.rows:
+            try:
+                layout = self._layouts.of(batch)
+            except SchemaError as error:
+                return [self._reject(batch, lane, error.message)]
+            found = self._admit_rows(batch, layout)
+        self._admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=now_seconds)
+        return found
+
+    def _admit_rows(self, batch: Batch, layout: Layout) -> list[Decision]:
+        """Let rows wait as they came: they are converted with those of all other batches of the commit."""
+        waiting, counters = self._commits.waiting, self._admission.counters
+        first_us, last_us = first_and_last(batch, layout)
+        watermark_us, rows = self._admission.watermark_us, batch.rows
+        late: list[Decision] = []
+        if watermark_us is None or first_us >= watermark_us:
+            waiting.admitted.append(AdmittedRows(batch.columns, rows, layout))
+        else:
+            too_late = late_rows(batch, layout, self._schema, watermark_us)
+            rows -= too_late.num_rows
+            counters.late_rows += too_late.num_rows
+            first = tuple(repr(row).encode() for row in too_late.slice(0, LATE_KEPT).to_pylist())
+            late = [LeaveOutLate(f"stamped before the stream's watermark {watermark_us}", first)]
+            if not rows:
+                return late
+            waiting.admitted.append(AdmittedRows(batch.columns, batch.rows, layout, watermark_us))
+        waiting.bytes += memory_bytes(batch)
+        counters.rows += rows
+        self._admission.note_stamp(last_us)
+        return late
+
+    def _reject(self, batch: Batch, lane: Lane, reason: str) -> Reject:
+        """Reject a batch for good: its number counts as stored, or it would block those after it."""
+        waiting, counters = self._commits.waiting, self._admission.counters
+        counters.rejected += 1
+        counters.rejected_rows += batch.rows
+        waiting.bytes += REJECTION_BYTES
+        waiting.rejected.setdefault(lane, []).append(Rejection(batch.sequence, reason[:_LONGEST_REASON]))
+        return Reject(reason)
