@@ -7,7 +7,8 @@ that are rejected; the proxy's clock, the report of its spool and requests for p
               one message at a time, made when its turn comes; the next one when it has been published
 
 A lost connection ends a round: what it has not published is due in the next. After a new connection everything is due
-again, as the broker may have lost it.
+again, as the broker may have lost it, or fallen back to an older state: entries are removed again, too. A proxy that
+starts again begins with all motes that it ever had, and gives up those of other proxies once more.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from proxy.running.entry_schedule import EntrySchedule
 
 CLOCK_EVERY_US: Final = 10_000_000
 """How often the proxy publishes its clock, and how much waits in its spool."""
+
+MOST_FORMER: Final = 10_000
+"""Motes that were given up, latest first, whose entries are removed again after a new connection."""
 
 
 class Kind(Enum):
@@ -103,6 +107,8 @@ class Unpublished:
         self._offers: dict[str, StreamSchema] = {}
         self._unoffered: set[str] = set()
         self._removed: set[str] = set()
+        self._former: dict[str, None] = {}
+        """Motes that were given up, the latest one last."""
         self._clock_us = now_us - CLOCK_EVERY_US
         self._spool_due = False
         self._connection = 0
@@ -117,6 +123,7 @@ class Unpublished:
         self.entries.forget_published()
         self._reports.forget_published()
         self._unoffered.update(self._offers)
+        self._removed.update(self._former)
 
     def offered(self, schema: StreamSchema) -> None:
         """Note that a stream is offered, with this schema from now on."""
@@ -126,6 +133,10 @@ class Unpublished:
     def removed(self, mote: str) -> None:
         """Note that another proxy has a mote, so that its entry is to be removed."""
         self._removed.add(mote)
+        self._former.pop(mote, None)
+        self._former[mote] = None
+        if len(self._former) > MOST_FORMER:
+            del self._former[next(iter(self._former))]
 
     def offer(self) -> Publish | None:
         """Return the next offer; None if the broker has all of them."""
@@ -219,6 +230,7 @@ class Unpublished:
                 message = Message(topics.mote_entry(self._proxy, mote), b"", retain=True)
                 return [self._publish(Kind.REMOVAL, mote, message)]
             self._removed.discard(mote)
+            self._former.pop(mote, None)
         return []
 
     def _of_entries(self, _: int, __: int) -> list[Publication]:

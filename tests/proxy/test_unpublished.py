@@ -2,7 +2,7 @@
 
     proxy    offer a, entry m1, entry m1 ...     what it holds true
     round         offer a --> | lost | kept and not acknowledged | acknowledged
-    broker   a, m1                               what it retains; a new connection may find it empty
+    broker   a, m1                               what it retains; a new connection may find it empty, or older
 
 In the end, when all is calm, the broker retains what the proxy holds true.
 """
@@ -28,6 +28,7 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
+from proxy.running import unpublished
 from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.unpublished import CLOCK_EVERY_US, Kind, Publish, PublishSpoolReport, Unpublished, spool_report
 from tests.proxy.conftest import announcement
@@ -49,6 +50,8 @@ class World:
     """By mote of the proxy: how often its entry has changed."""
     missing: list[DemandRequest] = field(default_factory=list)
     retained: dict[str, bytes] = field(default_factory=dict)
+    saved: dict[str, bytes] = field(default_factory=dict)
+    """What the broker retained when it last saved its state: it may fall back to that."""
     streams: dict[str, SimpleNamespace] = field(default_factory=dict)
     now_us: int = 0
 
@@ -83,9 +86,12 @@ class World:
         rejected = tuple(RefusedDemand(f"q{each}", "reason") for each in range(reasons))
         self.streams[name] = SimpleNamespace(demand_epoch=reasons, rejected_demands=rejected)
 
+    def save(self, _: str, __: int) -> None:
+        self.saved = dict(self.retained)
+
     def connect(self, _: str, lost: int) -> None:
-        if lost:
-            self.retained.clear()
+        """Connect to a broker that kept its state, lost it, or fell back to what it had saved."""
+        self.retained = (self.retained, {}, dict(self.saved))[lost]
         self.unpublished.connected()
 
     def arrives(self, message: Message) -> None:
@@ -129,7 +135,8 @@ CHANGES = st.one_of(
     st.tuples(st.just("change"), st.sampled_from(MOTES), st.integers(0, 1)),
     st.tuples(st.just("give_up"), st.sampled_from(MOTES), st.just(0)),
     st.tuples(st.just("reject"), st.sampled_from(STREAMS), st.integers(0, 2)),
-    st.tuples(st.just("connect"), st.just(""), st.integers(0, 1)),
+    st.tuples(st.just("connect"), st.just(""), st.integers(0, 2)),
+    st.tuples(st.just("save"), st.just(""), st.just(0)),
 )
 OUTCOMES = st.sampled_from(["acknowledged", "acknowledged", "acknowledged late", "arrived and lost", "lost"])
 STEPS = st.lists(st.tuples(st.lists(CHANGES, max_size=4), st.lists(st.tuples(OUTCOMES, st.lists(CHANGES, max_size=2)))))
@@ -223,6 +230,31 @@ def test_an_acknowledgement_of_an_earlier_connection_counts_no_longer() -> None:
     world.connect("", 1)
     world.unpublished.published(first)
     assert world.unpublished.offer() is not None
+
+
+def test_a_broker_that_falls_back_keeps_no_entry_of_a_mote_that_was_given_up() -> None:
+    world = World()
+    world.change("m1", 1)
+    world.calm()
+    world.save("", 0)
+    world.give_up("m1", 0)
+    world.calm()
+    world.connect("", 2)
+    assert topics.mote_entry("p", "m1") in world.retained
+    world.calm()
+    assert world.retained == {}
+    assert world.calm() == []
+
+
+def test_only_the_latest_motes_that_were_given_up_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpublished, "MOST_FORMER", 2)
+    world = World()
+    for mote in ("m1", "m2", "m3", "m1"):
+        world.change(mote, 1)
+        world.give_up(mote, 0)
+    world.calm()
+    world.connect("", 0)
+    assert [name for kind, name in published(world) if kind == "removal"] == ["m1", "m3"]
 
 
 def test_a_mote_that_came_back_keeps_its_entry() -> None:
