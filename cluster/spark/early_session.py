@@ -9,6 +9,7 @@ PySpark uses a context and a session that Java has already. If the fork cannot a
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -50,6 +51,7 @@ def _fork_again(java: JavaProcess, closing: Iterable[int]) -> NoReturn:
         if os.fork() == 0:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            logging.disable()  # py4j logs the traceback of a Java that is ended early
             for each in (java.descriptor, *closing):
                 os.close(each)
             ask_for_session(java)

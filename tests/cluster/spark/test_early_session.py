@@ -94,6 +94,34 @@ def test_the_fork_holds_nothing_and_is_no_child(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "True ['cat']\n")
 
 
+REFUSED = """\
+import logging, os, select, struct, subprocess, sys
+from pathlib import Path
+from cluster.spark.early_session import begin_session
+from cluster.spark.java_process import JavaProcess
+logging.basicConfig(level=logging.ERROR)
+where = Path(sys.argv[1], "java", "where")
+where.parent.mkdir()
+where.write_bytes(struct.pack("!ii", 1, 1) + b"s")
+java = JavaProcess(subprocess.Popen(["cat"], stdin=subprocess.PIPE), {}, where, 0)
+reading, writing = os.pipe()
+assert begin_session(java)
+os.close(writing)
+print(select.select([reading], [], [], 60)[0] == [reading])
+java.end()
+java.process.wait(20)
+"""
+"""The fork reaches no Java: one that is ended at once, as a faulty setting is found, answers no more."""
+
+
+def test_a_fork_that_cannot_ask_says_nothing(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", REFUSED, str(tmp_path)],
+        capture_output=True, text=True, timeout=120, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", "True\n")
+
+
 def test_waiting_for_a_java_that_has_ended_is_an_error(tmp_path: Path) -> None:
     java = java_that("exit 0", tmp_path)
     java.process.wait(SECONDS)
