@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from collections import Counter
@@ -131,15 +132,25 @@ class RecordedRun:
 
     def _chunks(self) -> Iterator[Chunk]:
         for number, file in enumerate(self.files):
-            with file.open("rb") as segment:
+            left = len(self.files) - 1 - number
+            if number and int(file.stem) != int(self.files[number - 1].stem) + 1:
+                self.damage = f"the segment before {file.name} is missing; {left + 1} segments are left out"
+                return
+            with _opened(file) as segment:
                 try:
                     _read_header(segment, file)
+                    whole = segment.tell()
                     while (content := _read_frame(segment, file)) is not None:
                         yield decode_chunk(content)
+                        whole = segment.tell()
                 except LogError as error:
                     self.damage = error.message
-                    if number < len(self.files) - 1:
-                        self.damage += f"; {len(self.files) - 1 - number} further segments are left out"
+                else:
+                    if left and whole < os.fstat(segment.fileno()).st_size:
+                        self.damage = f"{file.name} is cut off"
+                if self.damage is not None:
+                    if left:
+                        self.damage += f"; {left} further segments are left out"
                     return
 
 
@@ -198,6 +209,18 @@ def decompressed(content: bytes, name: str, most_bytes: int) -> bytes:
     if not decompressor.eof:
         raise LogError(f"the copy of {name} in the log is torn, or larger than {most_bytes:,} bytes")
     return found
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[BinaryIO]:
+    try:
+        with file.open("rb") as segment:
+            yield segment
+    except OSError as error:
+        raise LogError(
+            f"cannot read {file}: {error.strerror}",
+            hint="a process that records here deletes old segments: copy the folder, and replay the copy",
+        ) from error
 
 
 def _read_header(segment: BinaryIO, file: Path) -> Header:

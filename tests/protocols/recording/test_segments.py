@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sqlite3
 import struct
 import zlib
 
@@ -25,7 +26,14 @@ from protocols.recording.entries import (
     encode,
 )
 from protocols.recording.reading import read_runs
-from protocols.recording.segments import MOST_WAITING_BYTES, SegmentWriter, frame, masked, segment_files
+from protocols.recording.segments import (
+    LEAST_LOG_BYTES,
+    MOST_WAITING_BYTES,
+    SegmentWriter,
+    frame,
+    masked,
+    segment_files,
+)
 
 
 def header(run="r", begins=True, most_bytes=0, **changes):
@@ -106,6 +114,85 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(LogError, match="cannot record"):
         SegmentWriter(tmp_path / "file", 1 << 20, header)
+
+
+def test_a_folder_has_one_recorder_at_a_time(tmp_path):
+    writer = SegmentWriter(tmp_path, 1 << 20, header)
+    with pytest.raises(LogError, match="another process records in"):
+        SegmentWriter(tmp_path, 1 << 20, header)
+    writer.close()
+    SegmentWriter(tmp_path, 1 << 20, header).close()
+
+
+def test_whatever_a_header_fails_with_ends_the_recording_and_nothing_else(tmp_path):
+    def fails_later(run, begins, most_bytes):
+        if not begins:
+            raise sqlite3.OperationalError("disk I/O error")
+        return header(run, begins, most_bytes)
+
+    writer = SegmentWriter(tmp_path, LEAST_LOG_BYTES, fails_later)
+    for _ in range(2):
+        writer.put(chunk(1, Turn(0, True), Sent("t", bytes(LEAST_LOG_BYTES // 8), 0, False, "")), 0)
+    writer.close()
+    assert (writer.writes, writer.trouble) == (False, "disk I/O error")
+
+
+def test_no_chunk_makes_a_log_larger_than_its_limit(tmp_path):
+    writer = SegmentWriter(tmp_path, 80_000, header)
+    for size in (30_000, 40_000, 70_000, 79_000, 200_000):
+        writer.put(chunk(1, Turn(0, True), Sent("t", bytes(size), 0, False, "")), 0)
+    writer.close()
+    assert sum(each.stat().st_size for each in segment_files(tmp_path)) <= 80_000
+    assert writer.trouble == "a message is larger than the log may be"
+    assert [len(each.sent[0].payload) for each in turns(tmp_path)[1]] == [79_000]
+
+
+def test_a_log_that_would_hold_nothing_is_refused(tmp_path):
+    with pytest.raises(LogError, match="holds nothing"):
+        SegmentWriter(tmp_path / "log", LEAST_LOG_BYTES - 1, header)
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("left_out", [(), ("spool.sqlite",)])
+def test_a_state_that_does_not_fit_is_reported_once(tmp_path, capsys, left_out):
+    def large(run, begins, most_bytes):
+        return header(run, begins, most_bytes, left_out=left_out)
+
+    writer = SegmentWriter(tmp_path, LEAST_LOG_BYTES, large)
+    for _ in range(40):
+        writer.put(chunk(1, Turn(0, True), Sent("t", bytes(2_000), 0, False, "")), 0)
+    writer.close()
+    assert capsys.readouterr().out.count("a replay will not be compared") == len(left_out)
+
+
+def segments(tmp_path, count):
+    """Write a log of one run with so many segments, each with a chunk."""
+    good = frame(encode(header())) + frame(encode(chunk(1, Turn(1, True))))
+    for number in range(1, count + 1):
+        (tmp_path / f"{number:08}.fjordlog").write_bytes(MAGIC + good)
+    return tmp_path
+
+
+def test_a_segment_that_is_missing_ends_a_run(tmp_path):
+    (segments(tmp_path, 4) / "00000002.fjordlog").unlink()
+    run, found = turns(tmp_path)
+    assert (len(found), run.damage) == (1, "the segment before 00000003.fjordlog is missing; 2 segments are left out")
+
+
+def test_a_segment_that_is_torn_before_the_last_ends_a_run(tmp_path):
+    second = segments(tmp_path, 3) / "00000002.fjordlog"
+    second.write_bytes(second.read_bytes()[:-1])
+    run, found = turns(tmp_path)
+    assert len(found) == 1
+    assert run.damage == "00000002.fjordlog is cut off; 1 further segments are left out"
+
+
+def test_a_segment_that_goes_while_a_log_is_read_is_an_error_of_ours(tmp_path):
+    (run,) = read_runs(segments(tmp_path, 2))
+    (tmp_path / "00000001.fjordlog").unlink()
+    with pytest.raises(LogError, match=r"cannot read .*00000001\.fjordlog") as raised:
+        list(run.turns())
+    assert "copy the folder" in raised.value.hint
 
 
 def written(tmp_path, *frames):
