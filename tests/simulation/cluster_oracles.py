@@ -7,7 +7,7 @@ Each returns what is violated, as sentences; none if all holds.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SECOND_US = 1_000_000
+Timed = tuple[int, int, str]
+"""From when until when a row is valid, in microseconds, and the row."""
 
 
 class Stored(NamedTuple):
@@ -69,6 +71,28 @@ def complete(found: Iterable[Result], expected: Iterable[tuple[int, int | None, 
     have, want = Counter(each[1:] for each in found), Counter(expected)
     return shown("answers missing", (want - have).elements()) + shown(
         "answers that should not be, or not so often", (have - want).elements()
+    )
+
+
+def same_snapshots(found: Iterable[Timed], expected: Iterable[Timed], until_us: int) -> list[str]:
+    """At each instant before `until_us` the answers that are valid are those expected, each as often.
+
+    How an answer is split in time makes no difference: what counts is when the number of a row's answers changes.
+    """
+    change: dict[str, Counter[int]] = defaultdict(Counter)
+    for sign, timed in ((1, found), (-1, expected)):
+        for start_us, end_us, row in timed:
+            change[row][min(start_us, until_us)] += sign
+            change[row][min(end_us, until_us)] -= sign
+    missing, more = [], []
+    for row, steps in change.items():
+        too_many = 0
+        for instant_us, step in sorted(steps.items()):
+            too_many += step
+            if step and too_many:
+                (more if too_many > 0 else missing).append((instant_us, row))
+    return shown("answers missing", sorted(missing)) + shown(
+        "answers that should not be, or not so often", sorted(more)
     )
 
 

@@ -26,6 +26,21 @@ class Version(NamedTuple):
     watermark_us: int | None
 
 
+class Span(NamedTuple):
+    """Between which positions of a stream a query has answers.
+
+    Parameters
+    ----------
+    begun
+        The version of the stream's table after which it was added; -1 if it has seen all.
+    ended
+        The version after which it was dropped; None if it was not.
+    """
+
+    begun: int
+    ended: int | None
+
+
 class CommittedVersions:
     """The versions of all tables of a cluster.
 
@@ -46,10 +61,10 @@ class CommittedVersions:
         rows = [row for table in tables for row in table.to_pylist()]
         self._known[root, version] = Version(rows, watermark_of(commit.metadata))
 
-    def rows(self, table: str, newest: int) -> Iterator[dict[str, Any]]:
-        """Yield all rows that a table was ever given, up to its newest version, which it knows itself."""
+    def rows(self, table: str, newest: int, after: int = -1) -> Iterator[dict[str, Any]]:
+        """Yield all rows that a table was given after a version, up to its newest version, which it knows itself."""
         root = str(self._folder / table)
-        for version in range(newest + 1):
+        for version in range(after + 1, newest + 1):
             yield from self._known[root, version].rows
 
     def watermark_us(self, stream: str, version: int) -> int:
@@ -61,25 +76,31 @@ class CommittedVersions:
                 return found
         return ALWAYS_US
 
-    def span_us(self, query: str, stream: str) -> tuple[int, int | None] | None:
-        """Return between which instants a query without state has answers, by its plans: from, and until if dropped.
-
-        None if no plan has it. It begins with what lies behind the watermark at the position of its epoch.
-        """
+    def span(self, query: str, stream: str) -> Span | None:
+        """Return between which positions a query has answers, by its plans; None if no plan has it."""
         plans = PlanFiles(self._folder / "plans")
         span: list[int] = []
         for epoch in range(1, plans.newest() + 1):
             plan = plans.read(epoch)
             if _has(plan, query) == (len(span) == 0):
-                if stream in plan.positions:
-                    span.append(self.watermark_us(stream, plan.positions[stream]))
-                else:
-                    span.append(ALWAYS_US)
+                span.append(plan.positions.get(stream, -1))
             if len(span) > 1:
                 break
         if not span:
             return None
-        return span[0], span[1] if len(span) > 1 else None
+        return Span(span[0], span[1] if len(span) > 1 else None)
+
+    def span_us(self, query: str, stream: str) -> tuple[int, int | None] | None:
+        """Return between which instants a query without state has answers: from, and until if dropped.
+
+        None if no plan has it. It begins with what lies behind the watermark at the position of its epoch.
+        """
+        span = self.span(query, stream)
+        if span is None:
+            return None
+        return self.watermark_us(stream, span.begun), None if span.ended is None else self.watermark_us(
+            stream, span.ended
+        )
 
 
 def _has(plan: PhysicalPlan, query: str) -> bool:

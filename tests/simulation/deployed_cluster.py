@@ -6,22 +6,19 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cluster.ingest.writer import StreamWriter
-from protocols.wire.batches import (
-    DEFAULT_RATE_COLUMN,
-    FINGERPRINT_COLUMN,
-    START_COLUMN,
-    Batch,
-    Resumption,
-    decode_batch,
-)
+from cluster.physical.nodes import Host
+from cluster.physical.plan_files import PlanFiles
+from cluster.service.running.engine import checkpoint_of
+from cluster.spark.positions import SparkPositions
+from protocols.wire.batches import START_COLUMN, Batch, Resumption, decode_batch
 from tests.faults.checks import shown
 from tests.simulation import cluster_oracles, short_retention
 from tests.simulation.broker import PORT
 from tests.simulation.cluster_host import AWAY, ClusterHost
 from tests.simulation.cluster_oracles import Result
+from tests.simulation.committed_versions import ALWAYS_US
+from tests.simulation.deployed_answers import DEFINITIONS, answered, expected
 from tests.simulation.fed_cluster import RESULTS
 from tests.simulation.hosts import current
 from tests.simulation.proxy_host import BatchId
@@ -33,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from protocols.mqtt.messages import Message
+    from tests.simulation.deployed_answers import Definition
     from tests.simulation.schedules import QueryPlan, Schedule
     from tests.simulation.world import World
 
@@ -44,15 +42,6 @@ CAPACITY = 3.0
 COMPACTED_SECONDS = 30
 LONGEST_LAG_SECONDS = 50.0
 """How far answers are behind what is stored, at most: a micro-batch begins every thirty seconds."""
-SELECTING: dict[str, tuple[tuple[str, ...], Any]] = {
-    "SELECT sensor, segment, speed FROM traffic": (("sensor", "segment", "speed"), lambda _: True),
-    "SELECT sensor, speed, flow FROM traffic WHERE speed < 55": (
-        ("sensor", "speed", "flow"),
-        lambda row: row["speed"] is not None and row["speed"] < 55,
-    ),
-    "SELECT sensor, flow FROM traffic WHERE lane = 1": (("sensor", "flow"), lambda row: row["lane"] == 1),
-}
-"""Texts of queries that select: their columns and conditions."""
 
 
 class DeployedCluster(ClusterHost):
@@ -136,7 +125,7 @@ class DeployedCluster(ClusterHost):
         for name in sorted(results.keys() | accepted.keys()):
             yield from self._wrong_results(name, results.get(name, []), accepted.get(name, []))
         for plan in self.world.schedule.queries:
-            yield from self._wrong_answers(plan, rows, results.get(plan.name, []))
+            yield from self._wrong_answers(plan, results.get(plan.name, []))
         seen: dict[str, list[Result]] = {}
         for arrival in self.world.subscriber.arrivals:
             query, result = received(arrival.message)
@@ -181,11 +170,11 @@ class DeployedCluster(ClusterHost):
                 if identity.sequence <= writer.table.last_sequence(identity.proxy, identity.epoch):
                     yield identity, decode_batch(spooled.payload)
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
+    def _rows(self, *, after: int = -1) -> Iterator[dict[str, Any]]:
         assert self.server is not None
         tables = self.server.parts.ingest.tables()
         if STREAM in tables:
-            yield from self.committed.rows(f"streams/{STREAM}", tables[STREAM].version)
+            yield from self.committed.rows(f"streams/{STREAM}", tables[STREAM].version, after)
 
     def _lags(self) -> Any:
         assert self.server is not None
@@ -232,28 +221,34 @@ class DeployedCluster(ClusterHost):
         ):
             yield Violation("wrong", f"{name}: {text}")
 
-    def _wrong_answers(self, plan: QueryPlan, rows: list[dict[str, Any]], found: list[Result]) -> Iterator[Violation]:
-        """Compare the answers of a query that selects, up to the last one it gave: streams go on to the end."""
-        if plan.sql not in SELECTING:
-            return
-        span = self.committed.span_us(plan.name, STREAM)
+    def _wrong_answers(self, plan: QueryPlan, found: list[Result]) -> Iterator[Violation]:
+        """Compare the answers of a query with its definition, as far as the engine says that it has answered."""
+        span = self.committed.span(plan.name, STREAM)
         if span is None:
             return
-        names, condition = SELECTING[plan.sql]
-        begun_us, ended_us = span
-        until_us = (
-            ended_us if ended_us is not None else max((each.start_us for each in found if each.start_us), default=0)
+        definition = DEFINITIONS[plan.sql]
+        begun_us = self._watermark_us(span.begun)
+        seen = (
+            self._rows(after=span.begun)
+            if definition.has_state
+            else (row for row in self._rows() if row[START_COLUMN] >= begun_us)
         )
-        expected = [
-            (row[START_COLUMN], row[START_COLUMN] + 1, _row({name: row[name] for name in names}))
-            for row in rows
-            if row.get(FINGERPRINT_COLUMN) is None
-            and row[DEFAULT_RATE_COLUMN]
-            and begun_us <= row[START_COLUMN] < until_us
-            and condition(row)
-        ]
-        for text in cluster_oracles.complete([each for each in found if each.start_us < until_us], expected):
+        until_us = self._answered_until_us(definition, found) if span.ended is None else self._watermark_us(span.ended)
+        for text in cluster_oracles.same_snapshots(answered(found), expected(definition, seen), until_us):
             yield Violation("lost" if "missing" in text else "doubled", f"{plan.name}: {text}")
+
+    def _answered_until_us(self, definition: Definition, found: list[Result]) -> int:
+        """Return up to which instant a query that goes on must have answered: its last micro-batch may not be noted."""
+        assert self.server is not None
+        folder = self.settings.folder
+        positions = SparkPositions(checkpoint_of(folder, self.server.parts.registry), PlanFiles(folder / "plans"))
+        host = Host.STATEFUL if definition.has_state else Host.STATELESS
+        read = positions.read_by(host, [STREAM])
+        last_us = max((each.start_us for each in found if each.start_us is not None), default=ALWAYS_US)
+        return max(last_us, self._watermark_us(read[STREAM]) if STREAM in read else ALWAYS_US)
+
+    def _watermark_us(self, version: int) -> int:
+        return self.committed.watermark_us(STREAM, version)
 
     def _results(self) -> dict[str, list[Result]]:
         assert self.server is not None
@@ -283,7 +278,3 @@ def commit_seconds(schedule: Schedule) -> float:
 
 def _known_values(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(sorted((name, value) for name, value in row.items() if value is not None))
-
-
-def _row(values: Mapping[str, Any]) -> str:
-    return msgspec.json.encode(values).decode()

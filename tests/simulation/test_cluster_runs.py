@@ -6,7 +6,16 @@ import sys
 
 import pytest
 
-from tests.simulation.cluster_oracles import Result, Stored, complete, numbered, published, stored_once, windows
+from tests.simulation.cluster_oracles import (
+    Result,
+    Stored,
+    complete,
+    numbered,
+    published,
+    same_snapshots,
+    stored_once,
+    windows,
+)
 
 RUNS = """
 from pathlib import Path
@@ -56,6 +65,24 @@ def test_what_the_oracles_notice(found, words):
     text = " ".join(found())
     assert words in text
     assert bool(words) == bool(text)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([(0, 10, "a")], ""),
+        ([(0, 4, "a"), (4, 10, "a")], ""),
+        ([(0, 99, "a")], ""),
+        ([(0, 10, "a"), (10, 30, "b")], ""),
+        ([(0, 9, "a")], "1 answers missing: (9, 'a')"),
+        ([(1, 10, "a")], "1 answers missing: (0, 'a')"),
+        ([(0, 10, "a"), (4, 10, "a")], "1 answers that should not be, or not so often: (4, 'a')"),
+        ([(0, 10, "b")], "1 answers missing: (0, 'a') 1 answers that should not be, or not so often: (0, 'b')"),
+        ([], "1 answers missing: (0, 'a')"),
+    ],
+)
+def test_snapshots_are_compared_however_answers_are_split(found, words):
+    assert " ".join(same_snapshots(found, [(0, 12, "a")], until_us=10)) == words
 
 
 def test_windows_by_their_definition():
