@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from itertools import chain
 
-from tests.simulation.planted import cluster_plants, delivery_plants, demand_plants, proxy_plants
+from tests.simulation.planted import answer_plants, cluster_plants, delivery_plants, demand_plants, proxy_plants
 
-PLANTS = tuple(chain(cluster_plants.PLANTS, proxy_plants.PLANTS, delivery_plants.PLANTS, demand_plants.PLANTS))
+PLANTS = tuple(
+    chain(
+        cluster_plants.PLANTS,
+        proxy_plants.PLANTS,
+        delivery_plants.PLANTS,
+        demand_plants.PLANTS,
+        answer_plants.PLANTS,
+    )
+)
