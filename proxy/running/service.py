@@ -18,12 +18,10 @@ from protocols.mqtt.link import LinkError, Message
 from proxy.drivers.driver import Driver
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.errors import StoreError
-from proxy.fleet.batching import CutBatch
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction
 from proxy.fleet.neighbours import Neighbours
-from proxy.records.waiting_tuples import MotePosition
 from proxy.running.catalog_publisher import CatalogPublisher
 from proxy.running.delivery import Delivery
 from proxy.running.demand_merging import DemandMerging
@@ -36,6 +34,7 @@ from proxy.running.metrics import ProxyMetrics, read_gauges
 from proxy.running.receiving import Receiver
 from proxy.running.settings import ProxySettings, fleet_limits
 from proxy.running.unpublished import Unpublished
+from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
 from proxy.storage.flushing import delete_acknowledged, store_batches, store_catalog, store_rejected
 from proxy.storage.stores import Stores
 
@@ -149,7 +148,7 @@ class ProxyService:
         self._flushing = asyncio.Lock()
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
-        self._uncommitted: tuple[list[CutBatch], list[MotePosition]] = ([], [])
+        self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size)
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -228,26 +227,20 @@ class ProxyService:
             self._flushes.held_long_enough()
 
     async def _flush_batches(self) -> None:
-        batches, positions = self._uncommitted
-        if not batches:
-            if self.stores.spool.size_bytes >= self.settings.spool_size:
+        spool_bytes = self.stores.spool.size_bytes
+        match self._unwritten.next(self._clocks.radio(), spool_bytes=spool_bytes, stopping=self._stopping):
+            case SpoolFull():
                 times = self.metrics.count("spool_full")
                 if times & (times - 1) == 0:
-                    log.error("spool is full: samples wait in memory", spool_bytes=self.stores.spool.size_bytes)
-                return
-            now_us = self._clocks.radio()
-            batches = self.fleet.cut(now_us)
-            self._flushes.cut(batches=bool(batches))
-            if self._flushes.takes_positions(now_us, stopping=self._stopping):
-                positions = self.fleet.positions()
-            if not batches and not positions:
-                return
-            self._uncommitted = (batches, positions)
-        spooled = await self.stores.in_thread(
-            store_batches, self.stores, self.settings.name, batches, positions, self._clocks.real()
-        )
-        self._uncommitted = ([], [])
-        self.delivery.spooled(spooled, self._clocks.radio())
+                    log.error("spool is full: samples wait in memory", spool_bytes=spool_bytes)
+            case Write(batches, positions):
+                spooled = await self.stores.in_thread(
+                    store_batches, self.stores, self.settings.name, batches, positions, self._clocks.real()
+                )
+                self._unwritten.written()
+                self.delivery.spooled(spooled, self._clocks.radio())
+            case None:
+                pass
 
     async def _flush_catalog(self) -> None:
         changes = self.intake.take_changes()
@@ -271,7 +264,7 @@ class ProxyService:
         while True:
             await self._wait_for_batches()
             await self.flush()
-            if self._flushes.pauses(waits=self.fleet.waits, unwritten=bool(self._uncommitted[0])):
+            if self._flushes.pauses(waits=self.fleet.waits, unwritten=bool(self._unwritten)):
                 await asyncio.sleep(self.settings.flush_interval / 1e6)
 
     async def _wait_for_batches(self) -> None:

@@ -249,7 +249,7 @@ def test_a_broker_that_falls_back_keeps_no_entry_of_a_mote_that_was_given_up() -
 def test_only_the_latest_motes_that_were_given_up_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unpublished, "MOST_FORMER", 2)
     world = World()
-    for mote in ("m1", "m2", "m3", "m1"):
+    for mote in ("m1", "m2", "m1", "m3"):
         world.change(mote, 1)
         world.give_up(mote, 0)
     world.calm()

@@ -59,7 +59,7 @@ def _failed_write_given_up() -> None:
         try:
             await flush(self)
         except StoreError:
-            self._uncommitted = ([], [])
+            self._unwritten.written()
             raise
 
     put(ProxyService, "_flush_batches", given_up)

@@ -1,0 +1,80 @@
+"""What a flush writes to the spool: what could not be written before, else what the fleet cuts now.
+
+Pure. Batches are numbered when they are cut, so those of a failed write must be written before any other::
+
+    cut 1 2 --> failed    1 2 --> failed    1 2 --> written    cut 3 --> ...      a full spool: nothing is cut
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.fleet.batching import CutBatch
+from proxy.fleet.fleet import Fleet
+from proxy.records.waiting_tuples import MotePosition
+from proxy.running.flush_schedule import FlushSchedule
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write batches, and positions of motes, in one transaction."""
+
+    batches: Sequence[CutBatch]
+    positions: Sequence[MotePosition]
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFull:
+    """Write nothing, as the spool is full: tuples wait in the bounded queues of their streams."""
+
+
+class UnwrittenBatches:
+    """What is not in the spool yet.
+
+    Parameters
+    ----------
+    fleet
+        Cuts batches.
+    schedule
+        When batches are cut, and positions are due.
+    most_spool_bytes
+        The spool is full from this size on.
+    """
+
+    def __init__(self, fleet: Fleet, schedule: FlushSchedule, most_spool_bytes: int) -> None:
+        self._fleet = fleet
+        self._schedule = schedule
+        self._most_spool_bytes = most_spool_bytes
+        self._unwritten = Write((), ())
+
+    def __bool__(self) -> bool:
+        """Return whether batches of a failed write wait for the next."""
+        return bool(self._unwritten.batches)
+
+    def next(self, radio_us: int, *, spool_bytes: int, stopping: bool) -> Write | SpoolFull | None:
+        """Return what to write now; None if there is nothing.
+
+        Parameters
+        ----------
+        radio_us
+            Radio clock now.
+        spool_bytes
+            The size of the spool.
+        stopping
+            Whether this is the last flush.
+        """
+        if self._unwritten.batches:
+            return self._unwritten
+        if spool_bytes >= self._most_spool_bytes:
+            return SpoolFull()
+        batches, positions = self._fleet.cut(radio_us), self._unwritten.positions
+        self._schedule.cut(batches=bool(batches))
+        if self._schedule.takes_positions(radio_us, stopping=stopping):
+            positions = self._fleet.positions()
+        self._unwritten = Write(batches, positions)
+        return self._unwritten if batches or positions else None
+
+    def written(self) -> None:
+        """Note that the last :class:`Write` is on disk."""
+        self._unwritten = Write((), ())

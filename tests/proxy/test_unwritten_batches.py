@@ -1,0 +1,95 @@
+"""What flushes write, without a disk: whatever fails, batches are written once, in the order of their numbers.
+
+fleet    1 2    3       4
+flush    1 2 x  1 2 x   1 2    3 4        x: the write failed; a full spool cuts nothing
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.running.flush_schedule import POSITIONS_EVERY_US, FlushSchedule
+from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
+
+if TYPE_CHECKING:
+    from proxy.fleet.fleet import Fleet
+
+FULL = 10
+
+
+class Proxy:
+    """A fleet that numbers what it cuts, and a spool that is a list."""
+
+    def __init__(self) -> None:
+        self.waiting = self.cut_batches = self.now_us = 0
+        self.spool: list[int] = []
+        self.positions: list[int] = []
+        self.unwritten = UnwrittenBatches(
+            cast("Fleet", SimpleNamespace(cut=self.cut, positions=lambda: [self.now_us])),
+            FlushSchedule(1.0, positions_us=0),
+            FULL,
+        )
+
+    def cut(self, _: int) -> list[int]:
+        count, self.waiting = self.waiting, 0
+        self.cut_batches += count
+        return list(range(self.cut_batches - count + 1, self.cut_batches + 1))
+
+    def flush(self, *, fails: bool = False, stopping: bool = False) -> Write | SpoolFull | None:
+        self.now_us += POSITIONS_EVERY_US // 4
+        found = self.unwritten.next(self.now_us, spool_bytes=len(self.spool), stopping=stopping)
+        if isinstance(found, Write) and not fails:
+            self.spool += cast("list[int]", found.batches)
+            self.positions += cast("list[int]", found.positions)
+            self.unwritten.written()
+        return found
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))
+def test_batches_are_written_once_and_in_order_whatever_fails(steps: list[tuple[int, bool]]) -> None:
+    proxy = Proxy()
+    for samples, fails in steps:
+        proxy.waiting += samples
+        before = len(proxy.spool)
+        waiting, full = bool(proxy.unwritten), before >= FULL
+        found = proxy.flush(fails=fails)
+        assert isinstance(found, SpoolFull) == (full and not waiting)
+        assert proxy.spool == list(range(1, len(proxy.spool) + 1)), "a batch is missing, or written twice"
+    written, proxy.spool = proxy.spool, []
+    proxy.flush()
+    proxy.flush()
+    assert [*written, *proxy.spool] == list(range(1, proxy.cut_batches + 1))
+    assert (proxy.waiting, bool(proxy.unwritten)) == (0, False)
+
+
+def test_a_full_spool_cuts_nothing_but_a_failed_write_is_made_again() -> None:
+    proxy = Proxy()
+    proxy.waiting = 2
+    first = proxy.flush(fails=True)
+    proxy.spool = [0] * FULL
+    proxy.waiting = 3
+    assert proxy.flush() == first
+    assert proxy.flush() == SpoolFull()
+    assert proxy.waiting == 3
+
+
+def test_positions_of_a_failed_write_are_written_with_the_next() -> None:
+    proxy = Proxy()
+    for _ in range(3):
+        assert proxy.flush() is None
+    due = proxy.flush(fails=True)
+    assert due == Write([], [POSITIONS_EVERY_US])
+    assert not proxy.unwritten
+    proxy.waiting = 1
+    assert proxy.flush() == Write([1], [POSITIONS_EVERY_US])
+    assert proxy.flush() is None
+
+
+def test_the_last_flush_takes_positions_at_once() -> None:
+    proxy = Proxy()
+    proxy.flush(stopping=True)
+    assert proxy.positions == [proxy.now_us]
