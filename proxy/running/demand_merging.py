@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from protocols.mqtt.link import Message
 from protocols.wire.demands import RefusedDemand, StreamDemand
@@ -12,24 +11,10 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import FleetInstruction
 from proxy.fleet.merging_task import MergingTask
 from proxy.running.link_interface import Clocks
+from proxy.running.merge_schedule import MergeSchedule, ReceivedDemand, pause_seconds
 
 PAUSE_SECONDS = 0.1
 """How long a demand waits for others on the way."""
-SHARE = 4
-"""Between two merges lies a pause so many times as long as the first took: they take a fifth of the time at most."""
-SHORTEST_PAUSE_SECONDS = 0.5
-"""The least pause between two merges. Motes take programs in their listen windows, seconds apart: more merges make
-little earlier, and while queries are added one by one each costs as much as hundreds of packets."""
-LONGEST_PAUSE_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedDemand:
-    """The latest demand on a stream, the demands in it that could not be decoded, and the message that contained it."""
-
-    demand: StreamDemand
-    unreadable: tuple[RefusedDemand, ...]
-    message: Message
 
 
 class DemandMerging:
@@ -59,7 +44,7 @@ class DemandMerging:
         self._clocks = clocks
         self._carry_out = carry_out
         self._demand_changed = demand_changed
-        self._waiting: dict[str, ReceivedDemand] = {}
+        self._schedule = MergeSchedule()
         self._wanted = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -70,11 +55,9 @@ class DemandMerging:
     def received(self, demand: StreamDemand, unreadable: tuple[RefusedDemand, ...], message: Message) -> None:
         """Let a demand be merged soon, instead of earlier ones on its stream; at once, if that has no motes yet."""
         latest = ReceivedDemand(demand, unreadable, message)
-        if self._under_way is None and not self._fleet.has_motes(demand.stream):
-            self._waiting.pop(demand.stream, None)
+        if self._schedule.received(latest, has_motes=self._fleet.has_motes(demand.stream)):
             self._take(latest, None)
         else:
-            self._waiting[demand.stream] = latest
             self._settled.clear()
             self._wanted.set()
 
@@ -98,19 +81,18 @@ class DemandMerging:
                 await self._merge_waiting()
                 await self._replan()
                 took_seconds = (self._clocks.radio() - began_us) / 1e6
-                await asyncio.sleep(max(SHORTEST_PAUSE_SECONDS, min(SHARE * took_seconds, LONGEST_PAUSE_SECONDS)))
+                await asyncio.sleep(pause_seconds(took_seconds))
         finally:
             if self._under_way is not None:
                 self._under_way.stop()
 
     async def _merge_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for stream, latest in waiting.items():
-            task = self._fleet.merging(stream, latest.demand)
+        for latest in self._schedule.take():
+            task = self._fleet.merging(latest.demand.stream, latest.demand)
             if task is not None:
                 await self._do(task)
             self._take(latest, task)
-        if not self._waiting:
+        if self._schedule.settled:
             self._settled.set()
 
     async def _replan(self) -> None:
@@ -131,7 +113,7 @@ class DemandMerging:
         self._demand_changed()
 
     async def _do(self, task: MergingTask) -> None:
-        self._under_way = task
+        self._under_way, self._schedule.under_way = task, True
         await asyncio.to_thread(task.run)
-        self._under_way = None
+        self._under_way, self._schedule.under_way = None, False
         self.merges += 1

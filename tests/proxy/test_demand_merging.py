@@ -33,7 +33,7 @@ from proxy.fleet.fleet_instructions import FleetInstruction, RejectDemand
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.records import program_table
 from proxy.records.program_table import ProgramTable
-from proxy.running import demand_merging
+from proxy.running import demand_merging, merge_schedule
 from proxy.running.demand_merging import DemandMerging
 from proxy.running.link_interface import Clocks
 
@@ -127,7 +127,7 @@ async def test_a_burst_of_demands_is_few_merges_with_the_programs_of_the_last(fr
 
 
 async def test_demands_that_come_one_by_one_are_few_merges(frames: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demand_merging, "SHORTEST_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(merge_schedule, "SHORTEST_PAUSE_SECONDS", 0.2)
     loop = asyncio.get_running_loop()
     async with running(announced(frames)) as proxy:
         began = loop.time()
