@@ -20,7 +20,6 @@ from protocols.wire.packets import (
     decode_announcement,
     decode_packet,
 )
-from protocols.wire.programs import SECOND_US
 from proxy.fleet.demand_assembly import Assembled, DemandAssemblies
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.neighbours import Neighbours
@@ -30,6 +29,7 @@ from proxy.running.demand_merging import DemandMerging
 from proxy.running.driven_devices import DrivenDevices
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, Publisher
+from proxy.running.listen_windows import expiry_seconds
 from proxy.running.metrics import ProxyMetrics
 
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
@@ -168,15 +168,14 @@ class Receiver:
     async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
         """Send controls to a mote that has been listening since `radio_us`."""
         for each in controls:
-            left_us = each.window_us - (self._clocks.radio() - radio_us)
-            if left_us <= 0:
+            expiry = expiry_seconds(each.window_us, radio_us, self._clocks.radio())
+            if expiry is None:
                 self._metrics.count("controls_unsent")
                 continue
             topic = topics.control(self._proxy, each.control.mote)
-            expiry_seconds = -(-left_us // SECOND_US)
             try:
                 # Quality of service 0: a control that does not arrive in the window must not arrive at all.
-                await self._link.publish(Message(topic, encode(each.control), qos=0, expiry_seconds=expiry_seconds))
+                await self._link.publish(Message(topic, encode(each.control), qos=0, expiry_seconds=expiry))
             except LinkError:
                 self._metrics.count("controls_unsent")
                 continue
