@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from cluster.language.comments import Enclosed, enclosed
 
+BYTE_ORDER_MARK = "\ufeff"
+"""Editors on Windows put one before a text; several texts in one file have several."""
 _NAME = re.compile(r"--\s*name:\s*(?P<name>\S.*?)\s*", re.IGNORECASE)
 
 
@@ -91,6 +93,6 @@ def _pieces(text: str) -> Iterator[tuple[int, int, Enclosed | None]]:
 def _first_word(text: str, start: int, end: int, inside: Enclosed | None) -> int | None:
     if inside is not None:
         return start
-    while start < end and text[start].isspace():
+    while start < end and (text[start].isspace() or text[start] == BYTE_ORDER_MARK):
         start += 1
     return start if start < end else None

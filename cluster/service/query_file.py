@@ -34,6 +34,8 @@ def add_file(file: Path, api: str, *, as_json: bool) -> None:
 
     Raises
     ------
+    FjordError
+        If the file cannot be read, or is empty.
     RefusedError
         If one of them is rejected: then none has been started.
     """
@@ -41,6 +43,8 @@ def add_file(file: Path, api: str, *, as_json: bool) -> None:
         text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise FjordError(f"{file} cannot be read: {error}") from error
+    if not text.strip():
+        raise FjordError(f"there is no query in {file}", hint="each ends with a semicolon: SELECT ... FROM stream;")
     with make_client(api) as client:
         added = _with_progress(client, lambda: client.add_together(text))
     if as_json:

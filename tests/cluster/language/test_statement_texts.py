@@ -45,3 +45,8 @@ def test_dividing_takes_time_in_proportion_to_the_text() -> None:
     found = statements_in("-- name: n\nSELECT 'a' FROM s;\n" * 50_000)
     assert len(found) == 50_000
     assert found[-1] == StatementText("SELECT 'a' FROM s", found[-1].start, 100_000, "n")
+
+
+def test_marks_that_editors_put_before_a_text_hide_no_name() -> None:
+    text = "\ufeff-- name: a\nSELECT 1;\n\ufeff-- name: b\nSELECT 2;\n\ufeff"
+    assert [(each.name, each.text) for each in statements_in(text)] == [("a", "SELECT 1"), ("b", "SELECT 2")]

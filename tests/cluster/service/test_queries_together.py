@@ -212,6 +212,14 @@ def test_the_command_adds_a_file_and_prints_topics(tmp_path: Path, monkeypatch: 
         CliRunner().invoke(query_commands, ["add", "--file", str(tmp_path / "no.sql")], catch_exceptions=False)
 
 
+def test_an_empty_file_is_no_matter_for_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "queries.sql"
+    file.write_text(" \n")
+    monkeypatch.setattr(query_file, "make_client", lambda _: FakeCluster({}))
+    with pytest.raises(FjordError, match=r"there is no query in .*queries\.sql"):
+        CliRunner().invoke(query_commands, ["add", "--file", str(file)], catch_exceptions=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
