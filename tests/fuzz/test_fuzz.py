@@ -149,3 +149,4 @@ def test_the_command_shows_a_table_and_repeats_an_input() -> None:
     wrong = CliRunner().invoke(main, ["--target", "nothing"])
     assert wrong.exit_code == 2
     assert "there is no target 'nothing'; targets are frames, fleet" in wrong.output
+    assert CliRunner().invoke(main, ["--minutes", "0"]).exit_code == 2, "what tries nothing finds nothing"

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 DEFAULT_SEED = 1
 INTERRUPTED = 130
+MINUTES = click.FloatRange(0, 100_000, min_open=True)
 
 
 @click.command()
-@click.option("--minutes", type=float, default=None, help="Run schedules for so long; 10 unless --schedules is given.")
+@click.option(
+    "--minutes", type=MINUTES, default=None, help="Run schedules for so long; 10 unless --schedules is given."
+)
 @click.option("--schedules", type=click.IntRange(1), default=None, help="Run so many.")
 @click.option("--seed", type=int, default=DEFAULT_SEED, show_default=True, help="Of the first schedule.")
 @click.option("--replay", type=int, default=None, help="Run the schedule of this seed alone.")
@@ -47,7 +50,7 @@ def simulate(
     stand_in: bool,
     workers: int,
 ) -> None:
-    """Run schedules, and check what is promised. Ends with 1 if anything was wrong, with 130 if interrupted."""
+    """Run schedules, and check what is promised. Ends with 1 if anything was wrong or none ran, with 130 after Ctrl-C."""
     preparing.prepare(log)
     make_cluster = None if stand_in else pkgutil.resolve_name(cluster) if cluster else _real_cluster()
     from tests.simulation.running import run_many
@@ -75,7 +78,7 @@ def simulate(
             tally.interrupted = True
     for line in tally.lines():
         click.echo(line)
-    sys.exit(INTERRUPTED if tally.interrupted else 1 if tally.failed else 0)
+    sys.exit(INTERRUPTED if tally.interrupted else 1 if tally.failed or not tally.schedules else 0)
 
 
 def _real_cluster() -> MakeCluster:

@@ -181,3 +181,8 @@ simulate()
     counts = dict(reversed(each.split()) for each in done.stdout.splitlines()[-1].split(", ")[1:4])
     assert counts["doubled" if change == "stores twice" else "lost"] == "1", done.stdout
     assert json.loads(file.read_text())["seed"] == 3
+
+
+@pytest.mark.parametrize(("minutes", "code"), [("0", 2), ("-3", 2), ("nan", 1)])
+def test_a_command_that_runs_nothing_fails(minutes, code):
+    assert python("-m", "tests.simulation", "--stand-in", "--minutes", minutes).returncode == code
