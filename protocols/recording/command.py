@@ -39,7 +39,8 @@ def replay(
     GET. What they publish is compared byte by byte, but for the size of a proxy's spool.
 
     Exit codes: 0 all is the same; 1 something differs, or the part failed; 3 not compared, as older segments are gone:
-    the part began with its databases of the time of the first that is left, as after a restart.
+    the part began with its databases of the time of the first that is left, as after a restart. Or these did not fit
+    into the log, which is in the event log of the process that was recorded.
     """
     from protocols.recording.entries import LogError
     from protocols.recording.reading import read_runs
@@ -126,7 +127,7 @@ def _report(run: RecordedRun, player: Player) -> int:
         typer.echo("the part failed:\n" + printable("".join(traceback.format_exception(player.failure))))
         return DIFFERENT
     if not run.exact:
-        typer.echo("not compared: the log does not begin where the process did, so the part began as after a restart")
+        typer.echo(f"not compared: {_why_not(run)}")
         return NOT_COMPARABLE
     if found.first is None:
         typer.echo(f"the same: {len(recorded):,} messages in {player.turn:,} turns")
@@ -137,6 +138,13 @@ def _report(run: RecordedRun, player: Player) -> int:
     for line in found.first.lines():
         typer.echo("  " + printable(line))
     return DIFFERENT
+
+
+def _why_not(run: RecordedRun) -> str:
+    """Return why a run that is not exact cannot be compared."""
+    if run.header.begins:
+        return f"the log has no room for {', '.join(run.header.left_out)}: record with a larger --record-size"
+    return "the log does not begin where the process did, so the part began as after a restart"
 
 
 def _print_counts(found: Comparison) -> None:

@@ -23,7 +23,7 @@ from protocols.recording.entries import MAGIC, SUFFIX, Chunk, Header, LogError, 
 log = get_logger(__name__)
 
 DEFAULT_LOG_BYTES: Final = 64 * 1024 * 1024
-LEAST_LOG_BYTES: Final = 64 * 1024
+LEAST_LOG_BYTES: Final = 16_000
 """A smaller one would be full of headers."""
 SEGMENTS: Final = 8
 """Into how many segments a log of full size is divided."""
@@ -149,7 +149,7 @@ class SegmentWriter:
     def _write(self, chunk: Chunk) -> None:
         content = frame(encode(chunk))
         if self._header_bytes + len(content) > self._limit:
-            self.end("a message is larger than the log may be")
+            self.end("too much happens at once for a log of this size")
             return
         if self._size >= self._segment_bytes:
             self._close()

@@ -50,7 +50,7 @@ def simulate(
     stand_in: bool,
     workers: int,
 ) -> None:
-    """Run schedules, and check what is promised. Ends with 1 if anything was wrong or none ran, with 130 after Ctrl-C."""
+    """Run schedules, and check what is promised. Ends with 1 if anything was wrong or none ran, 130 after Ctrl-C."""
     preparing.prepare(log)
     make_cluster = None if stand_in else pkgutil.resolve_name(cluster) if cluster else _real_cluster()
     from tests.simulation.running import run_many

@@ -11,6 +11,7 @@ import zlib
 import msgspec
 import pytest
 
+from protocols.recording.command import _why_not
 from protocols.recording.entries import (
     FORMAT,
     MAGIC,
@@ -143,7 +144,7 @@ def test_no_chunk_makes_a_log_larger_than_its_limit(tmp_path):
         writer.put(chunk(1, Turn(0, True), Sent("t", bytes(size), 0, False, "")), 0)
     writer.close()
     assert sum(each.stat().st_size for each in segment_files(tmp_path)) <= 80_000
-    assert writer.trouble == "a message is larger than the log may be"
+    assert writer.trouble == "too much happens at once for a log of this size"
     assert [len(each.sent[0].payload) for each in turns(tmp_path)[1]] == [79_000]
 
 
@@ -252,3 +253,15 @@ def test_secrets_are_masked():
     assert masked({"name": "p", "api_token": "x", "size": 1, "path": ["a"]}) == {
         "name": "p", "api_token": "***", "size": 1, "path": "['a']"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"left_out": ("spool.sqlite",)}, "the log has no room for spool.sqlite: record with a larger --record-size"),
+        ({"begins": False}, "the log does not begin where the process did"),
+    ],
+)
+def test_a_replay_says_why_it_compared_nothing(tmp_path, changes, words):
+    (run,) = read_runs(written(tmp_path, frame(encode(header(**changes)))))
+    assert words in _why_not(run)
