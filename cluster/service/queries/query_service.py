@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from cluster.errors import ClusterError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
@@ -46,6 +47,7 @@ RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
 PUT_ASIDE = 256
 """Queries that are planned between two calls of `put_aside`."""
+T = TypeVar("T")
 WAIT_ALONE = "add it by itself: alone it waits for the relation"
 
 
@@ -130,6 +132,8 @@ class QueryService:
             rows=row_limits or RowLimits(),
             max_state_bytes=max_state_bytes,
         )
+        self._unpublished: set[str] = set()
+        """Streams on which the demands may have changed since they were published."""
         self.demand_requests = DemandRequests()
         self._publication = DemandPublication(self.demands, link, self.demand_requests, self._empty_demand)
         self.demand_reports = demand_reports or DemandReports()
@@ -145,7 +149,8 @@ class QueryService:
                     self.refresher.changed.clear()
                     settled = await self.start_waiting()
                 async with self._lock:
-                    self._registry.write_plan()  # which is done already, unless the disk was full
+                    if self._registry.write_plan() and self._unpublished:  # done already, unless the disk failed
+                        await self._publish_demands()
                 self._registry.quarantine.write()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(RETRY_SECONDS):
@@ -285,9 +290,8 @@ class QueryService:
     async def _drop(self, name: str) -> None:
         query, before = self._registry.query(name), self._registry.physical
         positions = self._positions(before.streams)
-        self._before_change()
-        await finished(asyncio.to_thread(self._registry.drop, name, positions))
-        await self._publish_demands(before.by_query[query.identity].streams)
+        drop = partial(self._registry.drop, name, positions)
+        await self._change(drop, before.by_query[query.identity].streams)
         log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
         self._put_aside(1)
 
@@ -338,15 +342,8 @@ class QueryService:
     def _empty_demand(self, stream: str) -> StreamDemand:
         """Return the demand on a stream without those of queries."""
         declared = self._ingest.offers.declared(stream)
-        return StreamDemand(
-            VERSION,
-            self._name,
-            stream,
-            self._registry.epoch,
-            (),
-            None if declared is None else declared.schema,
-            None if declared is None else declared.only_proxy,
-        )
+        schema, only_proxy = (None, None) if declared is None else (declared.schema, declared.only_proxy)
+        return StreamDemand(VERSION, self._name, stream, self._registry.epoch, (), schema, only_proxy)
 
     def _context(self) -> PlanningContext:
         versions = {each.identity: each.last for each in self.store.all() if each.last is not None}
@@ -365,11 +362,9 @@ class QueryService:
         positions = self._positions(self._registry.physical.streams | streams_of(node))
         node = begun_at(node, self._registry.epoch + 1, positions, self._ingest.tables())
         before = self._registry.physical
-        self._before_change()
         early = planned.early
         add = partial(self._registry.add, name, sql, node, positions, query.reads, early=early, waited=waited)
-        registered = await finished(asyncio.to_thread(add))
-        await self._publish_demands(streams_of(node))
+        registered = await self._change(add, streams_of(node))
         changes = operators_changed(before, self._registry.physical)
         log.info("query added", query=registered.name, epoch=registered.since_epoch, **changes)
         self._put_aside(1)
@@ -380,17 +375,24 @@ class QueryService:
             return []
         read = frozenset[str]().union(*(streams_of(each.node) for each in queries))
         positions = self._positions(self._registry.physical.streams | read)
-        self._before_change()
         added = [(each.name, each.sql, each.node, each.query.reads, each.early) for each in queries]
-        registered = await finished(asyncio.to_thread(self._registry.add_many, added, positions))
-        await self._publish_demands(read)
+        registered = await self._change(partial(self._registry.add_many, added, positions), read)
         log.info("queries added", queries=len(registered), epoch=self._registry.epoch)
         self._put_aside(len(registered))
         return registered
 
+    async def _change(self, change: Callable[[], T], streams: Collection[str]) -> T:
+        """Change what is registered, and publish what is demanded then; later if it failed, yet took effect."""
+        self._before_change()
+        self._unpublished.update(streams)
+        changed = await finished(asyncio.to_thread(change))
+        await self._publish_demands()
+        return changed
+
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         return positions_between_epochs(streams, self._registry.positions, self._ingest.tables())
 
-    async def _publish_demands(self, streams: Collection[str]) -> None:
+    async def _publish_demands(self) -> None:
         self.demands.follow(self._registry.physical.oldest_first)
-        await self._publication.publish(streams)
+        await self._publication.publish(self._unpublished)
+        self._unpublished.clear()

@@ -3,7 +3,9 @@ recovers by itself when there is space again."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import sqlite3
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,8 +15,11 @@ from deltalake import DeltaTable
 from cluster.errors import UnwritableError
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.publishing.publication import Publication
+from cluster.service.queries import query_service
+from cluster.service.registry.registry_file import RegistryFile
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
+from protocols.wire.demands import decode_demand
 from protocols.wire.frames import encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.test_api import GOOD, client
@@ -69,6 +74,50 @@ async def test_a_query_is_refused_with_the_reason_and_accepted_once_there_is_roo
         assert (await api.post("/v1/queries", json={"sql": GOOD, "name": "second"})).status_code == 201
         assert (await api.delete("/v1/queries/first")).status_code == 204
     assert service.plans.read(service.registry.plan.epoch) == service.registry.physical
+
+
+@contextmanager
+def failing_after_commits() -> Iterator[None]:
+    """Make every commit of the registry fail, after it has taken effect."""
+    leave = RegistryFile.__exit__
+
+    def left(self: RegistryFile, kind: Any, error: BaseException | None, trace: Any, /) -> NoReturn:
+        leave(self, kind, error, trace)
+        raise UnwritableError("the registry", sqlite3.OperationalError("disk I/O error"))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RegistryFile, "__exit__", left)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("change", "demanded"),
+    [
+        (lambda queries: queries.add(GOOD, "second"), ["first", "second"]),
+        (lambda queries: queries.add_many([("second", GOOD), ("third", GOOD)]), ["first", "second", "third"]),
+        (lambda queries: queries.drop("first"), []),
+    ],
+)
+async def test_proxies_are_asked_for_what_was_registered_though_that_was_reported_as_failed(
+    service: Service, monkeypatch: pytest.MonkeyPatch, change: Any, demanded: list[str]
+) -> None:
+    await service.queries.add(GOOD, "first")
+    with failing_after_commits(), pytest.raises(UnwritableError):
+        await change(service.queries)
+    assert [query.name for query in service.registry.queries()] == demanded
+    monkeypatch.setattr(query_service, "RETRY_SECONDS", 0.01)
+    running = asyncio.create_task(service.queries.run())
+    for _ in range(500):
+        if asked(service) == demanded:
+            break
+        await asyncio.sleep(0.01)
+    running.cancel()
+    assert asked(service) == demanded
+
+
+def asked(service: Service) -> list[str]:
+    heads = [each for each in service.link.published if each.topic == topics.demand("traffic")]
+    return [demand.query for demand in decode_demand(heads[-1].payload).demands]
 
 
 async def test_a_query_whose_plan_cannot_be_written_is_not_registered(
