@@ -14,7 +14,7 @@ from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.wire.catalog import ClockFault
 from protocols.wire.packets import Announcement, Control, Packet
-from protocols.wire.programs import SamplingProgram
+from protocols.wire.programs import SECOND_US, SamplingProgram
 from proxy.records.waiting_tuples import PacketTuples
 
 
@@ -124,6 +124,19 @@ class SendControl:
 
     control: Control
     window_us: int
+
+    def expiry_seconds(self, since_us: int, radio_us: int) -> int | None:
+        """Return in how many whole seconds it expires if it is sent now; None if the mote does not listen any more.
+
+        A control that arrives after its window must not arrive at all: the mote's radio is off.
+
+        Parameters
+        ----------
+        since_us, radio_us
+            Since when the mote has listened, and the present.
+        """
+        left_us = self.window_us - (radio_us - since_us)
+        return None if left_us <= 0 else -(-left_us // SECOND_US)
 
 
 class TuplesAccepted(msgspec.Struct, frozen=True, gc=False):

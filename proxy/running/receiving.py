@@ -29,7 +29,6 @@ from proxy.running.demand_merging import DemandMerging
 from proxy.running.driven_devices import DrivenDevices
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, Publisher
-from proxy.running.listen_windows import expiry_seconds
 from proxy.running.metrics import ProxyMetrics
 
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
@@ -168,7 +167,7 @@ class Receiver:
     async def _send(self, controls: Iterable[SendControl], radio_us: int) -> None:
         """Send controls to a mote that has been listening since `radio_us`."""
         for each in controls:
-            expiry = expiry_seconds(each.window_us, radio_us, self._clocks.radio())
+            expiry = each.expiry_seconds(radio_us, self._clocks.radio())
             if expiry is None:
                 self._metrics.count("controls_unsent")
                 continue

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.running.listen_windows import expiry_seconds
+from protocols.wire.frames import VERSION
+from protocols.wire.packets import Control, SendAnnouncement
+from proxy.motes.mote_events import SendControl
 
 S = 1_000_000
+
+
+def expiry_seconds(window_us: int, since_us: int, now_us: int) -> int | None:
+    control = Control(VERSION, "m", (SendAnnouncement(),))
+    return SendControl(control, window_us).expiry_seconds(since_us, now_us)
 
 
 @pytest.mark.parametrize(
