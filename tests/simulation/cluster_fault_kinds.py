@@ -53,6 +53,7 @@ CLUSTER_KINDS: dict[str, Kind] = {
     "cluster's commits fail": Kind(Target.CLUSTER, _failing("committing"), _nothing, 1.0),
     "cluster's commits fail after taking effect": Kind(Target.CLUSTER, _failing("committed"), _nothing, 1.0),
     "cluster's registry fails": Kind(Target.CLUSTER, _failing("registry"), _nothing, 1.0),
+    "cluster's registry fails after committing": Kind(Target.CLUSTER, _failing("registry committed"), _nothing, 1.0),
     "engine hangs": Kind(Target.CLUSTER, _hang, _nothing, 1.0, (5.0, 60.0)),
     "publisher killed": Kind(Target.CLUSTER, _kill_publisher, _nothing, 1.0),
 }

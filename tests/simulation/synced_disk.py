@@ -4,7 +4,7 @@ What has not been synced is there after a power cut, or not, or in part (tests/p
 it cannot be observed: its files are taken as synced.
 
     full             writing raises "no space left", before anything is written
-    failing          the next syncs, or commits of tables, raise: before they take effect, or after
+    failing          the next syncs, or commits of tables or of the registry, raise: before they take effect, or after
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class SyncedDisk:
         self.folder = folder
         self.full = False
         self.failing: dict[str, int] = {}
-        """How many of the next operations fail, by kind: `sync`, or an instant of :class:`DeltaLog`."""
+        """How many of the next operations fail, by kind: `sync`, `registry` before its commit, `registry committed`
+        after it, or an instant of :class:`DeltaLog`."""
         self.failed = 0
         """How many operations have failed so far."""
         self.on_commit: Callable[[str, int], None] = lambda _root, _version: None
@@ -129,7 +130,10 @@ def _install() -> None:
             failure = sqlite3.OperationalError("disk I/O error")
             leave(self, type(failure), failure, None)
             raise UnwritableError(WHAT, failure)
-        return leave(self, kind, error, trace)
+        left = leave(self, kind, error, trace)
+        if kind is None and any(disk.fails("registry committed") for disk in _DISKS):
+            raise UnwritableError(WHAT, sqlite3.OperationalError("disk I/O error"))
+        return left
 
     RegistryFile.execute = executed  # type: ignore[assignment, method-assign]
     RegistryFile.__exit__ = left  # type: ignore[method-assign]
