@@ -2,7 +2,7 @@
 
     ClusterServer       ingest, registry, catalog, queries, demands: as it is
     engine              tests/simulation/engine.py
-    publisher           a second process of the machine, tests/simulation/publisher_host.py
+    publishers          further processes of the machine, tests/simulation/publisher_host.py
     data folder         in memory, tests/simulation/synced_disk.py
 
 It is killed, loses its power and is started again from outside; what is there then is what was on its disk.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
@@ -34,7 +35,7 @@ from tests.simulation.publisher_host import ChildProcess
 from tests.simulation.synced_disk import SyncedDisk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from pathlib import Path
     from random import Random
 
@@ -51,6 +52,19 @@ SENSORS_SECONDS = 60.0
 """Between two looks at the relation of all sensors: it takes a tenth of a simulation otherwise."""
 TICK_SECONDS, REPORT_SECONDS = 1.0, 0.5
 """Between two looks that mostly find nothing: at relations that are due, and at what a publisher has done."""
+
+
+class _Countdown:
+    """Does something when it has been called so many times."""
+
+    def __init__(self, times: int, work: Callable[[], object]) -> None:
+        self._times = times
+        self._work = work
+
+    def __call__(self) -> None:
+        self._times -= 1
+        if not self._times:
+            self._work()
 
 
 class HeldFolder(DataFolder):
@@ -104,6 +118,8 @@ class ClusterHost:
         Of the simulation.
     name
         Of the host.
+    publishers
+        How many publishers there are at each start of the cluster, and then at all later ones.
     settings
         Further settings of the cluster.
     """
@@ -118,12 +134,18 @@ class ClusterHost:
         clock: HostClock | None = None,
         seed: str = "",
         name: str = "cluster",
+        publishers: Sequence[int] = (1,),
         **settings: object,
     ) -> None:
         self._loop = loop
         clock = clock or HostClock(loop.world)
         self.host = Host(name, clock, seed)
         self.publisher_host = Host(f"{name}-publisher", clock, seed)
+        self.publisher_hosts = [
+            self.publisher_host,
+            *(Host(f"{name}-publisher-{number}", clock, seed) for number in range(1, max(publishers))),
+        ]
+        self._publishers = publishers
         self.disk = SyncedDisk(folder)
         given = {"commit_interval_seconds": 4.0, "trigger_seconds": 10.0, "silence_seconds": 20.0, "max_rows": 2_000}
         self.settings = ClusterSettings(
@@ -133,7 +155,8 @@ class ClusterHost:
         """What its tables were given."""
         self.disk.on_commit = self.committed.note
         self.server: Server | None = None
-        self.child: ChildProcess | None = None
+        self.children: list[ChildProcess] = []
+        """Its publishers that run."""
         self.failures: list[str] = []
         """Why it could not start, or ended by itself."""
         self.starts = 0
@@ -156,20 +179,25 @@ class ClusterHost:
         self._loop.spawn(incarnation, self._run(), "cluster")
 
     def kill(self) -> None:
-        """Kill the cluster's process; its publisher ends with it."""
+        """Kill the cluster's process; its publishers end with it."""
         if self.host.incarnation is None:
             return
         self._loop.kill(self.host)
         if self._loop.network is not None:
             self._loop.network.killed(self.host)  # type: ignore[attr-defined]
-        if self.child is not None:
-            self.child.kill()
+        self._kill_publishers()
         self._let_go()
 
-    def kill_publisher(self) -> None:
-        """Kill the publisher's process alone; the cluster starts another one."""
-        if self.child is not None:
-            self.child.kill()
+    def kill_publisher(self, share: float = 0.0) -> None:
+        """Kill one publisher's process alone, the first or one further on; the cluster starts another one."""
+        publisher = self.publisher(share)
+        if publisher is not None:
+            publisher.kill()
+
+    def publisher(self, share: float) -> ChildProcess | None:
+        """Return a publisher that runs, the first or one further on."""
+        running = self._running_publishers()
+        return running[int(share * len(running)) % len(running)] if running else None
 
     def hang_engine(self, seconds: float) -> None:
         """Let the engine begin no micro-batch for so long, as Spark that waits for something."""
@@ -177,16 +205,22 @@ class ClusterHost:
             engine: Any = self.server.parts.engine
             engine.hangs_until = self.host.incarnation.run(self._loop.time) + seconds
 
+    def kill_within_micro_batch(self, steps: int | None) -> None:
+        """Kill this process of the cluster after so many more steps of micro-batches; None for not at all."""
+        if self.server is not None:
+            engine: Any = self.server.parts.engine
+            engine.stepped = None if steps is None else _Countdown(steps, lambda: self._loop.schedule_in(0, self.kill))
+
     def cut_power(self, dice: Random | None) -> None:
         """Cut the power: what was not synced is lost, or some of it."""
         self._powered = False
         network = self._loop.network
         if network is not None:
             network.power_lost(self.host)  # type: ignore[attr-defined]
-            network.power_lost(self.publisher_host)  # type: ignore[attr-defined]
+            for host in self.publisher_hosts:
+                network.power_lost(host)  # type: ignore[attr-defined]
         self._loop.kill(self.host)
-        if self.child is not None:
-            self.child.kill()
+        self._kill_publishers()
         self._let_go()
         self.disk.cut(dice)
 
@@ -196,7 +230,8 @@ class ClusterHost:
         network = self._loop.network
         if network is not None:
             network.power_returned(self.host)  # type: ignore[attr-defined]
-            network.power_returned(self.publisher_host)  # type: ignore[attr-defined]
+            for host in self.publisher_hosts:
+                network.power_returned(host)  # type: ignore[attr-defined]
         self.start()
 
     @property
@@ -231,8 +266,16 @@ class ClusterHost:
         return None
 
     def _start_child(self) -> ChildProcess:
-        self.child = ChildProcess(self._loop, self.publisher_host)
-        return self.child
+        host = next(each for each in self.publisher_hosts if each.incarnation is None)
+        self.children = [*self._running_publishers(), ChildProcess(self._loop, host)]
+        return self.children[-1]
+
+    def _running_publishers(self) -> list[ChildProcess]:
+        return [each for each in self.children if each.returncode is None]
+
+    def _kill_publishers(self) -> None:
+        for each in self.children:
+            each.kill()
 
     def note_counts(self) -> None:
         """Note how many rows the process that runs has left out."""
@@ -247,16 +290,17 @@ class ClusterHost:
             self.server._registry.close()
         for folder in list(_opened.get(self.host.name, ())):
             folder.close()
-        self.server = self.child = None
+        self.server = None
+        self.children.clear()
 
     async def _run(self) -> None:
         try:
-            self.server = Server(self.settings)
+            publishers = self._publishers[min(self.starts, len(self._publishers)) - 1]
+            self.server = Server(replace(self.settings, publishers=publishers))
             await self.server.run()
         except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
             self.failures.append(repr(error))
-        if self.child is not None:
-            self.child.kill()
+        self._kill_publishers()
         self._let_go()
         incarnation, self.host.incarnation = self.host.incarnation, None
         if incarnation is not None:

@@ -61,7 +61,8 @@ class DeployedCluster(ClusterHost):
         silence = 20.0 if world.schedule.seed % 2 else 1e6
         intervals = {"commit_interval_seconds": commit_seconds(world.schedule), "trigger_seconds": TRIGGER_SECONDS}
         settings = {**intervals, **short_retention.BUDGET, "silence_seconds": silence}
-        super().__init__(world.loop, folder, "broker", PORT, seed=seed, **settings)
+        publishers = world.schedule.publishers
+        super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)
         self.world = world
         self.accepted: list[Message] = []
         """What the broker accepted of results."""

@@ -72,6 +72,8 @@ class SimulatedEngine:
         self.micro_batches = 0
         self.hangs_until = 0.0
         """Until this instant of the loop no micro-batch begins."""
+        self.stepped: Callable[[], None] | None = None
+        """Called after each step of a micro-batch, before the next one."""
 
     def as_json(self) -> Mapping[str, Any]:
         """Return nothing: no API shows it."""
@@ -127,7 +129,8 @@ class SimulatedEngine:
         while True:
             instants = host.instants()
             while await asyncio.to_thread(next, instants, _END) is not _END:
-                pass
+                if self.stepped is not None:
+                    self.stepped()
             self.micro_batches += 1
             hangs = self.hangs_until - asyncio.get_running_loop().time()
             await asyncio.sleep(max(self._settings.trigger_seconds, hangs))

@@ -242,6 +242,8 @@ def _stray_acknowledgement(world: World, name: str, _: float) -> None:
 
 STRAY = "stray acknowledgement"
 """Drawn beside other faults, not in place of them."""
+CUT_OFF = "publisher cut off"
+"""A kind for real clusters alone."""
 KINDS: dict[str, Kind] = {
     STRAY: Kind(Target.PROXY, _stray_acknowledgement, _nothing, 1.0),
     "partition": Kind(Target.CLIENT, _partition, _reunite),

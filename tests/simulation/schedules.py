@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.simulation.fault_kinds import KINDS, STRAY, Target
+from tests.simulation.fault_kinds import CUT_OFF, KINDS, STRAY, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +32,10 @@ MORE_SQL = (
 
 FEW_KINDS_SHARE = 0.4
 """Of the schedules: they draw from three kinds of faults only."""
+CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
+"""Of the schedules: their cluster has another number of publishers at each start; of the others: it has two."""
+CUT_OFF_SECONDS = 45.0
+"""For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
 STRAYS_SHARE = 0.3
 """Of the schedules: acknowledgements come that are for another spool."""
 CLOSE_SHARE = 0.5
@@ -85,6 +89,8 @@ class Schedule(msgspec.Struct, frozen=True):
     motes: tuple[MotePlan, ...]
     queries: tuple[QueryPlan, ...]
     faults: tuple[Fault, ...]
+    publishers: tuple[int, ...] = (1,)
+    """How many publishers the cluster has at its first start, at its second one, and so on; then as many as last."""
 
 
 def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
@@ -99,9 +105,20 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     )
     faults = list(_faults(dice, len(proxies), seconds))
     faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies)))
+    publishers = _publishers(seed)
+    if len(publishers) > 1 and CUT_OFF in KINDS:
+        faults += list(_division(Random(f"division/{seed}"), seconds))
     faults.sort(key=lambda each: each.at)
     period_us = dice.choice((1, 2, 2, 4, 4, 4)) * 1_000_000  # one second costs three times as much as four
-    return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults))
+    return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults), publishers)
+
+
+def _publishers(seed: int) -> tuple[int, ...]:
+    """Return how many publishers a cluster has: often one, often two, and now and then another number at each start."""
+    dice = Random(f"publishers/{seed}")
+    if dice.random() < CHANGING_PUBLISHERS_SHARE:
+        return tuple(dice.choice(((1, 2) * 10, (2, 1) * 10, (2, 3) * 10)))
+    return (2,) if dice.random() < SEVERAL_PUBLISHERS_SHARE else (1,)
 
 
 def _proxy(dice: Random) -> ProxyPlan:
@@ -148,6 +165,14 @@ def _strays(dice: Random, faults: list[Fault], proxies: int) -> Iterator[Fault]:
         for fault in faults:
             at = fault.at + dice.uniform(0.0, 0.9) * fault.lasts
             yield Fault(STRAY, f"p{dice.randrange(proxies)}", round(at, 3), 0.01, 0.0)
+
+
+def _division(dice: Random, seconds: float) -> Iterator[Fault]:
+    """Yield a restart while one publisher is behind the others: then its shards are divided among another number."""
+    at = dice.uniform(10.0, max(10.0, seconds - CUT_OFF_SECONDS - 1.0))
+    after = dice.uniform(0.5, 0.9) * CUT_OFF_SECONDS
+    yield Fault(CUT_OFF, "cluster", round(at, 3), CUT_OFF_SECONDS, round(dice.random(), 4))
+    yield Fault("cluster killed", "cluster", round(at + after, 3), 3.0, 0.0)
 
 
 def _fault(dice: Random, name: str, proxies: int, seconds: float, near: float | None) -> Fault:

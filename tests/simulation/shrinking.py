@@ -23,6 +23,8 @@ def smaller(schedule: Schedule) -> Iterator[Schedule]:
     if len(schedule.motes) > 1:
         for place in reversed(range(len(schedule.motes))):
             yield replace(schedule, motes=_without(schedule.motes, place))
+    if schedule.publishers != (1,):
+        yield replace(schedule, publishers=(1,))
     last = len(schedule.proxies) - 1
     if last and all(mote.proxy != last for mote in schedule.motes):
         yield replace(schedule, proxies=schedule.proxies[:-1], faults=tuple(_of_others(schedule, last)))

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from itertools import chain
 
-from tests.simulation.planted import answer_plants, cluster_plants, delivery_plants, demand_plants, proxy_plants
+from tests.simulation.planted import (
+    answer_plants,
+    cluster_plants,
+    delivery_plants,
+    demand_plants,
+    proxy_plants,
+    publisher_plants,
+)
 
 PLANTS = tuple(
     chain(
@@ -13,5 +20,6 @@ PLANTS = tuple(
         delivery_plants.PLANTS,
         demand_plants.PLANTS,
         answer_plants.PLANTS,
+        publisher_plants.PLANTS,
     )
 )

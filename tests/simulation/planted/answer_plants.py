@@ -64,7 +64,7 @@ def _more_samples() -> None:
     put(Sample, "transition", oftener)
 
 
-@PLANTS.planted("late samples of a new mote count as seen", "COMPLETENESS counts what comes too late, also at first")
+@PLANTS.planted("late samples of a mote that begins count as seen", "COMPLETENESS counts late samples, also the first")
 def _late_seen() -> None:
     start = SampleAccount._start
 
