@@ -106,9 +106,9 @@ def _shrunk(outcome: Outcome, make_cluster: MakeCluster | None) -> Schedule:
     from tests.simulation.running import run
     from tests.simulation.shrinking import shrunk
 
-    kinds = {each.kind for each in outcome.violations}
+    wrong = {each.alike for each in outcome.violations}
     return shrunk(
-        outcome.schedule, lambda each: bool(kinds & {found.kind for found in run(each, make_cluster).violations})
+        outcome.schedule, lambda each: bool(wrong & {found.alike for found in run(each, make_cluster).violations})
     )
 
 

@@ -151,7 +151,7 @@ class ClusterHost:
         self.settings = ClusterSettings(
             folder=folder / "data", broker=BrokerAddress(broker, port), buckets=BUCKETS, **{**given, **settings}
         )  # type: ignore[arg-type] # names and types are those of settings
-        self.committed = CommittedVersions(self.settings.folder)
+        self.committed = CommittedVersions(self.settings.folder, lambda: loop.world.now_ns / 1e9)
         """What its tables were given."""
         self.disk.on_commit = self.committed.note
         self.server: Server | None = None

@@ -12,7 +12,7 @@ from cluster.storage.commit_log import CommitLog
 from cluster.storage.stream_tables import watermark_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from cluster.physical.nodes import PhysicalPlan
 
@@ -48,11 +48,15 @@ class CommittedVersions:
     ----------
     folder
         The data folder.
+    seconds
+        Returns the present, in simulated seconds.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, seconds: Callable[[], float]) -> None:
         self._folder = folder
+        self._seconds = seconds
         self._known: dict[tuple[str, int], Version] = {}
+        self._at: dict[tuple[str, int], float] = {}
 
     def note(self, root: str, version: int) -> None:
         """Note a version that has been committed; a power cut may have taken an older one of the same number."""
@@ -60,6 +64,11 @@ class CommittedVersions:
         tables = [pq.ParquetFile(f"{root}/{file.path}").read(use_threads=False) for file in commit.files]
         rows = [row for table in tables for row in table.to_pylist()]
         self._known[root, version] = Version(rows, watermark_of(commit.metadata))
+        self._at[root, version] = self._seconds()
+
+    def age_seconds(self, table: str, version: int) -> float:
+        """Return how long ago a version was committed."""
+        return self._seconds() - self._at[str(self._folder / table), version]
 
     def rows(self, table: str, newest: int, after: int = -1) -> Iterator[dict[str, Any]]:
         """Yield all rows that a table was given after a version, up to its newest version, which it knows itself."""

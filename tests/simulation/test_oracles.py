@@ -12,6 +12,7 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.oracles import PANE_US, violations
 from tests.simulation.proxy_host import BatchId, Spooled
+from tests.simulation.violations import Violation
 from tests.simulation.virtual_loop import SlowCallback
 
 SCHEMA = StreamSchema("traffic", (Field("speed", FieldType.REAL), Field("flow", FieldType.REAL)))
@@ -241,3 +242,10 @@ def test_what_processes_did_wrong(world):
     ]
     world.proxies["p0"].disk.failed["disk full"] = 1
     assert ("wrong", "ends of p0 although its disk is fine") not in world.found()
+
+
+def test_violations_are_alike_whatever_their_numbers():
+    first = Violation("stalled", "3 motes of which no sample came for long: ('m1', '60 s')")
+    assert first.alike == Violation("stalled", "1 motes of which no sample came for long: ('m2', '90 s')").alike
+    assert first.alike != Violation("stalled", "the stored watermark was behind: 117 s at 444 s").alike
+    assert first.alike != first._replace(kind="lost").alike

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.faults.checks import shown
@@ -15,6 +16,11 @@ class Violation(NamedTuple):
 
     kind: str
     what: str
+
+    @property
+    def alike(self) -> tuple[str, str]:
+        """What it has in common with the same fault of another schedule: it without its examples and numbers."""
+        return self.kind, re.sub(r"\d[\d,.]*", "", self.what.partition(":")[0])
 
 
 def each(kind: str, what: str, found: Iterable[object]) -> Iterator[Violation]:
