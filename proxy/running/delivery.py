@@ -136,7 +136,7 @@ class Delivery:
         except DamagedBatchError as error:
             self._leave_out(error)
         except StoreError as error:
-            self._streams.unreadable(stream)
+            self._note(self._streams.unreadable(stream, self._clocks.radio()))
             times = self._metrics.count("store_errors")
             if times & (times - 1) == 0:
                 log.error("cannot read a batch", stream=stream, batch=sequence, error=str(error), times=times)  # noqa: TRY400 (explained)

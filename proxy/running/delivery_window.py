@@ -2,7 +2,8 @@
 
 Pure, one per stream. At most `in_flight` batches are published and not acknowledged. If nothing is acknowledged for
 `resend_after_us`, or the receiver repeats that it misses something, sending begins again after the last acknowledged.
-A receiver that stays silent is tried at growing intervals, up to 16 times `resend_after_us`.
+A receiver that stays silent is tried at growing intervals, up to 16 times `resend_after_us`; a batch that cannot be
+read is tried again after one.
 
 A batch that is damaged on disk is skipped, but only once the receiver has stored all before it: a receiver that is made
 to continue behind the damaged batch would give up those, too.
@@ -31,6 +32,11 @@ class BatchDamaged:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchUnreadable:
+    """A batch cannot be read now. It and those behind it have not been sent."""
+
+
+@dataclass(frozen=True, slots=True)
 class AckReceived:
     """The receiver has everything up to and including `through`."""
 
@@ -52,7 +58,7 @@ class TimePassed:
     """Time has passed, and nothing else has happened."""
 
 
-DeliveryEvent = BatchSpooled | BatchDamaged | AckReceived | Connected | Disconnected | TimePassed
+DeliveryEvent = BatchSpooled | BatchDamaged | BatchUnreadable | AckReceived | Connected | Disconnected | TimePassed
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,11 @@ class DeliveryWindow:
                 self._damaged.add(sequence)
                 self.sent = min(self.sent, sequence - 1)
                 return self._fill(now_us)
+            case BatchUnreadable():
+                # The receiver is not to blame, and is not tried less often for it.
+                self._progress_us = now_us
+                self._patience = 1
+                return []
             case AckReceived(through):
                 return self._acknowledge(through, now_us)
             case Connected():

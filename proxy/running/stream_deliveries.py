@@ -20,6 +20,7 @@ from proxy.running.delivery_window import (
     AckReceived,
     BatchDamaged,
     BatchSpooled,
+    BatchUnreadable,
     Connected,
     DeleteThrough,
     DeliveryEvent,
@@ -197,9 +198,10 @@ class StreamDeliveries:
         self._to_send = deque(each for each in self._to_send if each[0] != stream or each[1] < sequence)
         return self._handle(stream, BatchDamaged(sequence), now_us)
 
-    def unreadable(self, stream: str) -> None:
+    def unreadable(self, stream: str, now_us: int) -> list[Notice]:
         """Note that a batch of a stream cannot be read now: the stream pauses until it is due again."""
         self._drop(stream)
+        return self._handle(stream, BatchUnreadable(), now_us)
 
     def take_deletions(self) -> dict[str, int]:
         """Remove and return, by stream, the last batch that can be deleted from the spool."""

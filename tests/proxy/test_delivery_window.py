@@ -8,6 +8,7 @@ from proxy.running.delivery_window import (
     AckReceived,
     BatchDamaged,
     BatchSpooled,
+    BatchUnreadable,
     Connected,
     DeleteThrough,
     DeliveryWindow,
@@ -66,6 +67,18 @@ def test_silent_receiver_is_tried_at_growing_intervals_until_it_answers():
     assert tries == [3, 9, 21, 45, 93, 141, 189]
     window.handle(AckReceived(1), 200 * S)
     assert [second for second in range(200, 205) if window.handle(TimePassed(), second * S)] == [203]
+
+
+def test_a_batch_that_cannot_be_read_is_tried_again_after_one_interval_however_often():
+    window = DeliveryWindow(spooled=2)
+    window.handle(Connected(), 0)
+    window.handle(BatchUnreadable(), 0)
+    tries = []
+    for second in range(1, 60):
+        if window.handle(TimePassed(), second * S):
+            tries.append(second)
+            assert window.handle(BatchUnreadable(), second * S) == []
+    assert tries == list(range(3, 60, 3))
 
 
 def test_idle_window_is_never_resent_and_patience_begins_with_the_first_send():

@@ -97,7 +97,7 @@ class World:
     def cannot_read(self, _: str) -> None:
         found = self.streams.next() if self.connected else None
         if isinstance(found, PublishBatch):
-            self.streams.unreadable(found.stream)
+            self.note(self.streams.unreadable(found.stream, self.now_us))
             assert all(stream != found.stream for stream, _ in self.streams._to_send)
         elif found is not None:
             self.channel.append(found)
@@ -258,7 +258,7 @@ def test_rejections_are_noted_once_and_only_of_batches_that_this_acknowledges() 
 def test_a_stream_that_cannot_be_read_pauses_until_it_is_silent_for_long() -> None:
     streams = with_batches(2)
     assert streams.next() == PublishBatch("a", 1)
-    streams.unreadable("a")
+    assert streams.unreadable("a", 0) == []
     assert all_due(streams) == [("b", 1), ("b", 2)]
     streams.time_passed(3 * S - 1)
     assert not streams.due

@@ -177,8 +177,6 @@ def test_a_pane_between_others_that_is_not_counted(world):
         world.store(count)
         world.spool(count)
     assert world.found() == [("lost", "panes of which samples are not counted at all")]
-    world.proxies["p0"].disk.failed["commits lost in a power cut"] = 1
-    assert world.found() == []
 
 
 def test_a_row_stamped_before_a_promised_watermark(world):
