@@ -30,6 +30,8 @@ hypothesis.settings.load_profile("fjord")
 LONG_SECONDS = 3600
 """For a test that kills or starves parts many times, on a busy machine; others have what pyproject.toml says."""
 
+SYSTEM_SECONDS = 900
+"""For several parts together: some take three minutes on a slow machine that is otherwise idle."""
 
 SHARED = frozenset({"spark", "postgres", "running_parts", "undisturbed"})
 """Fixtures that are there once for all tests that use them, also where tests run in several processes."""
@@ -41,6 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("shared parts"))
         if any(item.iter_markers("long")) or any(item.iter_markers("faults")):
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
+        elif any(item.iter_markers("system")):
+            item.add_marker(pytest.mark.timeout(SYSTEM_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True)
