@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.fault_kinds import CUT_OFF, KINDS, Kind, Target
+from tests.simulation.fault_kinds import CUT_OFF, KINDS, Kind, Target, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,10 +20,6 @@ MOST_FAILING = 3
 
 def _cluster(world: World) -> ClusterHost:
     return world.cluster  # type: ignore[return-value] # these kinds are for it alone
-
-
-def _nothing(_: World, __: str, ___: float) -> None:
-    """End what has ended by itself."""
 
 
 def _full(world: World, _: str, __: float) -> None:
@@ -75,15 +71,15 @@ def _rejoin(world: World, _: str, __: float) -> None:
 
 CLUSTER_KINDS: dict[str, Kind] = {
     "cluster's disk full": Kind(Target.CLUSTER, _full, _not_full, 40.0),
-    "cluster's syncs fail": Kind(Target.CLUSTER, _failing("sync"), _nothing, 1.0),
-    "cluster's commits fail": Kind(Target.CLUSTER, _failing("committing"), _nothing, 1.0),
-    "cluster's commits fail after taking effect": Kind(Target.CLUSTER, _failing("committed"), _nothing, 1.0),
-    "cluster's registry fails": Kind(Target.CLUSTER, _failing("registry"), _nothing, 1.0),
-    "cluster's registry fails after committing": Kind(Target.CLUSTER, _failing("registry committed"), _nothing, 1.0),
+    "cluster's syncs fail": Kind(Target.CLUSTER, _failing("sync"), nothing, 1.0),
+    "cluster's commits fail": Kind(Target.CLUSTER, _failing("committing"), nothing, 1.0),
+    "cluster's commits fail after taking effect": Kind(Target.CLUSTER, _failing("committed"), nothing, 1.0),
+    "cluster's registry fails": Kind(Target.CLUSTER, _failing("registry"), nothing, 1.0),
+    "cluster's registry fails after committing": Kind(Target.CLUSTER, _failing("registry committed"), nothing, 1.0),
     "cluster killed within a micro-batch": Kind(Target.CLUSTER, _aim, _restart, 60.0),
-    "engine hangs": Kind(Target.CLUSTER, _hang, _nothing, 1.0, (5.0, 60.0)),
+    "engine hangs": Kind(Target.CLUSTER, _hang, nothing, 1.0, (5.0, 60.0)),
     CUT_OFF: Kind(Target.CLUSTER, _cut_off, _rejoin, 40.0),
-    "publisher killed": Kind(Target.CLUSTER, _kill_publisher, _nothing, 1.0),
+    "publisher killed": Kind(Target.CLUSTER, _kill_publisher, nothing, 1.0),
 }
 
 

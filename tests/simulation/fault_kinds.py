@@ -59,7 +59,7 @@ class Kind:
     amounts: tuple[float, float] = (0.0, 1.0)
 
 
-def _nothing(_: World, __: str, ___: float) -> None:
+def nothing(_: World, __: str, ___: float) -> None:
     """End what has ended by itself."""
 
 
@@ -245,13 +245,13 @@ STRAY = "stray acknowledgement"
 CUT_OFF = "publisher cut off"
 """A kind for real clusters alone."""
 KINDS: dict[str, Kind] = {
-    STRAY: Kind(Target.PROXY, _stray_acknowledgement, _nothing, 1.0),
+    STRAY: Kind(Target.PROXY, _stray_acknowledgement, nothing, 1.0),
     "partition": Kind(Target.CLIENT, _partition, _reunite),
     "half-open connection": Kind(Target.CLIENT, _half_open, _reunite),
     "slow network": Kind(Target.CLIENT, _slow, _quick, 40.0, (0.05, 3.0)),
     "thin network": Kind(Target.CLIENT, _thin, _quick, 40.0, (300.0, 5_000.0)),
-    "reset": Kind(Target.CLIENT, _reset, _nothing, 1.0),
-    "connection forgotten": Kind(Target.CLIENT, _forget_connections, _nothing, 1.0),
+    "reset": Kind(Target.CLIENT, _reset, nothing, 1.0),
+    "connection forgotten": Kind(Target.CLIENT, _forget_connections, nothing, 1.0),
     "broker restarted": Kind(Target.BROKER, _kill_broker, _broker_returns("kept"), 30.0),
     "broker restarted without memory": Kind(Target.BROKER, _kill_broker, _broker_returns("lost"), 30.0),
     "broker restarted with old memory": Kind(Target.BROKER, _kill_broker, _broker_returns("old"), 30.0),

@@ -1,4 +1,4 @@
-"""Faults that are planted where a cluster tells proxies what its queries demand; whole deployments find them."""
+"""Faults that are planted where a cluster publishes what its queries demand; whole deployments find them."""
 
 from __future__ import annotations
 
