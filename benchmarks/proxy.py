@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
+import multiprocessing.process
 import statistics
 import sys
 import tempfile
@@ -33,6 +33,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import psutil
 from proxy_load import QUERIES, SAMPLES_PER_PACKET, Publisher, Shared, announcement, announcements, publish
 from proxy_merging import merging
+from proxy_processes import TIME_LIMIT_SECONDS, context, new_shared, start_process, wait_for
+from proxy_recording import recording
 from proxy_takers import run_acknowledger, run_bare, run_link, run_proxy
 
 from protocols.event_log import configure_logging
@@ -45,8 +47,6 @@ from proxy.fleet.fleet_members import FleetLimits
 RESULTS = Path(__file__).parent / "results"
 KIBIBYTE, MEBIBYTE = 1024, 1024**2
 IDLE_SENSORS = 10_000
-TIME_LIMIT_SECONDS = 60.0
-context = multiprocessing.get_context("spawn")
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def main() -> None:
     size = Size(options.rounds, options.packets, options.motes)
     with tempfile.TemporaryDirectory(prefix="fjord-proxy-") as folder:
         contenders, report = asyncio.run(throughput(Path(folder), size))
-    report |= idle_sensors() | merging()
+    report |= idle_sensors() | merging() | recording(4 * options.rounds)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "proxy.json").write_text(json.dumps(report, indent=2) + "\n")
     plot(contenders, RESULTS / "proxy.png")
@@ -115,21 +115,8 @@ async def throughput(folder: Path, size: Size) -> tuple[list[Contender], dict[st
 
 def start(stack: ExitStack, run: Callable[..., None], port: int, name: str, *more: str) -> Contender:
     """Start a contender; it ends with `stack`."""
-    shared = Shared(context.Value("q", 0), context.Value("q", 0), context.Value("q", 0), context.Event())
+    shared = new_shared()
     return Contender(name, start_process(stack, run, port, name, *more, shared), shared)
-
-
-def start_process(
-    stack: ExitStack, run: Callable[..., None], *arguments: object
-) -> multiprocessing.process.BaseProcess:
-    """Start a process that ends when the stop event in its last argument is set."""
-    process = context.Process(target=run, args=arguments, daemon=True)
-    process.start()
-    stack.callback(process.join, TIME_LIMIT_SECONDS)
-    stop = arguments[-1]
-    if isinstance(stop, Shared):
-        stack.callback(stop.stop.set)
-    return process
 
 
 def take_turns(stack: ExitStack, port: int, contenders: list[Contender], size: Size) -> None:
@@ -179,18 +166,6 @@ def used_us(process: psutil.Process) -> float:
     """Return the processor time that a process has used."""
     times = process.cpu_times()
     return (times.user + times.system) * 1e6
-
-
-def wait_for(reached: Callable[[], bool], problem: str, *, fail: bool = True) -> None:
-    """Wait for a condition; after too long, fail or only print the problem."""
-    deadline = time.monotonic() + TIME_LIMIT_SECONDS
-    while not reached():
-        if time.monotonic() > deadline:
-            if fail:
-                raise TimeoutError(problem)
-            print(problem, file=sys.stderr)
-            return
-        time.sleep(0.005)
 
 
 def describe(contenders: list[Contender], size: Size) -> dict[str, Any]:

@@ -59,12 +59,15 @@ class Shared:
         Rows acknowledged to a proxy.
     stop
         Set when the process must end.
+    processor_ns
+        Processor time that a proxy has used, with all its threads.
     """
 
     taken: Synchronized[int]
     ready: Synchronized[int]
     rows: Synchronized[int]
     stop: Event
+    processor_ns: Synchronized[int]
 
 
 def mote_name(place: int) -> str:

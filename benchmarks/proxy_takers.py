@@ -1,6 +1,6 @@
 """Receivers of the packets of benchmarks/proxy.py, each for a process of its own.
 
-A bare subscriber, Fjord's link alone, a whole proxy, and the process that acknowledges the proxy's batches.
+A bare subscriber, Fjord's link alone, a whole proxy, one that is recorded, and what acknowledges their batches.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Coroutine
 from pathlib import Path
 
@@ -18,11 +19,14 @@ from proxy_load import UNACKNOWLEDGED, Shared
 
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.recording.segments import DEFAULT_LOG_BYTES
+from protocols.recording.ticking_loop import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SECOND_US
 from proxy.running.link_interface import mqtt_link
+from proxy.running.recorded_run import begin_recording, run_on
 from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings
 from proxy.storage.stores import open_stores
@@ -70,33 +74,66 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
     """Run a whole proxy, as `fjord proxy` does."""
 
     async def serve() -> None:
-        # Motes send nothing while other contenders have their turn: none may count as silent for that, nor as a mote
-        # that does not begin, without which the stream goes on. Their clocks are made up.
-        settings = ProxySettings(
-            name=proxy,
-            broker=f"127.0.0.1:{port}",
-            data=folder,
-            silence_after=SILENCE_AFTER_US,
-            patience=SILENCE_AFTER_US,
-            max_clock_ahead=0,
-            max_clock_behind=0,
-        )
         with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
             service = ProxyService(settings, stores, mqtt_link(settings.broker_address()))
             stop = asyncio.Event()
             running = asyncio.create_task(service.run(stop))
-            await service.link.connected.wait()
-            shared.ready.value = 1
-            while not shared.stop.is_set():
-                await asyncio.sleep(0.02)
-                metrics = service.metrics
-                shared.taken.value = metrics.value("packets", "") - metrics.value("packets_refused")
-                shared.ready.value = 1 + metrics.value("announcements", "")
+            await _share(service, shared)
             stop.set()
             await running
 
+    settings = _settings(port, proxy, folder)
     configure_logging("error")
     asyncio.run(serve())
+
+
+def run_recorded_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
+    """Run a whole proxy, as `fjord proxy --record` does; its log is in `folder` too."""
+
+    async def share(service: ProxyService) -> None:
+        await _share(service, shared)
+        recorder.stop()
+
+    async def serve() -> None:
+        watching: list[asyncio.Task[None]] = []
+
+        def began(service: ProxyService) -> None:
+            watching.append(asyncio.create_task(share(service), context=recorder.outside.copy()))
+
+        await run_on(recorder, settings, stores, mqtt_link(settings.broker_address()), [], began)
+
+    settings = _settings(port, proxy, folder)
+    configure_logging("error")
+    with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
+        recorder = begin_recording(Path(folder) / "log", DEFAULT_LOG_BYTES, settings)
+        with contextlib.closing(recorder), asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            runner.run(serve())
+
+
+def _settings(port: int, proxy: str, folder: str) -> ProxySettings:
+    # Motes send nothing while other contenders have their turn: none may count as silent for that, nor as a mote
+    # that does not begin, without which the stream goes on. Their clocks are made up.
+    return ProxySettings(
+        name=proxy,
+        broker=f"127.0.0.1:{port}",
+        data=folder,
+        silence_after=SILENCE_AFTER_US,
+        patience=SILENCE_AFTER_US,
+        max_clock_ahead=0,
+        max_clock_behind=0,
+    )
+
+
+async def _share(service: ProxyService, shared: Shared) -> None:
+    """Share what a proxy has done, until it must end."""
+    await service.link.connected.wait()
+    shared.ready.value = 1
+    while not shared.stop.is_set():
+        await asyncio.sleep(0.02)
+        metrics = service.metrics
+        shared.taken.value = metrics.value("packets", "") - metrics.value("packets_refused")
+        shared.ready.value = 1 + metrics.value("announcements", "")
+        shared.processor_ns.value = time.process_time_ns()
 
 
 def run_acknowledger(port: int, proxy: str, shared: Shared) -> None:
