@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
-from protocols.mqtt.link import Message
+from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import RETAINED, Connected, LogError, Messages, Published, Requested, Sent, Worked
+from protocols.recording.taped_link import Arrival, Handle
 from protocols.recording.timeline import MakeLink, Timeline, answer_of
 from protocols.stimulus import cause
 
@@ -68,6 +70,7 @@ class Player(Timeline):
         self._done_early: set[tuple[str, int]] = set()
         self._rounds = 0
         self._ended = False
+        self._arrived: asyncio.Queue[Arrival] = asyncio.Queue()
         self._in_thread = False
         """Whether what runs now was in a thread when it was recorded."""
         if self._next is None:
@@ -99,12 +102,14 @@ class Player(Timeline):
         self.now_ns, self.ahead_ns, self._reads = turn.now_ns, turn.ahead_ns, turn.reads
         if self._begins_connected and self.link is not None:
             self._begins_connected = False
-            self.deliver(Connected())
+            self._arrive(Connected())
         for entry in turn.inputs:
             if isinstance(entry, Worked):
                 self._worked(entry)
             elif isinstance(entry, Messages):
-                self.deliver(entry, _messages(entry))
+                self._arrived.put_nowait(_messages(entry))
+            elif isinstance(entry, Connected):
+                self._arrive(entry)
             elif not isinstance(entry, Published) or self._exact:
                 self.deliver(entry)
         self._answer_unknown()
@@ -132,9 +137,16 @@ class Player(Timeline):
         if not self._ended:
             self.sent.append((self.turn, answer_of(request, status, cause())))
 
-    async def run_link(self) -> None:
-        """Wait: there is no broker."""
-        await asyncio.Event().wait()
+    async def run_link(self, handle: Handle) -> None:
+        """Let all that arrives be handled; there is no broker."""
+        while True:
+            arrival = await self._arrived.get()
+            with contextlib.suppress(LinkError):
+                await handle(arrival)
+
+    def _arrive(self, entry: Connected) -> None:
+        self.deliver(entry)
+        self._arrived.put_nowait(entry)
 
     def _go_on(self, timeout: float | None, *, busy: bool) -> None:
         """Go on behind the end of the log, for as long as the part takes to stop or to be cancelled."""

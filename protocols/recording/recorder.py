@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import (
+    LATEST_NS,
     MOST_PAUSE_NS,
     PLAIN,
     RETAINED,
@@ -34,7 +35,7 @@ from protocols.recording.entries import (
     WallClock,
     Worked,
 )
-from protocols.recording.taped_link import Done
+from protocols.recording.taped_link import Arrival, Handle
 from protocols.recording.timeline import Answer, Given, MakeLink, Timeline, WrappedLink, answer_of
 from protocols.stimulus import cause
 
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
 CLOCK_STEP_NS = 1_000_000
 """The time of day is noted anew when it has moved by this against the monotonic clock."""
+SOON_NS = 1_000
+"""A timer that is due so soon counts as due: more than floating point is wrong by."""
+LOOK_EVERY_NS = 10_000_000
+"""How often that is looked at, and how much waits to be written."""
 LONG_TURN_NS = 5_000_000
 """Within a turn that takes longer, time is seen to pass."""
 FLUSH_EVERY_NS, MOST_ENTRIES, MOST_BYTES = 250_000_000, 4_000, 1 << 20
@@ -68,18 +73,22 @@ class Recorder(Timeline):
     def __init__(self, writer: SegmentWriter) -> None:
         super().__init__()
         self._writer = writer
-        self._inputs: deque[tuple[Input, Given | None, Done | None]] = deque()
+        self._inputs: deque[tuple[Input, Given | None, asyncio.Future[None] | None]] = deque()
+        """Inputs for the next turn; what they are about; and what waits for them to be noted."""
         self._entries: list[AnyEntry] = []
         self._bytes = 0
         self._connected = False
         self._thread = threading.get_ident()
         self._inner: WrappedLink | None = None
-        self._handled: asyncio.Future[None] | None = None
-        """Of the burst that came last."""
+        self._handle: Handle = _not_running
         self._publishing: set[asyncio.Task[None]] = set()
         self._pool = ThreadPoolExecutor(thread_name_prefix="recorded")
-        self.now_ns = self._flushed_ns = time.monotonic_ns()
-        self.ahead_ns = time.time_ns() - self.now_ns
+        self.now_ns = self._noted_ns = self._flushed_ns = self._look_ns = time.monotonic_ns()
+        self.ahead_ns = self._seen_ahead_ns = time.time_ns() - self.now_ns
+        self._asleep = False
+        """Whether nothing of the part can run before the next input, or a timer; the loop has waited since it ran."""
+        self._due_ns = 0
+        """When the first timer is due, while it sleeps."""
         self._chunk = (self.now_ns, self.ahead_ns, self._connected)
         self.outside = copy_context()
         self.outside.run(_OUTSIDE.set, "link")
@@ -127,37 +136,39 @@ class Recorder(Timeline):
         return None if _OUTSIDE.get() else super().executor(real)
 
     def wait(self, timeout: float | None, select: Callable[[float | None], Events]) -> Events:
-        """Take the next turn, when something happens or a timer is due."""
-        waits = timeout is None or timeout > 0
-        if self._inputs:
-            timeout = 0
-        elif waits and timeout is not None:
-            timeout = max(0.0, timeout - (time.monotonic_ns() - self.now_ns) / 1e9)
+        """Take the next turn, when something happens or a timer is due.
+
+        A turn in which nothing of the part runs is not noted: from when the loop waits until an input or a timer.
+        """
+        if timeout is None or timeout > 0:
+            self._asleep = True
+            self._due_ns = LATEST_NS if timeout is None else self.now_ns + int(timeout * 1e9) - SOON_NS
+            if self._inputs:
+                timeout = 0
+            elif timeout is not None:
+                timeout = max(0.0, timeout - (time.monotonic_ns() - self.now_ns) / 1e9)
         events = select(timeout)
-        if self._bytes > MOST_BYTES or len(self._entries) > MOST_ENTRIES or self._due():
-            self._flush()
         now_ns = time.monotonic_ns()
-        if now_ns - self.now_ns > MOST_PAUSE_NS:
-            self.end("the process stood still for more than a day")
-        self._note(Turn(now_ns - self.now_ns, waits))
-        self.now_ns = now_ns
-        ahead_ns = time.time_ns() - now_ns
-        if abs(ahead_ns - self.ahead_ns) > CLOCK_STEP_NS:
-            self.ahead_ns = ahead_ns
-            self._note(WallClock(ahead_ns))
+        if now_ns >= self._look_ns:
+            self._look(now_ns)
+        if self._asleep and not self._inputs and now_ns < self._due_ns:
+            self.now_ns = now_ns
+            return events
+        self._begin_turn(now_ns)
         while self._inputs:
-            entry, given, done = self._inputs.popleft()
-            self._note(entry)
-            if isinstance(entry, Connected | Disconnected):
-                self._connected = isinstance(entry, Connected)
-            self.deliver(entry, given, done)
+            entry, given, reached = self._inputs.popleft()
+            self._enter(entry, given)
+            if reached is not None and not reached.done():
+                reached.set_result(None)
         return events
 
     def publish(self, message: Message, nth: int) -> None:
         """Publish a message over the real link."""
         self._note(Sent(message.topic, message.payload, message.qos, message.retain, cause()))
         self._bytes += len(message.payload)
-        task = asyncio.get_running_loop().create_task(self._publish(message, nth), context=self.outside.copy())
+        task = asyncio.get_running_loop().create_task(
+            self._publish(message, nth), name="publish", context=self.outside.copy()
+        )
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
 
@@ -173,10 +184,16 @@ class Recorder(Timeline):
         self._note(Began(work.task, work.nth))
         (real or self._pool).submit(work.do).add_done_callback(ended)
 
-    async def run_link(self) -> None:
+    async def run_link(self, handle: Handle) -> None:
         """Keep the real link's connection, until cancelled."""
-        if self._inner is not None:
+        if self._inner is None:
+            return
+        self._handle = handle
+        inside = _OUTSIDE.set("link")
+        try:
             await self._inner.run_in_bursts(self._take)
+        finally:
+            _OUTSIDE.reset(inside)
 
     async def _take(self, messages: Sequence[Message]) -> None:
         payloads = tuple([each.payload for each in messages])
@@ -184,30 +201,42 @@ class Recorder(Timeline):
         flags = bytes([each.qos | RETAINED if each.retain else each.qos for each in messages])
         plain = flags.count(PLAIN) == len(flags)
         entry = Messages(tuple([each.topic for each in messages]), payloads, b"" if plain else flags)
-        # A burst is not waited for, which would take two turns more, but for the one before, so that only one waits.
-        before, self._handled = self._handled, self._handle(entry, messages)
-        if before is not None:
-            await before
+        await self._arrive(entry, messages)
 
-    async def _begin(self) -> None:
-        self._handled = None
-        await self._handle(Connected())
+    async def _connect(self) -> None:
+        entry = Connected()
+        await self._arrive(entry, entry)
 
-    def _handle(self, entry: Input, given: Given | None = None) -> asyncio.Future[None]:
-        """Let an input be handled, and return what ends with that, or with what goes wrong."""
-        handled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _arrive(self, entry: Messages | Connected, arrival: Arrival) -> None:
+        """Let something be handled by the part, in the task of its link, from where a replay lets it be handled."""
+        if self._asleep and not self._inputs:
+            # A turn of the part may begin in the middle of one of the loop, in which nothing else of the part runs.
+            self._begin_turn(self.now_ns)
+            self._enter(entry, None)
+        else:
+            reached = asyncio.get_running_loop().create_future()
+            self._inputs.append((entry, None, reached))
+            await reached
+        outside = _OUTSIDE.set("")
+        try:
+            await self._handle(arrival)
+        finally:
+            _OUTSIDE.reset(outside)
 
-        def done(error: BaseException | None) -> None:
-            if handled.done():
-                return
-            if error is None:
-                handled.set_result(None)
-            else:
-                handled.set_exception(error)
-                handled.exception()  # whether anything waits for it or not
+    def _begin_turn(self, now_ns: int) -> None:
+        self._note(Turn(now_ns - self._noted_ns, self._asleep))
+        self._asleep = False
+        self.now_ns = self._noted_ns = now_ns
+        if self._seen_ahead_ns != self.ahead_ns:
+            self.ahead_ns = self._seen_ahead_ns
+            self._note(WallClock(self.ahead_ns))
 
-        self._inputs.append((entry, given, done))
-        return handled
+    def _enter(self, entry: Input, given: Given | None) -> None:
+        """Let an input reach the part, in the present turn."""
+        self._note(entry)
+        if isinstance(entry, Connected | Disconnected):
+            self._connected = isinstance(entry, Connected)
+        self.deliver(entry, given)
 
     async def _publish(self, message: Message, nth: int) -> None:
         error: str | None = None
@@ -220,7 +249,7 @@ class Recorder(Timeline):
 
     def _wrap(self, make: MakeLink) -> None:
         # Outside, as a replay does not make it: else what it reads of clocks would count.
-        self._inner = self.outside.copy().run(make, self._begin, partial(self._put, Disconnected()))
+        self._inner = self.outside.copy().run(make, self._connect, partial(self._put, Disconnected()))
 
     def _put(self, entry: Input) -> None:
         """Let an input wait for the next turn."""
@@ -232,7 +261,7 @@ class Recorder(Timeline):
             return now_ns
         self.reads += 1
         if now_ns - self.now_ns > LONG_TURN_NS:
-            self.now_ns = now_ns
+            self.now_ns = self._noted_ns = now_ns
             self._note(ClockRead(self.reads, now_ns))
         return self.now_ns
 
@@ -240,8 +269,17 @@ class Recorder(Timeline):
         if self._writer.writes:
             self._entries.append(entry)
 
-    def _due(self) -> bool:
-        return self.now_ns - self._flushed_ns > FLUSH_EVERY_NS
+    def _look(self, now_ns: int) -> None:
+        """Look at the time of day, and at what waits to be written."""
+        self._look_ns = now_ns + LOOK_EVERY_NS
+        if now_ns - self._noted_ns > MOST_PAUSE_NS:
+            self.end("the process stood still for more than a day")
+        ahead_ns = time.time_ns() - now_ns
+        if abs(ahead_ns - self.ahead_ns) > CLOCK_STEP_NS:
+            self._seen_ahead_ns = ahead_ns
+        flush_is_due = now_ns - self._flushed_ns > FLUSH_EVERY_NS
+        if flush_is_due or self._bytes > MOST_BYTES or len(self._entries) > MOST_ENTRIES:
+            self._flush()
 
     def _flush(self) -> None:
         """Pass on whole turns."""
@@ -249,7 +287,11 @@ class Recorder(Timeline):
             self._writer.put(Chunk(*self._chunk, tuple(self._entries)), self._bytes)
         self._entries, self._bytes = [], 0
         self._flushed_ns = self.now_ns
-        self._chunk = (self.now_ns, self.ahead_ns, self._connected)
+        self._chunk = (self._noted_ns, self.ahead_ns, self._connected)
+
+
+async def _not_running(_: Arrival) -> None:
+    """Handle nothing: the link does not run yet."""
 
 
 def _nothing() -> None:

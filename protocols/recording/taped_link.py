@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context
 from typing import Protocol
 
 from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import Connected, Disconnected
 
-Done = Callable[[BaseException | None], None]
-"""Called when an input has been handled; with what went wrong, if anything did."""
 Arrival = Sequence[Message] | Connected
+Handle = Callable[[Arrival], Awaitable[None]]
+"""Handles messages that arrived together, or a connect; raises LinkError."""
 
 
 class Surroundings(Protocol):
     """What a link is connected to."""
-
-    outside: Context
-    """In which the real link runs."""
 
     @property
     def trouble(self) -> str | None:
@@ -36,8 +32,8 @@ class Surroundings(Protocol):
         """Publish a message; what becomes of it is an input."""
         ...
 
-    async def run_link(self) -> None:
-        """Keep the real link's connection, until cancelled."""
+    async def run_link(self, handle: Handle) -> None:
+        """Keep the connection, and let all that arrives be handled, one after another, until cancelled."""
 
 
 class TapedLink:
@@ -56,7 +52,6 @@ class TapedLink:
         self.connects_total = self.hangs_total = 0
         self._timeline = timeline
         self._on_connect = on_connect
-        self._arrived: asyncio.Queue[tuple[Arrival, Done | None]] = asyncio.Queue()
         self._connections = self._lost = 0
         self._sent: Counter[str] = Counter()
         self._outstanding: dict[tuple[str, int], asyncio.Future[None]] = {}
@@ -69,20 +64,14 @@ class TapedLink:
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Handle connects and messages, one after another, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._timeline.run_link(), name="wrapped link", context=self._timeline.outside.copy())
-            while True:
-                entry, done = await self._arrived.get()
-                error: LinkError | None = None
-                try:
-                    if isinstance(entry, Connected):
-                        await self._begin()
-                    else:
-                        await take(entry)
-                except LinkError as raised:
-                    error = raised
-                if done is not None:
-                    done(error)
+
+        async def handle(arrival: Arrival) -> None:
+            if isinstance(arrival, Connected):
+                await self._begin()
+            else:
+                await take(arrival)
+
+        await self._timeline.run_link(handle)
 
     async def publish(self, message: Message) -> None:
         """Publish, and wait until the broker has it; raises LinkError."""
@@ -101,16 +90,14 @@ class TapedLink:
         finally:
             self._outstanding.pop(key, None)
 
-    def deliver(self, entry: Arrival | Disconnected, done: Done | None) -> None:
-        """Let something arrive."""
+    def connection(self, entry: Connected | Disconnected) -> None:
+        """Note that there is a connection, which is handled next, or that it is lost."""
         self.hangs_total = self._timeline.hangs_total
         if isinstance(entry, Disconnected):
             self._lost = self._connections
             self.connected.clear()
-            return
-        if isinstance(entry, Connected):
+        else:
             self._connections += 1
-        self._arrived.put_nowait((entry, done))
 
     def settle(self, topic: str, nth: int, error: LinkError | None) -> None:
         """Let it be known what has become of a message."""

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 
 from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import Connected, Disconnected, Input, Messages, Published, Requested, Sent, Worked
-from protocols.recording.taped_link import Done, TapedLink
+from protocols.recording.taped_link import Handle, TapedLink
 from protocols.recording.taped_threads import TapedThreads, Work
 from protocols.recording.ticking_loop import Events
 
 Answer = asyncio.Future[list[MutableMapping[str, Any]]]
 """What a request is answered with: messages of ASGI."""
-Given = Sequence[Message] | Work | Answer
+Given = Work | Answer
 
 
 class WrappedLink(Protocol):
@@ -30,7 +30,7 @@ class WrappedLink(Protocol):
     hangs_total: int
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
-        """Receive until cancelled."""
+        """Receive until cancelled; call `take` in the task that receives, whose name is the same in each run."""
 
     async def publish(self, message: Message) -> None:
         """Publish; raises LinkError."""
@@ -52,7 +52,7 @@ class Timeline(ABC):
         self.reads = 0
         """How often a clock was read."""
         self.outside = copy_context()
-        """In which the real link runs."""
+        """In which that runs which is no part of the recording."""
         self.link: TapedLink | None = None
         self.threads: TapedThreads | None = None
         self.on_request: Callable[[Requested, Answer | None], None] = _ignore
@@ -107,25 +107,22 @@ class Timeline(ABC):
             return self.threads
         return None if isinstance(real, TapedThreads) else self.taped_threads(real)
 
-    def deliver(self, entry: Input, given: Given | None = None, done: Done | None = None) -> None:
-        """Let an input reach the part.
+    def deliver(self, entry: Input, given: Given | None = None) -> None:
+        """Let an input reach the part; messages and connects are handled then, by its link.
 
         Parameters
         ----------
         entry
             What the log holds of it.
         given
-            The messages, or the work, that it is about.
-        done
-            Called when it has been handled.
+            The work that it is about, or what waits for an answer.
         """
         match entry:
             case Connected() | Disconnected():
                 if self.link is not None:
-                    self.link.deliver(entry, done)
+                    self.link.connection(entry)
             case Messages():
-                if self.link is not None and given is not None and not isinstance(given, Work | asyncio.Future):
-                    self.link.deliver(given, done)
+                pass
             case Published(topic, nth, error):
                 if self.link is not None:
                     self.link.settle(topic, nth, None if error is None else LinkError(error))
@@ -154,8 +151,8 @@ class Timeline(ABC):
         """Let a thread do a piece of work; that it is done is an input."""
 
     @abstractmethod
-    async def run_link(self) -> None:
-        """Keep the real link's connection, until cancelled."""
+    async def run_link(self, handle: Handle) -> None:
+        """Let all that arrives be handled, one after another, until cancelled."""
 
     @abstractmethod
     def _read(self) -> int: ...

@@ -17,11 +17,12 @@ from firmware_sim import recorded_run
 from firmware_sim.recorded_run import begin_recording, run_on
 from firmware_sim.run_options import RunOptions
 from firmware_sim.virtual_time.gateway import Gateway
-from protocols.mqtt.link import BrokerAddress, LinkError, Message
+from protocols.mqtt.link import BrokerAddress
 from protocols.recording.ticking_loop import TickingLoop
 from protocols.wire import topics
 from protocols.wire.frames import encode
 from protocols.wire.programs import ListenSchedule, SamplingProgram
+from tests.protocols.recording.scripted_link import ScriptedLink
 
 MEBIBYTE = 1024 * 1024
 FAULTS = """
@@ -42,54 +43,27 @@ def program(period_us):
     return SamplingProgram(("speed", "flow"), period_us, 1, ListenSchedule(100_000, 50_000))
 
 
-class ScriptedProxy:
+class Proxy(ScriptedLink):
     """A link to a broker beside which a proxy lives."""
 
     def __init__(self, address, *, client_id, subscriptions, on_connect, on_disconnect):
-        self.connected = asyncio.Event()
-        self.hangs_total = 0
-        self.messages = asyncio.Queue()
-        self.published = 0
-        self._begins, self._ends = on_connect, on_disconnect
+        super().__init__(on_connect, on_disconnect)
         self._gateways = {}
-        self._away = asyncio.Event()
 
-    async def run_in_bursts(self, take):
-        while True:
-            self._away.clear()
-            await self._begins()
-            receiving = asyncio.create_task(self._receive(take))
-            await self._away.wait()
-            receiving.cancel()
-            self._ends()
-            await asyncio.sleep(0.08)
-
-    async def _receive(self, take):
-        while True:
-            burst = [await self.messages.get()]
-            while not self.messages.empty():
-                burst.append(self.messages.get_nowait())
-            await take(burst)
-
-    async def publish(self, message):
-        if self._away.is_set():
-            raise LinkError("the broker is away")
-        self.published += 1
-        if self.published == 60:
-            self._away.set()
-        await asyncio.sleep(0.0003 * (self.published % 4))
+    def answer(self, message):
+        if len(self.published) == 60:
+            self.go_away()
         names = topics.parse(message.topic)
         if names.kind != "packet":
             return
         mote = names.names[1]
         gateway = self._gateways.setdefault(mote, Gateway({mote: program(20_000)}))
-        if self.published > 120:
+        if len(self.published) > 120:
             gateway = self._gateways[mote] = Gateway({mote: program(30_000)})
         control = gateway.receive(0, message.payload)
         if control is not None:
             content = encode(control)
-            content = content[:-2] if self.published % 7 == 0 else content
-            self.messages.put_nowait(Message(topics.control("roadside", mote), content, qos=0))
+            self.put(topics.control("roadside", mote), content[:-2] if len(self.published) % 7 == 0 else content, qos=0)
 
 
 def record(folder, log, *, seconds=1.5, log_bytes=MEBIBYTE, **options):
@@ -97,7 +71,7 @@ def record(folder, log, *, seconds=1.5, log_bytes=MEBIBYTE, **options):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "radio.toml").write_text(FAULTS)
     given = RunOptions(motes=3, seconds=seconds, radio=str(folder / "radio.toml"), counted=True, **options)
-    before, recorded_run.MqttLink = recorded_run.MqttLink, ScriptedProxy
+    before, recorded_run.MqttLink = recorded_run.MqttLink, Proxy
     try:
         recorder = begin_recording(log, log_bytes, given)
 

@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from protocols.mqtt.link import LinkError, Message
 from protocols.recording.ticking_loop import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
@@ -25,46 +24,22 @@ from protocols.wire.programs import program_number
 from proxy.running.recorded_run import begin_recording, run_on
 from proxy.running.settings import ProxySettings
 from proxy.storage.stores import open_stores
+from tests.protocols.recording.scripted_link import ScriptedLink
 from tests.proxy.conftest import announcement, demand, packet
 
 MEBIBYTE = 1024 * 1024
 MOTES = ("m0", "m1", "m2")
 
 
-class ScriptedLink:
+class ClusterAndMotes(ScriptedLink):
     """A link to a broker beside which motes and a cluster live."""
 
     def __init__(self, session):
-        self.session = session
-        self.hangs_total = 0
-        self.messages = asyncio.Queue()
+        super().__init__(session.on_connect, session.on_disconnect)
         self.programs = {}
-        self.away = asyncio.Event()
-        self.published = 0
         self.unacknowledged = 0
 
-    async def run_in_bursts(self, take):
-        while True:
-            self.away.clear()
-            await self.session.on_connect()
-            receiving = asyncio.create_task(self._receive(take))
-            await self.away.wait()
-            receiving.cancel()
-            self.session.on_disconnect()
-            await asyncio.sleep(0.08)
-
-    async def _receive(self, take):
-        while True:
-            burst = [await self.messages.get()]
-            while not self.messages.empty():
-                burst.append(self.messages.get_nowait())
-            await take(burst)
-
-    async def publish(self, message):
-        if self.away.is_set():
-            raise LinkError("the broker is away")
-        self.published += 1
-        await asyncio.sleep(0.0005 * (self.published % 4))
+    def answer(self, message):
         parsed = topics.parse(message.topic)
         if parsed.kind == "batches":
             batch = decode_batch(message.payload)
@@ -72,20 +47,17 @@ class ScriptedLink:
                 self.unacknowledged -= 1
                 return
             ack = Ack(VERSION, "p", batch.epoch, batch.stream, batch.sequence)
-            asyncio.get_running_loop().call_later(0.003, self.put, topics.acks("p"), encode(ack))
+            asyncio.get_running_loop().call_later(0.003, self.put, topics.acks("p"), ack)
         elif parsed.kind == "control":
             for each in decode_control(message.payload).instructions:
                 if isinstance(each, RunProgram):
                     self.programs[parsed.names[1]] = each.program
 
-    def put(self, topic, payload, *, retain=False):
-        self.messages.put_nowait(Message(topic, payload, retain=retain))
-
 
 async def _drive(link, seconds, pause):
-    link.put(topics.demand("traffic"), encode(demand(("a", ["speed"], 100_000))), retain=True)
+    link.put(topics.demand("traffic"), demand(("a", ["speed"], 100_000)), retain=True)
     for mote in MOTES:
-        link.put(topics.announcement("p", mote), encode(announcement(mote, minimum=50_000)))
+        link.put(topics.announcement("p", mote), announcement(mote, minimum=50_000))
     numbers = Counter()
     for count in range(round(seconds / (2 * pause))):  # however busy the machine is
         mote = MOTES[count % len(MOTES)]
@@ -100,7 +72,7 @@ async def _drive(link, seconds, pause):
         if count % 40 == 39:
             link.unacknowledged = 2
         if count == 25:
-            link.away.set()
+            link.go_away()
         await asyncio.sleep(pause * (1 + count % 3))
 
 
@@ -110,7 +82,7 @@ def record(folder, log, *, seconds=1.0, pause=0.005, log_bytes=MEBIBYTE, **setti
     links = []
 
     def make_link(session):
-        links.append(ScriptedLink(session))
+        links.append(ClusterAndMotes(session))
         return links[0]
 
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:

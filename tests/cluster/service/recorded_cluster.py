@@ -21,13 +21,13 @@ from cluster.service.data_folder.folder import open_folder
 from cluster.service.recorded_run import begin_recording, run_on
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
-from protocols.mqtt.link import LinkError, Message
 from protocols.recording.ticking_loop import TickingLoop
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Resumption, encode_batch, make_columns
 from protocols.wire.catalog import Presence, ProxyClock, Status, StreamOffer
-from protocols.wire.frames import VERSION, encode
+from protocols.wire.frames import VERSION
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.protocols.recording.scripted_link import ScriptedLink
 
 MEBIBYTE = 1024 * 1024
 TOKEN = "a-secret-token"
@@ -44,46 +44,15 @@ def batch(sequence, rows=3):
     return encode_batch(Batch(VERSION, "p", "e", "traffic", sequence, first_us, True, rows, columns))
 
 
-class ScriptedLink:
+class Proxy(ScriptedLink):
     """A link to a broker beside which a proxy lives."""
 
     def __init__(self, address, *, on_connect, on_disconnect, **options):
-        self.hangs_total = 0
-        self.trouble = None
-        self.messages = asyncio.Queue()
-        self.away = asyncio.Event()
-        self.published = []
-        self._begins, self._ends = on_connect, on_disconnect
+        super().__init__(on_connect, on_disconnect)
         LINKS.append(self)
 
-    async def run_in_bursts(self, take):
-        while True:
-            self.away.clear()
-            await self._begins()
-            receiving = asyncio.create_task(self._receive(take))
-            await self.away.wait()
-            receiving.cancel()
-            self._ends()
-            await asyncio.sleep(0.08)
 
-    async def _receive(self, take):
-        while True:
-            burst = [await self.messages.get()]
-            while not self.messages.empty():
-                burst.append(self.messages.get_nowait())
-            await take(burst)
-
-    async def publish(self, message):
-        if self.away.is_set():
-            raise LinkError("the broker is away")
-        self.published.append(message)
-        await asyncio.sleep(0.0005 * (len(self.published) % 4))
-
-    def put(self, topic, content, **options):
-        self.messages.put_nowait(Message(topic, content if isinstance(content, bytes) else encode(content), **options))
-
-
-LINKS: list[ScriptedLink] = []
+LINKS: list[Proxy] = []
 
 
 class Server(ClusterServer):
@@ -115,7 +84,7 @@ async def _drive(server, seconds):
             if sequence % 20 == 0:
                 link.put(topics.proxy_clock("p"), ProxyClock(VERSION, "p", NOON_US + sequence))
             if sequence == 25:
-                link.away.set()
+                link.go_away()
             if sequence % 15 == 5:
                 sql = f"SELECT speed FROM traffic WHERE speed < {sequence}"
                 statuses.append(await client.post("/v1/queries", json={"sql": sql, "name": f"q{sequence}"}))
@@ -131,7 +100,7 @@ async def _drive(server, seconds):
 def record(folder, log, *, seconds=1.5, log_bytes=8 * MEBIBYTE, **changes):
     """Record a cluster for so long, in real time; return the statuses of requests."""
     settings = ClusterSettings(folder=folder, api_token=TOKEN, commit_interval_seconds=0.02, **changes)
-    before, server_module.MqttLink = server_module.MqttLink, ScriptedLink
+    before, server_module.MqttLink = server_module.MqttLink, Proxy
     open_folder(folder).close()
     found = []
     try:
