@@ -146,7 +146,9 @@ class Recorder(Timeline):
             if self._inputs:
                 timeout = 0
             elif timeout is not None:
-                timeout = max(0.0, timeout - (time.monotonic_ns() - self.now_ns) / 1e9)
+                timeout -= (time.monotonic_ns() - self.now_ns) / 1e9
+                if timeout < 0:
+                    timeout = 0
         events = select(timeout)
         now_ns = time.monotonic_ns()
         if now_ns >= self._look_ns:
@@ -224,7 +226,7 @@ class Recorder(Timeline):
             _OUTSIDE.reset(outside)
 
     def _begin_turn(self, now_ns: int) -> None:
-        self._note(Turn(now_ns - self._noted_ns, self._asleep))
+        self._entries.append(Turn(now_ns - self._noted_ns, self._asleep))
         self._asleep = False
         self.now_ns = self._noted_ns = now_ns
         if self._seen_ahead_ns != self.ahead_ns:
@@ -234,6 +236,8 @@ class Recorder(Timeline):
     def _enter(self, entry: Input, given: Given | None) -> None:
         """Let an input reach the part, in the present turn."""
         self._note(entry)
+        if isinstance(entry, Messages):
+            return  # the task of the link handles them
         if isinstance(entry, Connected | Disconnected):
             self._connected = isinstance(entry, Connected)
         self.deliver(entry, given)

@@ -49,11 +49,11 @@ class TurningSelector(selectors.DefaultSelector):
 
     def __init__(self, turns: Turns) -> None:
         super().__init__()
-        self._turns = turns
+        self._wait, self._select = turns.wait, super().select
 
     def select(self, timeout: float | None = None) -> Events:
         """Wait as what takes the turns does."""
-        return self._turns.wait(timeout, super().select)
+        return self._wait(timeout, self._select)
 
 
 class TickingLoop(asyncio.SelectorEventLoop):
