@@ -146,9 +146,7 @@ class Recorder(Timeline):
             if self._inputs:
                 timeout = 0
             elif timeout is not None:
-                timeout -= (time.monotonic_ns() - self.now_ns) / 1e9
-                if timeout < 0:
-                    timeout = 0
+                timeout = max(0.0, timeout - (time.monotonic_ns() - self.now_ns) / 1e9)
         events = select(timeout)
         now_ns = time.monotonic_ns()
         if now_ns >= self._look_ns:
@@ -279,7 +277,7 @@ class Recorder(Timeline):
         if now_ns - self._noted_ns > MOST_PAUSE_NS:
             self.end("the process stood still for more than a day")
         ahead_ns = time.time_ns() - now_ns
-        if abs(ahead_ns - self.ahead_ns) > CLOCK_STEP_NS:
+        if abs(ahead_ns - self._seen_ahead_ns) > CLOCK_STEP_NS:
             self._seen_ahead_ns = ahead_ns
         flush_is_due = now_ns - self._flushed_ns > FLUSH_EVERY_NS
         if flush_is_due or self._bytes > MOST_BYTES or len(self._entries) > MOST_ENTRIES:
