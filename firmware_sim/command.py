@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line.options import DefaultCommandGroup, byte_size_option, duration_option
+from protocols.command_line.options import DefaultCommandGroup, byte_size_option, duration_option, record_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -103,10 +103,7 @@ def run(
         Path | None,
         typer.Option(dir_okay=False, help="Write every mote's counters and joules here, every second, as JSON."),
     ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER"),
-    ] = None,
+    record: Annotated[Path | None, record_option()] = None,
     record_size: Annotated[
         int, byte_size_option(help="Largest size of that log; the oldest goes first.", shown_default="64MiB")
     ] = 64 * 1024 * 1024,

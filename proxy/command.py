@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocols.command_line.options import byte_size_option, duration_option
+from protocols.command_line.options import byte_size_option, duration_option, record_option
 
 if TYPE_CHECKING:
     from proxy.running.settings import ProxySettings
@@ -70,10 +70,7 @@ def proxy(
     metrics_port: Annotated[
         int | None, typer.Option(help="Port for Prometheus, on 127.0.0.1 only.", show_default="none")
     ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER"),
-    ] = None,
+    record: Annotated[Path | None, record_option()] = None,
     record_size: Annotated[
         int, byte_size_option(help="Largest size of that log; the oldest goes first.", shown_default="64MiB")
     ] = 64 * 1024 * 1024,

@@ -9,7 +9,7 @@ import typer
 
 from cluster.service.client.command import DEFAULT_BROKER, Broker
 from cluster.service.publishing.shares import SHARDS
-from protocols.command_line.options import byte_size_option, duration_option
+from protocols.command_line.options import byte_size_option, duration_option, record_option
 from protocols.text.durations import LONGEST_PAUSE_US
 
 if TYPE_CHECKING:
@@ -151,10 +151,7 @@ def run_cluster(
             shown_default="no bound",
         ),
     ] = None,
-    record: Annotated[
-        Path | None,
-        typer.Option(help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER"),
-    ] = None,
+    record: Annotated[Path | None, record_option()] = None,
     record_size: Annotated[
         int,
         byte_size_option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -73,6 +74,19 @@ def byte_size_option(*names: str, help: str, shown_default: str | bool = True) -
     return typer.Option(
         *names, help=help, metavar="SIZE", parser=_from_text(parse_byte_size), show_default=shown_default
     )
+
+
+def record_option() -> Any:
+    """Return the option ``--record``; a name that is empty is an error, as it would be the current folder."""
+    return typer.Option(
+        help="Folder for a log of all that happens, for `fjord replay`.", metavar="FOLDER", parser=_folder
+    )
+
+
+def _folder(name: str | Path) -> Path:
+    if not str(name).strip():
+        raise typer.BadParameter("a folder's name is not empty")
+    return Path(name)
 
 
 def _from_text(parse: Callable[[str], int]) -> Callable[[str | int], int]:
