@@ -9,7 +9,7 @@ from protocols.wire.frames import encode
 
 
 class ScriptedLink:
-    """A link whose broker goes away when a test says so, and comes back soon."""
+    """A link whose broker goes away when a test wants it, and comes back soon."""
 
     def __init__(self, on_connect, on_disconnect):
         self.hangs_total = 0
