@@ -21,6 +21,7 @@ from rich.table import Table
 from protocols.event_log import configure_logging
 from tests.fuzz.measuring import Tally, run_input, run_inputs
 from tests.fuzz.targets import all_targets
+from tests.minutes import Minutes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,13 +29,12 @@ if TYPE_CHECKING:
     from tests.fuzz.measuring import Target
 
 DEFAULT_SEED = 1
-MINUTES = click.FloatRange(0, 100_000, min_open=True)
 MOST_SHOWN = 5
 """Findings of a target that are shown."""
 
 
 @click.command()
-@click.option("--minutes", type=MINUTES, default=10.0, show_default=True, help="Time for all targets together.")
+@click.option("--minutes", type=Minutes(), default=10.0, show_default=True, help="Time for all targets together.")
 @click.option("--seed", default=DEFAULT_SEED, show_default=True, help="Seed of the inputs.")
 @click.option("--target", "names", multiple=True, help="Only this target; may be given several times.")
 @click.option("--only", multiple=True, help="Only the input of this name; may be given several times.")

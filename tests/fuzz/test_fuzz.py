@@ -14,8 +14,9 @@ from protocols.acquisition import merging
 from protocols.errors import FrameError
 from proxy.fleet.batching import WaitingTuples
 from proxy.motes.packet_numbers import PacketNumbers
-from tests.fuzz import fleet_target, measuring
+from tests.fuzz import measuring
 from tests.fuzz.__main__ import main
+from tests.fuzz.fleet_target import FleetTarget
 from tests.fuzz.measuring import Tally, run_input, run_inputs
 from tests.fuzz.targets import all_targets
 
@@ -62,10 +63,10 @@ class Scripted:
 
     name = "scripted"
     errors: tuple[type[FjordError], ...] = (FrameError,)
-    limit_seconds = 0.02
 
-    def __init__(self, *steps: Callable[[], object]) -> None:
+    def __init__(self, *steps: Callable[[], object], limit_seconds: float = 0.02) -> None:
         self._steps = steps
+        self.limit_seconds = limit_seconds
 
     def steps(self, _: random.Random) -> Iterator[Callable[[], object]]:
         yield from self._steps
@@ -81,14 +82,14 @@ def working(seconds: float) -> None:
         pass
 
 
-def found(*steps: Callable[[], object]) -> Tally:
+def found(*steps: Callable[[], object], **limit: float) -> Tally:
     tally = Tally()
-    run_input(Scripted(*steps), "scripted/1/0", tally)
+    run_input(Scripted(*steps, **limit), "scripted/1/0", tally)
     return tally
 
 
 def test_our_own_errors_are_refusals() -> None:
-    tally = found(partial(raising, FrameError("shape", "odd")), lambda: None)
+    tally = found(partial(raising, FrameError("shape", "odd")), lambda: None, limit_seconds=60.0)
     assert (tally.steps, tally.refused, tally.findings) == (2, 1, [])
 
 
@@ -121,7 +122,7 @@ def test_a_cut_that_loses_its_bound_is_found(monkeypatch: pytest.MonkeyPatch) ->
         self._count += len(packet.starts_us)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(WaitingTuples, "join", joined)
-    monkeypatch.setattr(fleet_target.FleetTarget, "limit_seconds", 1.2)
+    monkeypatch.setattr(FleetTarget, "limit_seconds", 1.2)
     tally = Tally()
     run_input(TARGETS["fleet"], "fleet/1/15", tally)
     assert tally.over_limit == 1
@@ -134,10 +135,22 @@ def test_a_long_search_for_a_new_mote_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert tally.over_limit == 1
 
 
+def test_a_search_for_an_error_goes_on_behind_a_slow_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps(_: FleetTarget, dice: random.Random) -> Iterator[Callable[[], object]]:
+        yield partial(working, 0.03) if turns.pop() else partial(raising, IndexError("there is no such boot"))
+
+    turns = [False, True]
+    monkeypatch.setattr(FleetTarget, "steps", steps)
+    monkeypatch.setattr(FleetTarget, "limit_seconds", 0.02)
+    tally = searched("fleet", 2)
+    assert (tally.inputs, tally.over_limit, tally.foreign) == (2, 1, 1)
+
+
 def searched(name: str, count: int) -> Tally:
+    """Run inputs up to an error; how long their steps take depends on what else the machine does."""
     tally = Tally()
     for each in run_inputs(TARGETS[name], named(name, count), tally):
-        if each.findings:
+        if each.foreign:
             break
     return tally
 
@@ -149,4 +162,10 @@ def test_the_command_shows_a_table_and_repeats_an_input() -> None:
     wrong = CliRunner().invoke(main, ["--target", "nothing"])
     assert wrong.exit_code == 2
     assert "there is no target 'nothing'; targets are frames, fleet" in wrong.output
-    assert CliRunner().invoke(main, ["--minutes", "0"]).exit_code == 2, "what tries nothing finds nothing"
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "nan", "inf"])
+def test_minutes_in_which_nothing_or_no_end_is_found_are_refused(minutes: str) -> None:
+    done = CliRunner().invoke(main, ["--minutes", minutes])
+    assert done.exit_code == 2
+    assert "Invalid value for '--minutes'" in done.output

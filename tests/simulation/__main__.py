@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from tests.minutes import Minutes
 from tests.simulation import preparing
 from tests.simulation.tally import Shown, Tally
 
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
 
 DEFAULT_SEED = 1
 INTERRUPTED = 130
-MINUTES = click.FloatRange(0, 100_000, min_open=True)
 
 
 @click.command()
 @click.option(
-    "--minutes", type=MINUTES, default=None, help="Run schedules for so long; 10 unless --schedules is given."
+    "--minutes", type=Minutes(), default=None, help="Run schedules for so long; 10 unless --schedules is given."
 )
 @click.option("--schedules", type=click.IntRange(1), default=None, help="Run so many.")
 @click.option("--seed", type=int, default=DEFAULT_SEED, show_default=True, help="Of the first schedule.")
