@@ -16,6 +16,7 @@ from tests.simulation.cluster_runs import Run
 from tests.simulation.deployed_cluster import DeployedCluster
 from tests.simulation.forked import Apart, EndedError
 from tests.simulation.planted.plant import Simulation
+from tests.simulation.planted.stale_folders import own_prefix
 from tests.simulation.preparing import folder_in_memory
 from tests.simulation.schedules import drawn
 
@@ -77,7 +78,7 @@ def search(plants: Iterable[Plant], *, most: int, workers: int) -> Iterator[Foun
     with selectors.DefaultSelector() as selector:
 
         def begin(plant: Plant, seed: int, seconds: float) -> None:
-            folder = Path(tempfile.mkdtemp(prefix="fjord-planted-", dir=folder_in_memory()))
+            folder = Path(tempfile.mkdtemp(prefix=own_prefix(), dir=folder_in_memory()))
             work = Apart(lambda: _run(plant, seed, folder), longest_seconds=running.LONGEST_SECONDS)
             selector.register(work.reading, selectors.EVENT_READ, _Search(plant, folder, work, seed, seconds))
 

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.forked import apart
 from tests.simulation.planted.all_plants import PLANTS
 from tests.simulation.planted.plant import Simulation, put
+from tests.simulation.planted.stale_folders import own_prefix, remove_stale_folders
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
@@ -45,3 +46,20 @@ def test_a_plant_that_is_not_found_ends_with_1():
     assert done.returncode == 1, done.stdout + done.stderr
     assert "nothing in proxies" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 planted, 0 found"
+
+
+def test_a_plant_that_there_is_not_is_refused_with_those_there_are():
+    done = planted("--only", "zzz")
+    assert done.returncode == 2
+    assert "there is no plant with 'zzz' in its name" in done.stderr
+    assert all(plant.name in done.stderr for plant in PLANTS)
+
+
+def test_folders_of_processes_that_have_ended_are_removed(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for name in (f"fjord-planted-{ended.pid}-a", f"{own_prefix()}b", "fjord-planted-c", f"other-{ended.pid}-d"):
+        (tmp_path / name / "cluster").mkdir(parents=True)
+    remove_stale_folders(tmp_path)
+    left = {each.name for each in tmp_path.iterdir()}
+    assert left == {f"{own_prefix()}b", "fjord-planted-c", f"other-{ended.pid}-d"}
