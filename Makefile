@@ -19,6 +19,8 @@ WORKERS ?= 2
 FORMAT ?= speedscope
 
 HEAVY := spark or system or faults
+# Only files that name one of these marks hold such tests, as tests/conftest.py checks: collecting the others takes long.
+HEAVY_FILES = $(sort $(shell grep -rlE 'mark\.(spark|system|faults)\b' tests --include='test_*.py'))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
@@ -36,14 +38,14 @@ demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [
 	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
 
 test: lint test-fast ## Lint, types, all tests, and a minute of simulated deployments
-	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long'
+	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long' $(HEAVY_FILES)
 	@$(BIN)/python -m tests.simulation --minutes 1
 
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
 	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'
 
 test-faults: $(INSTALLED) ## Parts killed, stopped, cut off and starved by schedule: [SCHEDULES=50] [SEED=n] [KILLS=20]
-	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults
+	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults $(HEAVY_FILES)
 	@$(BIN)/python -m tests.faults --schedules '$(SCHEDULES)' $(if $(SEED),--seed '$(SEED)')
 
 test-power-cuts: $(INSTALLED) ## The power is cut at random instants, without Spark and with: [CUTS=200] [SPARK_CUTS=20] [SEED=n]

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -40,7 +41,16 @@ SHARED = frozenset({"spark", "postgres", "running_parts", "undisturbed"})
 """Fixtures that are there once for all tests that use them, also where tests run in several processes."""
 
 
+HEAVY_MARKERS = ("spark", "system", "faults")
+HEAVY = re.compile(rf"mark\.({'|'.join(HEAVY_MARKERS)})\b")
+"""How the Makefile finds files with tests that need Spark or several processes."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before any are deselected
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    heavy = {item.path for item in items if any(each.name in HEAVY_MARKERS for each in item.iter_markers())}
+    if unfound := [str(path) for path in sorted(heavy) if not HEAVY.search(path.read_text())]:
+        raise pytest.UsageError(f"`make test` would not find tests marked from elsewhere: {', '.join(unfound)}")
     for item in items:
         if isinstance(item, pytest.Function) and not SHARED.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group("shared parts"))
