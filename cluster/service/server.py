@@ -79,9 +79,7 @@ class ClusterServer:
         java = None if begun is None else begun.java
         self.parts = make_parts(settings, path, self._registry, self._link, java, sources=self._sources())
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
-        self._api: ASGIApp = make_api(self.parts, self.metrics.registry, settings.api_token)
-        if timeline is not None:
-            self._api = TapedApi(self._api, timeline, settings.api_token)
+        self._taped_api = None if timeline is None else TapedApi(self._make_api(), timeline, settings.api_token)
         self._stopping = asyncio.Event() if timeline is None else timeline.stopped
 
     def stop(self) -> None:
@@ -139,9 +137,8 @@ class ClusterServer:
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         """Serve the API; a port that is in use is an error before the engine starts."""
         settings = self._settings
-        config = uvicorn.Config(
-            self._api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2
-        )
+        api = self._taped_api or self._make_api()
+        config = uvicorn.Config(api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
         server = ApiServer(config)
         listening = listen(settings.api_host, settings.api_port)
         serving = tasks.create_task(server.serve(sockets=[listening]), name="api", context=self._outside.copy())
@@ -151,6 +148,9 @@ class ClusterServer:
         finally:
             server.should_exit = True
             await serving
+
+    def _make_api(self) -> ASGIApp:
+        return make_api(self.parts, self.metrics.registry, self._settings.api_token)
 
     def _sources(self) -> Sources | None:
         timeline = self._timeline

@@ -28,8 +28,8 @@ MORE_SQL = (
     "SELECT sensor, flow FROM traffic WHERE lane = 1",
     "SELECT sensor, flow FROM traffic SAMPLE EVERY 4 SECONDS",
 )
-
-
+PERIODS_SECONDS = (1, 2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4)
+"""Between samples: mostly long, as a schedule with one second costs three times as much as one with four."""
 FEW_KINDS_SHARE = 0.4
 """Of the schedules: they draw from three kinds of faults only."""
 CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
@@ -109,7 +109,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     if len(publishers) > 1 and CUT_OFF in KINDS:
         faults += list(_division(Random(f"division/{seed}"), seconds))
     faults.sort(key=lambda each: each.at)
-    period_us = dice.choice((1, 2, 2, 4, 4, 4)) * 1_000_000  # one second costs three times as much as four
+    period_us = dice.choice(PERIODS_SECONDS) * 1_000_000
     return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults), publishers)
 
 
