@@ -1,6 +1,7 @@
 """Demands on streams are published: the pieces that have changed, then the head that names them.
 
-What cannot be published now is on the next connection: demands are state, not events.
+What is published next is decided apart (:mod:`cluster.service.publishing.unpublished_demands`). What cannot be
+published now is on the next connection: demands are state, not events.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
+from cluster.service.publishing.unpublished_demands import UnpublishedDemands
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
-from protocols.wire import topics
 
 if TYPE_CHECKING:
     from cluster.service.publishing.demand_requests import DemandRequests
@@ -53,10 +54,9 @@ class DemandPublication:
         requests: DemandRequests,
         empty: Callable[[str], StreamDemand],
     ) -> None:
-        self._demands = demands
+        self._unpublished = UnpublishedDemands(demands, empty)
         self._link = link
         self._requests = requests
-        self._empty = empty
         # So that no head is published after a newer one.
         self._turn = asyncio.Lock()
 
@@ -68,30 +68,22 @@ class DemandPublication:
 
     async def answer(self) -> None:
         """Publish the pieces that proxies lack once more."""
-        for stream, numbers in self._requests.take().items():
-            if self._demands.known(stream):
-                self._demands.pieces(stream).forget_published(sorted(numbers))
-                await self.publish([stream])
+        await self.publish(self._unpublished.requested(self._requests.take()))
 
     async def publish(self, streams: Collection[str]) -> None:
         """Publish what has changed in the demands on some streams."""
         async with self._turn:
-            for stream in sorted(streams):
+            self._unpublished.begin(streams)
+            while (each := self._unpublished.next()) is not None:
                 try:
-                    await self._publish(stream)
+                    await self._link.publish(each.message)
                 except LinkError as error:
-                    log.warning("demand waits for the broker", stream=stream, error=str(error))
+                    log.warning("demand waits for the broker", stream=each.stream, error=str(error))
+                    self._unpublished.failed(each)
+                else:
+                    self._unpublished.published(each)
 
     async def publish_again(self, streams: Collection[str]) -> None:
         """Publish the demands on some streams whole: the broker may have lost them."""
-        for stream in streams:
-            self._demands.pieces(stream).forget_published()
+        self._unpublished.connected(streams)
         await self.publish(streams)
-
-    async def _publish(self, stream: str) -> None:
-        pieces = self._demands.pieces(stream)
-        for number, payload in pieces.unpublished():
-            await self._link.publish(Message(topics.demand_piece(stream, number), payload, retain=True))
-            pieces.note_published(number, payload)
-        # Last, as it stands then: queries may have come and gone meanwhile.
-        await self._link.publish(Message(topics.demand(stream), pieces.head(self._empty(stream)), retain=True))
