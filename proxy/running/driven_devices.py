@@ -1,6 +1,8 @@
 """Driven devices: messages of devices of other makers become frames, and their sampling programs go to the devices.
 
-A thin shell around the pure drivers of :mod:`proxy.drivers`. Their frames are handled like those of motes. Controls
+A thin shell around the pure drivers of :mod:`proxy.drivers`, and around what is decided apart: the order of an exchange
+with a driver (:mod:`proxy.running.driver_exchange`), and which messages to devices are published
+(:mod:`proxy.running.device_messages`). Their frames are handled like those of motes. Controls
 that the fleet sends in return go back to the driver, which may answer with further frames::
 
     message, or time  ->  driver  ->  frames  ->  intake  ->  controls
@@ -13,30 +15,25 @@ There is no pause in between, so the frames of a device reach the fleet in the o
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
-from protocols.wire.catalog import MoteState
-from protocols.wire.packets import Announcement, Instruction, Packet, RunProgram, SendAnnouncement
-from protocols.wire.programs import SamplingProgram
-from proxy.drivers.driver import NOTHING, Driver, DriverOutput, Publication
+from protocols.wire.packets import Announcement, Packet, RunProgram, SendAnnouncement
+from proxy.drivers.driver import NOTHING, Driver, DriverOutput
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.fleet.fleet import Fleet
 from proxy.motes.mote_events import SendControl
+from proxy.running.device_messages import DeviceMessages
+from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
 
 log = get_logger(__name__)
 
-MOST_WAITING = 1_024
-"""Messages to devices that may wait to be published; more are dropped, and drivers send them again."""
-MOST_CONTROLS = 16
-"""Controls that a driver gets for one mote after one message; later ones are sent again in another window."""
 _OWN_TOPICS = topics.PREFIX + "/"
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement"}
 """Metric labels of the instructions that drivers carry out."""
@@ -75,8 +72,9 @@ class DrivenDevices:
         self._link = link
         self._metrics = metrics
         self._clocks = clocks
-        self._waiting: asyncio.Queue[Publication] = asyncio.Queue(MOST_WAITING)
-        self._demanded: dict[str, SamplingProgram] = {}
+        self._messages = DeviceMessages()
+        self._arrived = asyncio.Event()
+        self._demanded = DemandedPrograms()
 
     def __contains__(self, mote: str) -> bool:
         """Return whether a mote is a driven device."""
@@ -96,9 +94,7 @@ class DrivenDevices:
         """Send devices their new programs at once: they do not sleep between listen windows."""
         for mote, driver in self._registry.motes:
             tracking = self._fleet.motes.get(mote)
-            if tracking is None or tracking.state is not MoteState.CHANGING:
-                continue
-            if self._demanded.get(mote) != tracking.desired:
+            if tracking is not None and self._demanded.lets_listen(mote, tracking.state, tracking.desired):
                 self._run(driver, partial(driver.listen, mote))
 
     def time_passed(self) -> None:
@@ -109,9 +105,11 @@ class DrivenDevices:
     async def publish(self) -> None:
         """Publish the messages of drivers, until cancelled."""
         while True:
-            publication = await self._waiting.get()
-            if publication.before_radio_us is not None and self._clocks.radio() >= publication.before_radio_us:
-                self._metrics.count("controls_unsent")
+            publication, late = self._messages.next(self._clocks.radio())
+            self._metrics.count("controls_unsent", by=late)
+            if publication is None:
+                self._arrived.clear()
+                await self._arrived.wait()
                 continue
             try:
                 await self._link.publish(Message(publication.topic, publication.payload, publication.qos))
@@ -123,18 +121,17 @@ class DrivenDevices:
 
     def _run(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None = None) -> None:
         """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
-        waiting = deque([self._call(driver, call, message)])
-        controls: Counter[str] = Counter()
-        while waiting:
-            output = waiting.popleft()
-            self._note(driver, output, message)
-            for frame in output.frames:
-                for control in self._deliver(driver, frame, message):
-                    controls[frame.mote] += 1
-                    if controls[frame.mote] > MOST_CONTROLS:
-                        self._metrics.count("controls_unsent")
-                    else:
-                        waiting.extend(self._pass_on(driver, control, message))
+        exchange = Exchange()
+        exchange.answered(self._call(driver, call, message))
+        while (each := exchange.next()) is not None:
+            if isinstance(each, DriverOutput):
+                self._note(driver, each, message)
+                continue
+            for control in self._deliver(driver, each, message):
+                if exchange.passes_on(each.mote):
+                    self._pass_on(driver, control, exchange, message)
+                else:
+                    self._metrics.count("controls_unsent")
         self._intake.count_accepted()
 
     def _call(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
@@ -152,11 +149,9 @@ class DrivenDevices:
             self._reject(driver, rejection.reason, rejection.detail, message, rejection.mote)
         for notice in output.notices:
             log.info("device", mote=notice.mote, driver=driver.name, notice=notice.text)
-        for publication in output.publications:
-            if self._waiting.full():
-                self._metrics.count("controls_unsent")
-            else:
-                self._waiting.put_nowait(publication)
+        self._metrics.count("controls_unsent", by=self._messages.add(output.publications))
+        if output.publications:
+            self._arrived.set()
 
     def _deliver(
         self, driver: Driver, frame: Announcement | Packet, message: Message | None
@@ -171,32 +166,16 @@ class DrivenDevices:
             self._intake.receive(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real())
         )
 
-    def _pass_on(self, driver: Driver, sent: SendControl, message: Message | None) -> list[DriverOutput]:
-        """Pass a control for one of its motes on to a driver; return the outputs."""
-        mote, answers = sent.control.mote, []
+    def _pass_on(self, driver: Driver, sent: SendControl, exchange: Exchange, message: Message | None) -> None:
+        """Pass a control for one of its motes on to a driver, whose outputs belong to the same exchange."""
+        mote = sent.control.mote
         for instruction in sent.control.instructions:
             call = request(driver, mote, instruction)
             if call is not None:
-                if isinstance(instruction, RunProgram):
-                    self._demanded[mote] = instruction.program
+                self._demanded.asked(mote, instruction)
                 self._metrics.count("controls", _INSTRUCTION_LABELS[type(instruction)])
-                answers.append(self._call(driver, call, message))
-        return answers
+                exchange.answered(self._call(driver, call, message))
 
     def _reject(self, driver: Driver, reason: str, detail: str, message: Message | None, mote: str = "") -> None:
         cause = message or Message(f"drivers/{driver.name}", b"")  # where time led to it, not a message
         self._intake.reject("frames_refused", reason, detail, cause, mote=mote)
-
-
-def request(driver: Driver, mote: str, instruction: Instruction) -> Callable[..., DriverOutput] | None:
-    """Return the call of a driver for an instruction to one of its motes; None for none.
-
-    A device's clock is never moved: its samples are stamped by the proxy's own.
-    """
-    match instruction:
-        case RunProgram(program, not_before_us):
-            return partial(driver.run, mote, program, not_before_us=not_before_us)
-        case SendAnnouncement():
-            return partial(driver.announce, mote)
-        case _:
-            return None
