@@ -12,6 +12,7 @@ from proxy.fleet import stream_state
 from proxy.fleet.stream_state import StreamState
 from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
+from proxy.running.unpublished import Unpublished
 from proxy.storage.spool import Spool
 from tests.simulation.planted.plant import Plants, Simulation, put
 
@@ -32,6 +33,19 @@ def _repeated_packets() -> None:
 @PLANTS.planted("positions of motes not stored", "each sample is accepted at most once, also after a restart")
 def _positions_not_stored() -> None:
     put(Spool, "positions", lambda _: {})
+
+
+@PLANTS.planted("offers not published again", "a broker that has lost its memory gets all offers of streams again")
+def _offers_not_again() -> None:
+    # Entries of motes are published again without it, with the next counters: that is not found, and does no harm.
+    connected = Unpublished.connected
+
+    def without_offers(self: Unpublished) -> None:
+        unoffered = set(self._unoffered)
+        connected(self)
+        self._unoffered = unoffered
+
+    put(Unpublished, "connected", without_offers)
 
 
 @PLANTS.planted("mote promises too much", "a mote's watermark is before all samples that it has still to send")
