@@ -128,7 +128,7 @@ def _proxy(dice: Random) -> ProxyPlan:
         "in_flight": dice.choice((16, 32, 64)),
         "batch_rows": dice.choice((3, 1_000)),
         "reorder_within": dice.choice((0, 2_000_000)),
-        "waiting_samples": dice.choice((200, 100_000)),
+        "waiting_samples": dice.choice((30, 100_000)),  # 30 are too few while a disk is full, and enough otherwise
         "spool_size": dice.choice((40_000, 1 << 30)),
     }
     return ProxyPlan(dice.randint(-100, 100), dice.randint(-2_000_000, 2_000_000), settings)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 from firmware_sim.mote.mote import Mote
 from proxy.counting import sample_account
 from proxy.counting.sample_account import ReceivedPacket, SampleAccount
+from proxy.counting.sample_ledger import SampleLedger
 from proxy.fleet import stream_state
 from proxy.fleet.stream_state import StreamState
 from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
 from proxy.storage.spool import Spool
-from tests.simulation.planted.plant import Plants, Simulation, put
+from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,11 @@ def _repeated_packets() -> None:
 @PLANTS.planted("positions of motes not stored", "each sample is accepted at most once, also after a restart")
 def _positions_not_stored() -> None:
     put(Spool, "positions", lambda _: {})
+
+
+@PLANTS.planted("dropped samples counted as seen", "COMPLETENESS counts samples that find no room")
+def _drops_uncounted() -> None:
+    put(SampleLedger, "drop", nothing)
 
 
 @PLANTS.planted("offers not published again", "a broker that has lost its memory gets all offers of streams again")
