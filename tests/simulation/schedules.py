@@ -38,6 +38,8 @@ CUT_OFF_SECONDS = 45.0
 """For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
 STRAYS_SHARE = 0.3
 """Of the schedules: acknowledgements come that are for another spool."""
+FORGOTTEN_SHARE = 0.15
+"""Of the schedules: all but a proxy forget what is demanded, and that proxy starts again."""
 CLOSE_SHARE = 0.5
 CLOSE_SECONDS = 20.0
 """In this share of schedules, faults begin within so long of a few instants."""
@@ -105,6 +107,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     )
     faults = list(_faults(dice, len(proxies), seconds))
     faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies)))
+    faults += list(_forgotten(Random(f"forgotten/{seed}"), len(proxies), seconds))
     publishers = _publishers(seed)
     if len(publishers) > 1 and CUT_OFF in KINDS:
         faults += list(_division(Random(f"division/{seed}"), seconds))
@@ -165,6 +168,18 @@ def _strays(dice: Random, faults: list[Fault], proxies: int) -> Iterator[Fault]:
         for fault in faults:
             at = fault.at + dice.uniform(0.0, 0.9) * fault.lasts
             yield Fault(STRAY, f"p{dice.randrange(proxies)}", round(at, 3), 0.01, 0.0)
+
+
+def _forgotten(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
+    """Yield faults after which a proxy alone knows what is demanded, when it starts again.
+
+    The cluster is away, and the broker has forgotten it.
+    """
+    if dice.random() < FORGOTTEN_SHARE:
+        at = dice.uniform(10.0, max(10.0, seconds - 41.0))
+        yield Fault("cluster killed", "cluster", round(at, 3), 40.0, 0.0)
+        yield Fault("broker restarted without memory", "broker", round(at + dice.uniform(1.0, 4.0), 3), 1.0, 0.0)
+        yield Fault("proxy killed", f"p{dice.randrange(proxies)}", round(at + dice.uniform(6.0, 9.0), 3), 1.0, 0.0)
 
 
 def _division(dice: Random, seconds: float) -> Iterator[Fault]:

@@ -14,6 +14,7 @@ from proxy.fleet.stream_state import StreamState
 from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
+from proxy.storage.catalog_store import CatalogStore
 from proxy.storage.spool import Spool
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
@@ -39,6 +40,11 @@ def _positions_not_stored() -> None:
 @PLANTS.planted("dropped samples counted as seen", "COMPLETENESS counts samples that find no room")
 def _drops_uncounted() -> None:
     put(SampleLedger, "drop", nothing)
+
+
+@PLANTS.planted("demands forgotten in a restart", "a proxy that starts again goes on with the demands that it had")
+def _demands_forgotten() -> None:
+    put(CatalogStore, "demands", lambda _: {})
 
 
 @PLANTS.planted("offers not published again", "a broker that has lost its memory gets all offers of streams again")
