@@ -7,7 +7,7 @@ import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocols.errors import FjordError
-from proxy.running import service
+from proxy.running import catalog_publisher, service
 from proxy.running.link_interface import mqtt_link
 from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings
@@ -82,7 +82,7 @@ class ProxyHost:
         self._deleted: dict[tuple[str, str], int] = {}
         self._powered = True
         disks.give(host.name, disk)
-        service._CLOCK_SECONDS = service._CATALOG_SECONDS = LOOK_SECONDS
+        service._CLOCK_SECONDS = catalog_publisher._ROUND_SECONDS = LOOK_SECONDS
 
     def start(self) -> None:
         """Begin its process."""

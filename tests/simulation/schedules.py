@@ -34,7 +34,7 @@ FEW_KINDS_SHARE = 0.4
 """Of the schedules: they draw from three kinds of faults only."""
 CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
 """Of the schedules: their cluster has another number of publishers at each start; of the others: it has two."""
-CUT_OFF_SECONDS = 45.0
+CUT_OFF_SECONDS = 60.0
 """For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
 STRAYS_SHARE = 0.3
 """Of the schedules: acknowledgements come that are for another spool."""
