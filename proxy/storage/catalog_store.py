@@ -16,10 +16,10 @@ from protocols.wire.demand_pieces import DemandPiece, WholeDemand, decode_demand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement, decode_announcement
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
-from proxy.errors import StoreCorruptError
+from proxy.errors import StoreCorruptError, StoreError
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.records.program_table import MOST_PROGRAMS
-from proxy.storage.database import open_database, transaction
+from proxy.storage.database import open_database, reading, transaction
 
 T = TypeVar("T")
 
@@ -43,7 +43,12 @@ class CatalogStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._connection = open_database(path, "catalog", durable=True)
-        row = self._connection.execute("SELECT coalesce(max(wanted), 0) FROM programs").fetchone()
+        try:
+            with reading(path):
+                row = self._connection.execute("SELECT coalesce(max(wanted), 0) FROM programs").fetchone()
+        except StoreError:
+            self._connection.close()
+            raise
         self._wanted = int(row[0])
 
     def remember(

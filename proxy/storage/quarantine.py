@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy.storage.database import open_database, transaction
+from proxy.storage.database import open_database, reading, transaction
 
 LONGEST_PAYLOAD_BYTES = 64 * 1024
 _LONGEST_TEXT = 512
@@ -80,9 +80,10 @@ class Quarantine:
             )
 
     def frames(self) -> list[RejectedFrame]:
-        """Return what is on disk, the oldest first."""
-        rows = self._connection.execute("SELECT heard_us, topic, reason, detail, payload FROM frames ORDER BY number")
-        return [RejectedFrame(*row) for row in rows]
+        """Return what is on disk, the oldest first; raises StoreError."""
+        ordered = "SELECT heard_us, topic, reason, detail, payload FROM frames ORDER BY number"
+        with reading(self.path):
+            return [RejectedFrame(*row) for row in self._connection.execute(ordered)]
 
     def close(self) -> None:
         """Close the database."""

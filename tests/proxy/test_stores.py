@@ -180,6 +180,20 @@ def test_spool_that_cannot_be_read_raises_a_store_error(tmp_path):
         Spool(path, "p")
 
 
+def test_catalog_and_quarantine_that_cannot_be_read_raise_store_errors(tmp_path):
+    CatalogStore(tmp_path / "catalog.sqlite").close()
+    quarantine = Quarantine(tmp_path / "quarantine.sqlite", 3)
+    for kind, table in (("catalog", "programs"), ("quarantine", "frames")):
+        with sqlite3.connect(tmp_path / f"{kind}.sqlite") as connection:
+            connection.execute(f"DROP TABLE {table}")
+        connection.close()
+    with pytest.raises(StoreError, match=r"catalog\.sqlite.*no such table"):
+        CatalogStore(tmp_path / "catalog.sqlite")
+    with pytest.raises(StoreError, match=r"quarantine\.sqlite.*no such table"):
+        quarantine.frames()
+    quarantine.close()
+
+
 @pytest.mark.parametrize("table", ["announcements", "programs", "demands"])
 @pytest.mark.parametrize("payload", [b"\x94\x01\xa1\xff", b"\x91" * 100_000, b"", b"\xc1"])
 def test_a_damaged_catalog_is_rejected(tmp_path, table, payload):
