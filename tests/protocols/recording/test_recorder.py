@@ -89,11 +89,15 @@ def recorded(link, play):
 
 def test_a_message_begins_a_turn_of_its_own_where_the_part_sleeps(link):
     async def play(recorder):
-        del recorder
-        await asyncio.sleep(0.02)
-        for each in (b"a", b"b", b"c"):
-            await asyncio.to_thread(link.sender.send, each)
-            await asyncio.sleep(0.02)
+        def send(payload):
+            while not recorder._asleep:
+                time.sleep(0.0001)
+            link.sender.send(payload)
+
+        for number, each in enumerate((b"a", b"b", b"c"), 1):
+            await asyncio.to_thread(send, each)
+            while link.handled < number:  # noqa: ASYNC110 - without a timer: one that is due begins a turn, too
+                await asyncio.sleep(0)
 
     entries, received = recorded(link, play)
     assert received == [(b"a", 0), (b"b", 1), (b"c", 2)]
