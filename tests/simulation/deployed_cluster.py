@@ -94,6 +94,11 @@ class DeployedCluster(ClusterHost):
         return None if writer is None else writer.admission.position.watermark_us
 
     @property
+    def fails_next(self) -> bool:
+        """Whether the next syncs or commits will fail."""
+        return any(self.disk.failing.values())
+
+    @property
     def demanded(self) -> set[str]:
         """The queries that are registered: all demand something."""
         return set() if self.server is None else {query.name for query in self.server.parts.registry.queries()}
@@ -110,6 +115,9 @@ class DeployedCluster(ClusterHost):
         if not self.disk.failed:
             yield from (Violation("wrong", f"the cluster ended: {each}") for each in self.failures)
             yield from (Violation("wrong", f"the engine failed: {each}") for each in server.parts.engine.failures)
+        lost = server.parts.publishers.progress.lost
+        if lost.times and not self.disk.failed:
+            yield Violation("lost", f"{lost.rows} results of {lost.commits} commits before they were published")
         self.note_counts()
         rows = list(self._rows())
         yield from self._wrong_rows(rows)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.hosts import Incarnation, current
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
 SNAPSHOT_SHARE = 0.3
@@ -75,6 +76,8 @@ class Disk:
         self.faults = DiskFaults()
         self.failed: Counter[str] = Counter()
         """How often which fault has happened."""
+        self.on_commit: Callable[[Path], None] | None = None
+        """Called with its database when a commit has taken effect; it may kill the process, which then does no more."""
         self._dice = dice
         self._kept: dict[Path, _Kept] = {}
         self._graves = 0
@@ -166,6 +169,8 @@ class SimulatedConnection(sqlite3.Connection):
             kept.unsynced = None
         elif before is not None:
             kept.unsynced = before
+        if disk.on_commit is not None:
+            disk.on_commit(self._path)
         return found
 
     def _failing(self, text: str, name: str) -> sqlite3.OperationalError:

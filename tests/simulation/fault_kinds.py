@@ -240,12 +240,23 @@ def _stray_acknowledgement(world: World, name: str, _: float) -> None:
         world.broker.broker.publish(Message(topics.acks(name), encode(ack)))
 
 
-STRAY = "stray acknowledgement"
+def _aim(world: World, name: str, amount: float) -> None:
+    world.proxies[name].kill_at_commit(1 + int(amount * COMMITS))
+
+
+def _aim_no_more(world: World, name: str, _: float) -> None:
+    world.proxies[name].kill_at_commit(None)
+
+
+COMMITS = 4
+"""Of a proxy's spool, after one of which it is killed."""
+STRAY, AIMED = "stray acknowledgement", "proxy killed at a commit"
 """Drawn beside other faults, not in place of them."""
 CUT_OFF = "publisher cut off"
 """A kind for real clusters alone."""
 KINDS: dict[str, Kind] = {
     STRAY: Kind(Target.PROXY, _stray_acknowledgement, nothing, 1.0),
+    AIMED: Kind(Target.PROXY, _aim, _aim_no_more, 10.0),
     "partition": Kind(Target.CLIENT, _partition, _reunite),
     "half-open connection": Kind(Target.CLIENT, _half_open, _reunite),
     "slow network": Kind(Target.CLIENT, _slow, _quick, 40.0, (0.05, 3.0)),

@@ -108,6 +108,9 @@ class Watch:
         """Look regularly, until cancelled."""
         while True:
             await self._world.loop.passed(LOOK_SECONDS)
+            if self._world.cluster.fails_next:  # such a fault lasts until they have failed
+                self.finish()
+                self._settles_us = self._now_us + round(SETTLED_SECONDS * 1e6)
             if self.is_settled:
                 self.look()
 

@@ -16,6 +16,7 @@ from tests.simulation import disk as disks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
     from random import Random
 
     from proxy.storage.spool import Spool, SpooledBatch
@@ -95,6 +96,23 @@ class ProxyHost:
             self.network.killed(self.host)
             self.disk.process_died(power_cut=False)
             self.service = None
+
+    def kill_at_commit(self, number: int | None) -> None:
+        """Kill its process when its spool has made so many more commits, before what follows; None for not at all.
+
+        It is started again soon.
+        """
+        left = number or 0
+
+        def committed(database: Path) -> None:
+            nonlocal left
+            left -= database.stem == "spool"
+            if left == 0:
+                self.disk.on_commit = None
+                self.kill()
+                self.loop.schedule_in(RESTART_NS, self.ensure_runs)
+
+        self.disk.on_commit = committed if left else None
 
     def cut_power(self, dice: Random | None = None) -> None:
         """Cut its power."""

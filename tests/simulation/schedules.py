@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.simulation.fault_kinds import CUT_OFF, KINDS, STRAY, Target
+from tests.simulation.fault_kinds import AIMED, CUT_OFF, KINDS, STRAY, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,12 @@ CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
 """Of the schedules: their cluster has another number of publishers at each start; of the others: it has two."""
 CUT_OFF_SECONDS = 60.0
 """For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
+LONG_CUT_OFF_SHARE, LONG_CUT_OFF_SECONDS = 0.5, 180.0
+"""Of the clusters with two publishers, one is cut off for so long: longer than results are kept once published."""
 STRAYS_SHARE = 0.3
 """Of the schedules: acknowledgements come that are for another spool."""
+AIMED_SHARE, AIMED_SECONDS = 0.4, 8.0
+"""Of the schedules: a proxy is killed at a commit that it makes within so long, several times."""
 FORGOTTEN_SHARE = 0.15
 """Of the schedules: all but a proxy forget what is demanded, and that proxy starts again."""
 CLOSE_SHARE = 0.5
@@ -108,9 +112,10 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     faults = list(_faults(dice, len(proxies), seconds))
     faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies)))
     faults += list(_forgotten(Random(f"forgotten/{seed}"), len(proxies), seconds))
+    faults += list(_aimed(Random(f"aimed/{seed}"), len(proxies), seconds))
     publishers = _publishers(seed)
-    if len(publishers) > 1 and CUT_OFF in KINDS:
-        faults += list(_division(Random(f"division/{seed}"), seconds))
+    if CUT_OFF in KINDS:
+        faults += list(_cut_off(Random(f"division/{seed}"), publishers, seconds))
     faults.sort(key=lambda each: each.at)
     period_us = dice.choice(PERIODS_SECONDS) * 1_000_000
     return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults), publishers)
@@ -153,7 +158,7 @@ def _query(dice: Random, place: int, seconds: float) -> QueryPlan:
 
 def _faults(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
     """Yield faults, of all kinds or only a few, all over the time or close together: so that they meet."""
-    kinds = sorted(KINDS.keys() - {STRAY})
+    kinds = sorted(KINDS.keys() - {STRAY, AIMED})
     if dice.random() < FEW_KINDS_SHARE:
         kinds = dice.sample(kinds, 3)
     instants = [dice.uniform(5.0, seconds) for _ in range(dice.randint(1, 3))]
@@ -170,6 +175,16 @@ def _strays(dice: Random, faults: list[Fault], proxies: int) -> Iterator[Fault]:
             yield Fault(STRAY, f"p{dice.randrange(proxies)}", round(at, 3), 0.01, 0.0)
 
 
+def _aimed(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
+    """Yield kills of proxies between a commit and what would follow it, one after the other."""
+    if dice.random() < AIMED_SHARE:
+        count, name = dice.randint(6, 12), f"p{dice.randrange(proxies)}"
+        begin = dice.uniform(10.0, max(10.0, seconds - count * AIMED_SECONDS - 1.0))
+        for number in range(count):
+            at = begin + number * AIMED_SECONDS
+            yield Fault(AIMED, name, round(at, 3), AIMED_SECONDS, round(dice.random(), 4))
+
+
 def _forgotten(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
     """Yield faults after which a proxy alone knows what is demanded, when it starts again.
 
@@ -182,8 +197,17 @@ def _forgotten(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
         yield Fault("proxy killed", f"p{dice.randrange(proxies)}", round(at + dice.uniform(6.0, 9.0), 3), 1.0, 0.0)
 
 
-def _division(dice: Random, seconds: float) -> Iterator[Fault]:
-    """Yield a restart while one publisher is behind the others: then its shards are divided among another number."""
+def _cut_off(dice: Random, publishers: tuple[int, ...], seconds: float) -> Iterator[Fault]:
+    """Yield a time in which one of several publishers is behind the others.
+
+    Where their number changes, the cluster restarts meanwhile: then its shards are divided among another number. Else
+    it lasts until results that the others have published would be removed.
+    """
+    if publishers == (2,) and dice.random() < LONG_CUT_OFF_SHARE:
+        at = dice.uniform(10.0, max(10.0, seconds - LONG_CUT_OFF_SECONDS - 1.0))
+        yield Fault(CUT_OFF, "cluster", round(at, 3), LONG_CUT_OFF_SECONDS, round(dice.random(), 4))
+    if len(publishers) == 1:
+        return
     at = dice.uniform(10.0, max(10.0, seconds - CUT_OFF_SECONDS - 1.0))
     after = dice.uniform(0.5, 0.9) * CUT_OFF_SECONDS
     yield Fault(CUT_OFF, "cluster", round(at, 3), CUT_OFF_SECONDS, round(dice.random(), 4))

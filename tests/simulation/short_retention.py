@@ -21,7 +21,7 @@ SECONDS_BETWEEN = 20
 """Between two compactions, at most."""
 COMMITS_KEPT = 40
 """In the log: more than are read to measure a stream's rate."""
-BUDGET: dict[str, Any] = {"stream_age_us": 30_000_000, "results_bytes": 15_000}
+BUDGET: dict[str, Any] = {"stream_age_us": 30_000_000, "results_bytes": 3_000}
 """Settings of a cluster that keeps as little."""
 
 

@@ -80,6 +80,11 @@ class StandInCluster:
         return None
 
     @property
+    def fails_next(self) -> bool:
+        """Never."""
+        return False
+
+    @property
     def demanded(self) -> set[str]:
         """The queries that demand anything."""
         return {name for name, demands in self._demands.items() if demands}

@@ -91,6 +91,11 @@ class Cluster(PoweredMachine, Protocol):
         ...
 
     @property
+    def fails_next(self) -> bool:
+        """Whether a fault that has begun waits for its next operations, which will fail."""
+        ...
+
+    @property
     def demanded(self) -> set[str]:
         """The queries that demand anything of sensors."""
         ...

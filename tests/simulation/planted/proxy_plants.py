@@ -15,14 +15,16 @@ from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
 from proxy.storage.catalog_store import CatalogStore
-from proxy.storage.spool import Spool
+from proxy.storage.spool import Spool, SpooledBatch
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from proxy.counting.coverage import Coverage
     from proxy.fleet.batching import CutBatch
+    from proxy.fleet.stream_state import StreamProgress
+    from proxy.records.waiting_tuples import MotePosition
 
 PLANTS = Plants(Simulation.PROXIES)
 
@@ -35,6 +37,22 @@ def _repeated_packets() -> None:
 @PLANTS.planted("positions of motes not stored", "each sample is accepted at most once, also after a restart")
 def _positions_not_stored() -> None:
     put(Spool, "positions", lambda _: {})
+
+
+@PLANTS.planted("positions before their samples", "a position is on disk with the samples up to it, or not at all")
+def _positions_first() -> None:
+    append = Spool.append
+
+    def twice(
+        self: Spool,
+        batches: Sequence[SpooledBatch],
+        progress: Iterable[StreamProgress] = (),
+        positions: Iterable[MotePosition] = (),
+    ) -> None:
+        append(self, (), (), positions)
+        append(self, batches, progress)
+
+    put(Spool, "append", twice)
 
 
 @PLANTS.planted("dropped samples counted as seen", "COMPLETENESS counts samples that find no room")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from cluster.service.publishing import publication
+from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher import Publisher
 from cluster.service.publishing.publishing_position import PublishingPosition
 from cluster.service.publishing.result_chunks import Position
@@ -53,6 +54,11 @@ def _resumes_too_far() -> None:
 def _broken_off_whole() -> None:
     received = PublishingPosition.received
     put(PublishingPosition, "received", lambda self, rows=None: received(self))
+
+
+@PLANTS.planted("position of the fastest publisher", "results are kept until every publisher has published them")
+def _fastest() -> None:
+    put(ProgressOfAll, "version", lambda self: max(each.last.version for each in self.each))
 
 
 def _all_ahead(part: Published) -> Published:
