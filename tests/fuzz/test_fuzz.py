@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from functools import partial
@@ -86,6 +87,12 @@ def found(*steps: Callable[[], object], **limit: float) -> Tally:
     tally = Tally()
     run_input(Scripted(*steps, **limit), "scripted/1/0", tally)
     return tally
+
+
+def test_garbage_is_collected_between_steps() -> None:
+    collecting: list[bool] = []
+    found(lambda: collecting.append(gc.isenabled()), partial(raising, FrameError("shape", "odd")), limit_seconds=60.0)
+    assert (collecting, gc.isenabled()) == ([False], True)
 
 
 def test_our_own_errors_are_refusals() -> None:
