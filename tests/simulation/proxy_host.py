@@ -141,6 +141,7 @@ class ProxyHost:
 
     async def _run(self) -> None:
         """Do what `fjord proxy` does."""
+        process = self.host.incarnation
         try:
             settings = self.settings
             address = settings.broker_address(None)
@@ -150,11 +151,14 @@ class ProxyHost:
                     settings, stores, mqtt_link(address, silence_seconds=settings.broker_silence / 1e6)
                 )
                 await self.service.run(asyncio.Event())
-        except FjordError as error:
-            self.failures.append(str(error))
-        except Exception:  # noqa: BLE001 - a process that ends, whatever the reason
-            self.crashes.append(traceback.format_exc())
-        self.loop.schedule_in(0, self._ended, self.host.incarnation)
+        except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
+            if process is not self.host.incarnation:
+                return  # it was killed at a commit, while it started
+            if isinstance(error, FjordError):
+                self.failures.append(str(error))
+            else:
+                self.crashes.append(traceback.format_exc())
+        self.loop.schedule_in(0, self._ended, process)
 
     def _ended(self, process: object) -> None:
         if process is self.host.incarnation:
