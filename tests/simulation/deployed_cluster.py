@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 STREAM = "traffic"
-TRIGGER_SECONDS = 40.0
+TRIGGER_SECONDS = 30.0
 LONGEST_COMMIT_SECONDS = 6.0
 CAPACITY = 3.0
 """A proxy may send this many times what its motes give: so what waited while something was wrong is soon delivered."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0
 """After it a commit is published: not all are in the moment in which they are made, which may be the last one."""
-LONGEST_LAG_SECONDS = 60.0
-"""How far answers are behind what is stored, at most: a micro-batch begins every forty seconds."""
+LONGEST_LAG_SECONDS = 50.0
+"""How far answers are behind what is stored, at most: a micro-batch begins every thirty seconds."""
 
 
 class DeployedCluster(ClusterHost):

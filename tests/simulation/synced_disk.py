@@ -119,7 +119,9 @@ def _install() -> None:
     execute = RegistryFile.execute
 
     def executed(self: RegistryFile, sql: str, parameters: Iterable[Any] = (), /) -> sqlite3.Cursor:
-        if sql.lstrip().upper().startswith(_CHANGING) and any(disk.full for disk in _DISKS):
+        if sql.lstrip().upper().startswith(_CHANGING) and (full := [disk for disk in _DISKS if disk.full]):
+            for disk in full:
+                disk.failed += 1
             raise UnwritableError(WHAT, sqlite3.OperationalError("database or disk is full"))
         return execute(self, sql, parameters)
 
