@@ -21,7 +21,7 @@ from proxy.counting.coverage import Coverage
 from proxy.counting.spans import Span, multiples_in, united, within, without
 from proxy.records.watermarks import LOWEST_US
 
-_NEVER_US = 2**62
+NEVER_US = 2**62
 
 
 class PaneCount(NamedTuple):
@@ -54,6 +54,8 @@ class ReceivedPacket:
         The mote was sent this bound: no sample of a new program is stamped before it.
     watermark_us
         Of the stream: samples stamped before it are late.
+    lost_until_us
+        Before the proxy's restart, samples stamped before this instant were missing and perhaps not counted.
     """
 
     packet: Packet
@@ -65,6 +67,7 @@ class ReceivedPacket:
     resumed: bool = False
     not_before_us: int | None = None
     watermark_us: int | None = None
+    lost_until_us: int = LOWEST_US
 
     @property
     def low_watermark_us(self) -> int:
@@ -104,6 +107,14 @@ class SampleAccount:
         self._absent: list[Span] = []
         """Spans in which no sample is due, as the mote announced that it takes none."""
         self._reported_us = LOWEST_US
+        self._lost_until_us = LOWEST_US
+        self._ended = False
+        """Whether a program that covered the need has ended, and none has begun since."""
+
+    @property
+    def lost_until_us(self) -> int:
+        """No sample stamped from this instant on is missing so far; a restart of the proxy forgets which are."""
+        return NEVER_US if self._ended else self._lost_until_us
 
     @property
     def aggregated(self) -> bool:
@@ -121,7 +132,7 @@ class SampleAccount:
         self._coverage = coverage
         if coverage.fills:
             # A change may have been lost, and then the values since it are not known.
-            self._doubtful.append((low_watermark_us, _NEVER_US))
+            self._doubtful.append((low_watermark_us, NEVER_US))
 
     def packet_received(self, received: ReceivedPacket, coverage: Coverage | None) -> None:
         """Note a packet; `coverage` is that of the program it names."""
@@ -158,6 +169,7 @@ class SampleAccount:
     def stop(self, low_watermark_us: int | None) -> None:
         """Note that the mote rebooted: the samples that it had not sent are lost."""
         coverage, self._coverage = self._coverage, None
+        self._ended |= self.began_us is not None
         if coverage is not None and low_watermark_us is not None:
             self._known_us = max(coverage.pane_of(low_watermark_us), self._reported_us)
         self._missing += within(self._doubtful, (LOWEST_US, self._known_us))
@@ -165,7 +177,7 @@ class SampleAccount:
 
     def lose(self, begin_us: int, end_us: int) -> None:
         """Note samples that were dropped after they had been accepted."""
-        self._missing.append((begin_us, end_us))
+        self._miss(begin_us, end_us)
 
     def counts_until(
         self, until_us: int, low_watermark_us: int | None, clock_us: int, most: int
@@ -188,7 +200,7 @@ class SampleAccount:
         if coverage is not None and low_watermark_us is not None:
             self._note_absence(coverage, clock_us, low_watermark_us)
             known_us = coverage.pane_of(low_watermark_us)
-        missing = united([*self._missing, *self._doubtful, (known_us, _NEVER_US)])
+        missing = united([*self._missing, *self._doubtful, (known_us, NEVER_US)])
         begin_us = self._reported_us
         last_us = until_us // self.pane_us * self.pane_us
         while begin_us < last_us and most > 0:
@@ -203,7 +215,7 @@ class SampleAccount:
 
     def _count(self, pane: Span, missing: list[Span]) -> PaneCount:
         expected = found = 0
-        ends = [*(begin_us for begin_us, _ in self._grids[1:]), _NEVER_US]
+        ends = [*(begin_us for begin_us, _ in self._grids[1:]), NEVER_US]
         for (begin_us, grid_us), end_us in zip(self._grids, ends, strict=True):
             due = without(within([pane], (begin_us, end_us)), self._absent)
             expected += multiples_in(due, grid_us)
@@ -216,12 +228,17 @@ class SampleAccount:
         if received.gap or not received.read:
             # A lost packet reported only panes that had ended when it was sent, which was before this one.
             until_us = coverage.pane_of(received.packet.clock_us) if coverage.pane_us else low_watermark_us
-            self._doubtful.append((coverage.pane_of(before_us), _NEVER_US if coverage.fills else until_us))
+            self._doubtful.append((coverage.pane_of(before_us), NEVER_US if coverage.fills else until_us))
+            self._lost_until_us = max(self._lost_until_us, until_us)
         if first_us is not None or not (coverage.pane_us or coverage.fills):
             self._settle(low_watermark_us if first_us is None else first_us)
         if received.watermark_us is not None and received.watermark_us > before_us:
             late_us = min(coverage.pane_of(received.watermark_us), low_watermark_us)
-            self._missing.append((coverage.pane_of(before_us), late_us))
+            self._miss(coverage.pane_of(before_us), late_us)
+
+    def _miss(self, begin_us: int, end_us: int) -> None:
+        self._missing.append((begin_us, end_us))
+        self._lost_until_us = max(self._lost_until_us, end_us)
 
     def _settle(self, known_from_us: int) -> None:
         """Count doubtful samples before an instant as missing, and those after it as reported."""
@@ -237,10 +254,12 @@ class SampleAccount:
             self._known_us = before_us
         self._settle(self._known_us)
         self._coverage = None
+        self._ended = True
 
     def _start(self, coverage: Coverage, received: ReceivedPacket, first_us: int | None) -> None:
         """Begin with a program that covers the need."""
         self._coverage = coverage
+        self._ended = False
         from_us = received.low_watermark_us if first_us is None else first_us
         if self.began_us is None:
             since_us = from_us
@@ -248,6 +267,9 @@ class SampleAccount:
                 since_us = max((LOWEST_US, *(x for x in (received.not_before_us, received.before_us) if x is not None)))
             self.begin(from_us if since_us == LOWEST_US else min(since_us, from_us), coverage.grid_us)
         elif received.resumed and not received.gap and not coverage.fills:
+            # What was missing before the restart is not known any more: all before its end counts as missing.
+            if self._known_us < (lost_until_us := min(received.lost_until_us, from_us)):
+                self._miss(self._known_us, lost_until_us)
             self._known_us = max(self._known_us, from_us)
         if coverage.grid_us != self._grids[-1][1]:
             began_us = (
@@ -255,13 +277,13 @@ class SampleAccount:
             )
             self._grids.append((began_us, coverage.grid_us))
         if self._known_us < from_us:
-            self._missing.append((self._known_us, from_us))
+            self._miss(self._known_us, from_us)
         if received.watermark_us is not None:
             late_us = min(coverage.pane_of(received.watermark_us), received.low_watermark_us)
             if late_us > from_us:
-                self._missing.append((from_us, late_us))
+                self._miss(from_us, late_us)
         if coverage.fills and first_us is None and received.gap:
-            self._doubtful.append((from_us, _NEVER_US))
+            self._doubtful.append((from_us, NEVER_US))
 
     def _note_absence(self, coverage: Coverage, clock_us: int, low_watermark_us: int) -> None:
         """Note that no sample is due where the low watermark of a mote is beyond its next sample: it takes none."""
@@ -270,7 +292,7 @@ class SampleAccount:
 
     def _forget(self) -> None:
         """Forget spans of panes that have been reported."""
-        rest = (self._reported_us, _NEVER_US)
+        rest = (self._reported_us, NEVER_US)
         self._missing, self._absent = within(united(self._missing), rest), within(united(self._absent), rest)
         while len(self._grids) > 1 and self._grids[1][0] <= self._reported_us:
             self._grids.pop(0)

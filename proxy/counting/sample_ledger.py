@@ -55,6 +55,11 @@ class SampleLedger:
         """By fingerprint: from when on the mote is due to take samples, of the accounts that have begun."""
         return {fingerprint: each.began_us for fingerprint, each in self._accounts.items() if each.began_us is not None}
 
+    @property
+    def lost_until_us(self) -> int:
+        """No sample stamped from this instant on is missing so far, of those that queries want counted."""
+        return max((each.lost_until_us for each in self._accounts.values()), default=LOWEST_US)
+
     def clear(self) -> None:
         """Close all accounts."""
         self._accounts.clear()

@@ -61,8 +61,9 @@ class Fleet:
         How large it may be, and how its motes are handled.
     now_us
         Radio clock now.
-    programs, positions, streams
-        From before a restart: programs, the last accepted packet of each mote, and the progress of each stream.
+    programs, positions, losses, streams
+        From before a restart: programs, the last accepted packet of each mote, until when samples of it were missing,
+        and the progress of each stream.
     abilities_of
         Returns what a mote can do.
     neighbours
@@ -79,12 +80,15 @@ class Fleet:
         now_us: int,
         programs: Iterable[SamplingProgram] = (),
         positions: Mapping[str, MotePosition] | None = None,
+        losses: Mapping[str, int] | None = None,
         streams: Iterable[StreamProgress] = (),
         abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
         neighbours: Neighbours | None = None,
         checked: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._members = FleetMembers(proxy, limits, programs=programs, positions=positions, streams=streams)
+        self._members = FleetMembers(
+            proxy, limits, programs=programs, positions=positions, losses=losses, streams=streams
+        )
         self.motes: Mapping[str, MoteTracking] = self._members.motes
         self.streams: Mapping[str, StreamState] = self._members.streams
         self._choice = ProgramChoice(abilities_of)
@@ -330,6 +334,10 @@ class Fleet:
     def positions(self) -> list[MotePosition]:
         """Return the last accepted packet of all motes that have no tuples waiting for a batch."""
         return self._members.positions()
+
+    def new_losses(self) -> dict[str, int]:
+        """Return, by mote, until when samples are missing, of those of which that has changed since the last time."""
+        return self._members.new_losses()
 
     def _too_many_motes(self, mote: str) -> RejectAnnouncement:
         return RejectAnnouncement(mote, "too_many_motes", f"there are {self._limits.motes} motes already")

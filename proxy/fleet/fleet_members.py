@@ -14,6 +14,7 @@ from proxy.motes.mote_tracking import MoteTracking
 from proxy.motes.tracking_limits import TrackingLimits
 from proxy.records.program_table import ProgramTable
 from proxy.records.waiting_tuples import MotePosition
+from proxy.records.watermarks import LOWEST_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ class FleetMembers:
         Its name.
     limits
         How many there may be, and how they are handled.
-    programs, positions, streams
-        From before a restart: programs, the last accepted packet of each mote, and the progress of each stream.
+    programs, positions, losses, streams
+        From before a restart: programs, the last accepted packet of each mote, until when samples of it were missing,
+        and the progress of each stream.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class FleetMembers:
         *,
         programs: Iterable[SamplingProgram] = (),
         positions: Mapping[str, MotePosition] | None = None,
+        losses: Mapping[str, int] | None = None,
         streams: Iterable[StreamProgress] = (),
     ) -> None:
         self.motes: dict[str, MoteTracking] = {}
@@ -55,6 +58,8 @@ class FleetMembers:
         self._limits = limits
         self._programs = ProgramTable(programs)
         self._positions = dict(positions or {})
+        self._losses_before = losses or {}
+        self._losses: dict[str, int] = {}
         self._motes_of: dict[str, dict[str, MoteTracking]] = {}
 
     def stream(self, name: str) -> StreamState | None:
@@ -77,6 +82,7 @@ class FleetMembers:
                 limits=self._limits.tracking,
                 started_us=now_us,
                 position=self._positions.pop(name, None),
+                lost_until_us=self._losses_before.get(name, LOWEST_US),
             )
         return found
 
@@ -136,6 +142,13 @@ class FleetMembers:
             for mote in self.motes.values()
             if mote.numbers.any_received and (mote.announcement is None or mote.announcement.stream.name not in waiting)
         ]
+
+    def new_losses(self) -> dict[str, int]:
+        """Return, by mote, until when samples are missing, of those of which that has changed since the last time."""
+        found = {name: until_us for name, each in self.motes.items() if (until_us := each.lost_until_us) > LOWEST_US}
+        changed = {name: until_us for name, until_us in found.items() if self._losses.get(name) != until_us}
+        self._losses |= changed
+        return changed
 
     @property
     def limits(self) -> FleetLimits:

@@ -10,6 +10,7 @@ from proxy.counting.sample_account import ReceivedPacket
 from proxy.counting.sample_ledger import SampleLedger
 from proxy.motes.mote_events import MoteInstruction, PacketReceived, PacketsLost, Rebooted, Rejected, Rejection
 from proxy.records.waiting_tuples import MotePosition
+from proxy.records.watermarks import LOWEST_US
 
 _READ = frozenset({Rejection.LATE, Rejection.CLOCK_BEHIND})
 """Records that are rejected for their stamps have been read all the same."""
@@ -32,6 +33,7 @@ def enter(
     not_before_us: int | None,
     programs: tuple[SamplingProgram | None, SamplingProgram],
     gap: bool = False,
+    lost_until_us: int = LOWEST_US,
 ) -> None:
     """Enter a packet that was accepted in sequence.
 
@@ -49,6 +51,8 @@ def enter(
         The one the packet names, None if it is not known, and the one the mote should run.
     gap
         Whether packets before it were accepted without their samples.
+    lost_until_us
+        Samples stamped before this instant were missing when the proxy was started again.
     """
     packet, position = event.packet, before.position
     rebooted = any(isinstance(each, Rebooted) for each in found)
@@ -64,5 +68,6 @@ def enter(
         resumed=before.running is None and position.boot >= 0,
         not_before_us=not_before_us,
         watermark_us=event.watermark_us,
+        lost_until_us=lost_until_us,
     )
     ledger.packet_received(received, *programs)

@@ -13,6 +13,7 @@ from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Announcement, Health, Packet
 from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange
+from proxy.counting.sample_account import NEVER_US
 from proxy.counting.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
 from proxy.motes.clock_bounds import WrongClock, slack_of
 from proxy.motes.ledger_entries import PriorState, enter
@@ -43,7 +44,7 @@ from proxy.motes.tracking_limits import TrackingLimits
 from proxy.records.program_table import ProgramTable
 from proxy.records.record_readers import RecordReaders
 from proxy.records.waiting_tuples import MotePosition, PacketTuples
-from proxy.records.watermarks import MoteWatermark
+from proxy.records.watermarks import LOWEST_US, MoteWatermark
 
 
 class MoteTracking:
@@ -61,6 +62,8 @@ class MoteTracking:
         Radio clock now; a mote known from before a restart counts as received now.
     position
         Of its last packet that was accepted before a restart.
+    lost_until_us
+        Samples stamped before this instant were missing then, and perhaps not counted.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class MoteTracking:
         limits: TrackingLimits,
         started_us: int,
         position: MotePosition | None = None,
+        lost_until_us: int = LOWEST_US,
     ) -> None:
         self.mote = mote
         self.announcement: Announcement | None = None
@@ -94,6 +98,7 @@ class MoteTracking:
         self._merged: MergedProgram | None = None
         self._traits: SensorTraits | None = None
         self._samples_skipped = False
+        self._lost_before_us = lost_until_us
 
     def restore(self, announcement: Announcement) -> None:
         """Accept what the mote announced before the proxy's restart."""
@@ -166,6 +171,15 @@ class MoteTracking:
         if program is not None and not program.sleeping:
             return MoteWatermark(self._readers.held_back(self.running, self._low_watermark_us))
         return self._handover.watermark(self._low_watermark_us, is_new=not self.numbers.any_received)
+
+    @property
+    def lost_until_us(self) -> int:
+        """No sample stamped from this instant on is missing so far, of those that queries want counted."""
+        if self.ledger and self._samples_skipped:
+            return NEVER_US
+        if self.ledger and self.running is None:  # nothing was received since the proxy's restart
+            return self._lost_before_us
+        return self.ledger.lost_until_us
 
     def needs_time(self, radio_us: int) -> bool:
         """Return whether the passing of time may change anything."""
@@ -342,6 +356,7 @@ class MoteTracking:
                 not_before_us=self._handover.not_before_us,
                 programs=(self._programs.get(packet.program), self.desired),
                 gap=self._samples_skipped,
+                lost_until_us=self._lost_before_us,
             )
         self._samples_skipped = False
         instructions += self._controls.next(event, announced=self.announcement is not None)

@@ -86,6 +86,7 @@ class ProxyService:
             now_us=now_us,
             programs=stores.catalog.programs(),
             positions=stores.spool.positions(),
+            losses=stores.spool.losses(),
             streams=stores.spool.progress(),
             abilities_of=registry.abilities_of,
             neighbours=neighbours,
@@ -233,9 +234,10 @@ class ProxyService:
                 times = self.metrics.count("spool_full")
                 if times & (times - 1) == 0:
                     log.error("spool is full: samples wait in memory", spool_bytes=spool_bytes)
-            case Write(batches, positions):
+            case Write(batches, positions, losses):
+                now_us = self._clocks.real()
                 spooled = await self.stores.in_thread(
-                    store_batches, self.stores, self.settings.name, batches, positions, self._clocks.real()
+                    store_batches, self.stores, self.settings.name, batches, positions, now_us, losses=losses
                 )
                 self._unwritten.written()
                 self.delivery.spooled(spooled, self._clocks.radio())

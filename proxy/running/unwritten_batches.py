@@ -7,7 +7,7 @@ Pure. Batches are numbered when they are cut, so those of a failed write must be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.fleet.batching import CutBatch
@@ -18,10 +18,11 @@ from proxy.running.flush_schedule import FlushSchedule
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write batches, and positions of motes, in one transaction."""
+    """Write batches, positions of motes, and until when samples of motes are missing, in one transaction."""
 
     batches: Sequence[CutBatch]
     positions: Sequence[MotePosition]
+    losses: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class UnwrittenBatches:
         self._fleet = fleet
         self._schedule = schedule
         self._most_spool_bytes = most_spool_bytes
-        self._unwritten = Write((), ())
+        self._unwritten = Write((), (), {})
 
     def __bool__(self) -> bool:
         """Return whether batches of a failed write wait for the next."""
@@ -72,9 +73,11 @@ class UnwrittenBatches:
         self._schedule.cut(batches=bool(batches))
         if self._schedule.takes_positions(radio_us, stopping=stopping):
             positions = self._fleet.positions()
-        self._unwritten = Write(batches, positions)
+        # What a mote has not sent must not be forgotten by a restart behind a position that is stored now.
+        losses = {**self._unwritten.losses, **self._fleet.new_losses()}
+        self._unwritten = Write(batches, positions, losses)
         return self._unwritten if batches or positions else None
 
     def written(self) -> None:
         """Note that the last :class:`Write` is on disk."""
-        self._unwritten = Write((), ())
+        self._unwritten = Write((), (), {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protocols.wire.batches import encode_batch
@@ -13,7 +13,7 @@ from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.quarantine import RejectedFrame
-from proxy.storage.spool import SpooledBatch
+from proxy.storage.spool import NO_LOSSES, SpooledBatch
 from proxy.storage.stores import Stores
 
 
@@ -37,9 +37,17 @@ class CatalogChanges:
 
 
 def store_batches(
-    stores: Stores, proxy: str, cut: Sequence[CutBatch], positions: Iterable[MotePosition], now_us: int
+    stores: Stores,
+    proxy: str,
+    cut: Sequence[CutBatch],
+    positions: Iterable[MotePosition],
+    now_us: int,
+    *,
+    losses: Mapping[str, int] = NO_LOSSES,
 ) -> list[SpooledBatch]:
     """Encode batches and put them on disk, with the progress of streams and motes; `now_us` is real time.
+
+    `losses` are those of motes that have changed: until when samples are missing.
 
     Raises
     ------
@@ -58,7 +66,7 @@ def store_batches(
             known = latest.get(mote)
             if known is None or (known.boot, known.sequence) < (position.boot, position.sequence):
                 latest[mote] = position
-    stores.spool.append(spooled, progress.values(), latest.values())
+    stores.spool.append(spooled, progress.values(), latest.values(), losses)
     return spooled
 
 

@@ -1,7 +1,8 @@
 """The spool: batches on disk until the cluster has acknowledged them.
 
-One transaction stores batches together with the progress of each stream and the last packet of each mote. So after a
-crash numbers continue without a gap, nothing is stored twice, and samples lost in memory are counted as lost.
+One transaction stores batches together with the progress of each stream, the last packet of each mote, and until when
+samples of it are missing. So after a crash numbers continue without a gap, nothing is stored twice, and samples lost in
+memory are counted as lost, as are those whose loss was known in memory only.
 
 SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
 would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import secrets
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from protocols.errors import FrameError
 from protocols.wire.batches import decode_batch
@@ -21,6 +23,8 @@ from proxy.errors import StoreError
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.database import open_database, reading, transaction
+
+NO_LOSSES: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,16 @@ class Spool:
         batches: Sequence[SpooledBatch],
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
+        losses: Mapping[str, int] = NO_LOSSES,
     ) -> None:
         """Store batches and the progress that they bring; on return they are on disk.
+
+        Parameters
+        ----------
+        batches, progress, positions
+            The batches, and of streams and motes how far they go.
+        losses
+            By mote: samples stamped before this instant are missing, and perhaps not counted in a batch yet.
 
         Raises
         ------
@@ -124,6 +136,7 @@ class Spool:
                 [(each.stream, each.sequence, each.watermark_us, each.sampling) for each in progress],
             )
             self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
+            self._connection.executemany("INSERT OR REPLACE INTO losses VALUES (?, ?)", list(losses.items()))
         self.batches += len(batches)
         self.size_bytes += sum(len(each.payload) for each in batches)
 
@@ -168,6 +181,11 @@ class Spool:
         with reading(self.path):
             rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
         return {row[0]: MotePosition(*row) for row in rows}
+
+    def losses(self) -> dict[str, int]:
+        """Return, by mote, until when samples were missing; raises StoreError."""
+        with reading(self.path):
+            return dict(self._connection.execute("SELECT mote, until_us FROM losses").fetchall())
 
     def first_waiting(self) -> dict[str, int]:
         """Return, by stream, the number of the first batch that is not acknowledged; raises StoreError."""

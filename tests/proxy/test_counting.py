@@ -6,6 +6,7 @@ from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN
 from protocols.wire.demands import CompletenessDemand, PropertyBand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import SamplingProgram, program_number
+from proxy.counting.sample_account import NEVER_US
 from proxy.fleet import fleet
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
@@ -145,9 +146,9 @@ def test_mote_without_packets_is_missing_and_has_no_position(frames):
     assert set(batch.positions) == {"m1"}
 
 
-def restarted(frames, position):
+def restarted(frames, position, losses=None):
     proxy = sampling(
-        frames, demanded=demand(), programs=[SPEED], positions={"m1": position},
+        frames, demanded=demand(), programs=[SPEED], positions={"m1": position}, losses=losses,
         streams=[StreamProgress("traffic", 5, 20 * S, sampling=True)],
     )  # fmt: skip
     proxy.restore([frames.announcement("m1")])
@@ -164,6 +165,29 @@ def test_packets_lost_during_a_restart_are_missing(frames):
     proxy = restarted(frames, MotePosition("m1", 1, 3, 11 * S))
     send_samples(proxy, frames, "m1", range(6, 99), 70)
     assert counts_in(proxy.cut(71 * S)) == [("m1", 60, 4, 2)]
+
+
+def test_losses_that_were_not_counted_before_a_restart_are_missing_after_it(frames):
+    proxy = sampling(frames, ("m1", 7))
+    begin(proxy, frames, "m1")
+    assert proxy.new_losses() == {}
+    send_samples(proxy, frames, "m1", {2, 3, 6}, 50)
+    losses = proxy.new_losses()
+    assert losses == {"m1": 50 * S}
+    assert proxy.new_losses() == {}, "it has not changed"
+    again = restarted(frames, MotePosition("m1", 1, 6, 41 * S), losses)
+    assert again.new_losses() == losses, "nothing of it has been counted"
+    send_samples(again, frames, "m1", range(7, 99), 70)
+    assert counts_in(again.cut(71 * S)) == [("m1", 60, 4, 3)], "all from the watermark to the loss"
+
+
+def test_samples_of_a_wrong_clock_are_missing_after_a_restart_however_long_it_goes_on(frames):
+    tracking = TrackingLimits(silence_after_us=100 * S, clock=ClockBounds(20 * S, 100 * S))
+    proxy = sampling(frames, ("m1", 7), limits=FleetLimits(tracking=tracking))
+    begin(proxy, frames, "m1")
+    clock = -10_000 * S
+    receive(proxy, frames.packet(2, (clock, 1.0), mote="m1", clock=clock, low_watermark=clock, program=NUMBER), 1)
+    assert proxy.new_losses() == {"m1": NEVER_US}
 
 
 def test_samples_are_counted_from_the_demand_on(frames):

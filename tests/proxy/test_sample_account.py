@@ -12,8 +12,9 @@ from protocols.acquisition.needs import Need, NeedKind
 from protocols.wire.packets import Packet, Partial, Sample
 from protocols.wire.programs import Band, Measure, Panes, ProgramReport, SamplingProgram, SendOnChange, Several
 from proxy.counting.coverage import Coverage, coverage_of
-from proxy.counting.sample_account import PaneCount, ReceivedPacket, SampleAccount
+from proxy.counting.sample_account import NEVER_US, PaneCount, ReceivedPacket, SampleAccount
 from proxy.counting.spans import multiples_in, united, within, without
+from proxy.records.watermarks import LOWEST_US
 
 NEED = Need(NeedKind.SAMPLES, ("speed",), 10)
 EVERY, CHANGES, PANES = Coverage(0, 10), Coverage(0, 10, 0, fills=True), Coverage(0, 10, 50)
@@ -190,6 +191,41 @@ def test_packets_lost_during_the_restart_are_missing():
     account.begin(50, 10)
     account.packet_received(received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, gap=True), EVERY)
     assert counts(account, 200, 200) == [(100, 5, 5), (200, 10, 1)]
+
+
+def test_what_was_missing_before_a_restart_is_missing_after_it():
+    """Which samples they were is forgotten: all from the watermark on, until when some were."""
+    for lost_until, missing in ((LOWEST_US, 0), (50, 0), (80, 3), (NEVER_US, 5)):
+        account = SampleAccount(NEED, "", PANE)
+        account.begin(50, 10)
+        first = received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, lost_until_us=lost_until)
+        account.packet_received(first, EVERY)
+        assert counts(account, 100, 200) == [(100, 5, missing)], lost_until
+        assert account.lost_until_us == (min(lost_until, 110) if missing else LOWEST_US), "for the next restart"
+
+
+def test_an_account_knows_until_when_samples_are_missing():
+    account = begun(EVERY)
+    assert account.lost_until_us == LOWEST_US
+    account.lose(20, 21)
+    assert account.lost_until_us == 21
+    account.packet_received(received(packet(85, 90, 70, 80), 40, 35, gap=True), EVERY)
+    assert account.lost_until_us == 90
+    counts(account, 200, 200)
+    assert account.lost_until_us == 90, "what has been counted may not be on disk"
+    account.stop(90)
+    assert account.lost_until_us == NEVER_US, "until it takes samples again"
+    account.packet_received(received(packet(245, 250, 240), None, 0, changed=True), EVERY)
+    assert account.lost_until_us == 240
+    account.packet_received(received(packet(265, 270), 250, 245, changed=True), None)
+    assert account.lost_until_us == NEVER_US
+    assert SampleAccount(NEED, "", PANE).lost_until_us == LOWEST_US
+
+
+def test_late_samples_are_missing_after_a_restart_too():
+    account = begun(EVERY)
+    account.packet_received(received(packet(85, 90, 70, 80), 40, 35, watermark_us=75), EVERY)
+    assert account.lost_until_us == 75
 
 
 def test_after_a_lost_acknowledgement_samples_are_due_from_the_bound_sent():

@@ -25,6 +25,7 @@ from protocols.wire.catalog import (
     decode_stream_offer,
 )
 from protocols.wire.demand_pieces import DemandHead, digest_of
+from protocols.wire.demands import CompletenessDemand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
@@ -188,6 +189,23 @@ async def test_batch_stays_in_the_spool_over_a_restart_until_it_is_acknowledged(
         assert [each.sequence for each in published_batches(second.link)] == [1, 2]
         await send(second, topics.acks("p"), Ack(VERSION, "p", batch.epoch, "traffic", 2))
         await until(lambda: second.stores.spool.batches == 0)
+
+
+async def test_what_a_mote_has_lost_is_known_after_a_restart(settings, frames):
+    counted = QueryDemand("q", ("speed",), None, completeness=CompletenessDemand("c1", 60 * S))
+    async with running(settings) as first:
+        await send(first, topics.demand("traffic"), StreamDemand(VERSION, "c", "traffic", 1, (counted,)), retain=True)
+        await send(first, topics.announcement("p", "m1"), frames.announcement())
+        for number in (0, 2):
+            at = number * 10 * S
+            await receive(
+                first, frames.packet(number, (at, 1.5), clock=at + 1, low_watermark=at + 10 * S, program=NUMBER)
+            )
+        await until(lambda: sum(each.rows for each in published_batches(first.link)) > 1)
+        lost = first.fleet.motes["m1"].lost_until_us
+        assert lost == 30 * S
+    async with running(settings) as second:
+        assert second.fleet.motes["m1"].lost_until_us == lost
 
 
 async def test_connection_lost_while_publishing_sends_all_again(settings, frames):

@@ -85,6 +85,19 @@ def test_a_batch_whose_bytes_changed_on_disk_is_detected(tmp_path, payload):
     spool.close()
 
 
+def test_a_spool_keeps_until_when_samples_of_motes_are_missing(tmp_path):
+    made = Spool(tmp_path / "s", "p")
+    assert made.losses() == {}
+    made.append([batch(1)], losses={"m1": 5, "m2": 6})
+    made.append([batch(2)], losses={"m1": 7})
+    with pytest.raises(StoreError):
+        made.append([batch(1)], losses={"m1": 9})
+    made.close()
+    again = Spool(tmp_path / "s", "p")
+    assert again.losses() == {"m1": 7, "m2": 6}
+    again.close()
+
+
 def test_a_spool_knows_since_when_the_oldest_batch_waits(tmp_path):
     spool = Spool(tmp_path / "spool.sqlite", "p")
     assert spool.waiting_since_us() is None

@@ -28,8 +28,13 @@ class Proxy:
         self.waiting = self.cut_batches = self.now_us = 0
         self.spool: list[int] = []
         self.positions: list[int] = []
+        self.losses: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
         self.unwritten = UnwrittenBatches(
-            cast("Fleet", SimpleNamespace(cut=self.cut, positions=lambda: [self.now_us])),
+            cast(
+                "Fleet",
+                SimpleNamespace(cut=self.cut, positions=lambda: [self.now_us], new_losses=self.new_losses),
+            ),
             FlushSchedule(1.0, positions_us=0),
             FULL,
         )
@@ -39,12 +44,17 @@ class Proxy:
         self.cut_batches += count
         return list(range(self.cut_batches - count + 1, self.cut_batches + 1))
 
+    def new_losses(self) -> dict[str, int]:
+        found, self.lost = self.lost, {}
+        return found
+
     def flush(self, *, fails: bool = False, stopping: bool = False) -> Write | SpoolFull | None:
         self.now_us += POSITIONS_EVERY_US // 4
         found = self.unwritten.next(self.now_us, spool_bytes=len(self.spool), stopping=stopping)
         if isinstance(found, Write) and not fails:
             self.spool += cast("list[int]", found.batches)
             self.positions += cast("list[int]", found.positions)
+            self.losses |= found.losses
             self.unwritten.written()
         return found
 
@@ -84,10 +94,10 @@ def test_positions_of_a_failed_write_are_written_with_the_next() -> None:
     for _ in range(3):
         assert proxy.flush() is None
     due = proxy.flush(fails=True)
-    assert due == Write([], [POSITIONS_EVERY_US])
+    assert due == Write([], [POSITIONS_EVERY_US], {})
     assert not proxy.unwritten
     proxy.waiting = 1
-    assert proxy.flush() == Write([1], [POSITIONS_EVERY_US])
+    assert proxy.flush() == Write([1], [POSITIONS_EVERY_US], {})
     assert proxy.flush() is None
 
 
@@ -95,3 +105,18 @@ def test_the_last_flush_takes_positions_at_once() -> None:
     proxy = Proxy()
     proxy.flush(stopping=True)
     assert proxy.positions == [proxy.now_us]
+
+
+def test_losses_are_written_with_what_is_written_next_and_after_a_failure_again() -> None:
+    proxy = Proxy()
+    proxy.flush()
+    proxy.lost = {"m1": 7, "m2": 3}
+    assert proxy.flush() is None, "losses alone are not worth a write: a restart finds the gap itself"
+    proxy.lost, proxy.waiting = {"m1": 9}, 1
+    assert proxy.flush(fails=True) == Write([1], (), {"m1": 9, "m2": 3})
+    proxy.lost = {"m3": 1}
+    proxy.flush()
+    assert proxy.losses == {"m1": 9, "m2": 3}
+    proxy.waiting = 1
+    proxy.flush()
+    assert proxy.losses == {"m1": 9, "m2": 3, "m3": 1}

@@ -15,11 +15,11 @@ from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
 from proxy.storage.catalog_store import CatalogStore
-from proxy.storage.spool import Spool, SpooledBatch
+from proxy.storage.spool import NO_LOSSES, Spool, SpooledBatch
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from proxy.counting.coverage import Coverage
     from proxy.fleet.batching import CutBatch
@@ -48,9 +48,10 @@ def _positions_first() -> None:
         batches: Sequence[SpooledBatch],
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
+        losses: Mapping[str, int] = NO_LOSSES,
     ) -> None:
         append(self, (), (), positions)
-        append(self, batches, progress)
+        append(self, batches, progress, (), losses)
 
     put(Spool, "append", twice)
 

@@ -1,0 +1,1 @@
+CREATE TABLE losses (mote TEXT PRIMARY KEY, until_us INTEGER NOT NULL);
