@@ -81,7 +81,7 @@ class Watch:
         self._world = world
         self._batches: dict[str, Unacknowledged] = {}
         self._under_way = 0
-        self._settles_us = self._now_us + round(SETTLED_SECONDS * 1e6)
+        self._put_off()
         self._found: dict[str, str] = {}
         self.looks = 0
         """How many there were at a deployment that had settled."""
@@ -97,7 +97,7 @@ class Watch:
     def end(self) -> None:
         """Note that one has ended."""
         self._under_way -= 1
-        self._settles_us = self._now_us + round(SETTLED_SECONDS * 1e6)
+        self._put_off()
 
     def finish(self) -> None:
         """Note that a time in which nothing goes wrong is over."""
@@ -110,9 +110,12 @@ class Watch:
             await self._world.loop.passed(LOOK_SECONDS)
             if self._world.cluster.fails_next:  # such a fault lasts until they have failed
                 self.finish()
-                self._settles_us = self._now_us + round(SETTLED_SECONDS * 1e6)
+                self._put_off()
             if self.is_settled:
                 self.look()
+
+    def _put_off(self) -> None:
+        self._settles_us = self._now_us + round(SETTLED_SECONDS * 1e6)
 
     @property
     def is_settled(self) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.forked import Apart, EndedError, apart
 from tests.simulation.oracles import violations
 from tests.simulation.preparing import folder_in_memory
+from tests.simulation.process_folders import own_prefix, remove_stale_folders
 from tests.simulation.violations import Violation
 from tests.simulation.world import World
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     MakeCluster = Callable[[World, Path], Cluster]
 
-PREFIX = "fjord-simulation-"
-"""Of the folders in memory; then comes the number of the process."""
+PURPOSE = "fjord-simulation"
+"""Of the folders in memory: their names begin with it."""
 LONGEST_SECONDS = 120
 """Of processor time for one schedule."""
 
@@ -112,10 +113,7 @@ def _ended_at_last(running: dict[int, tuple[Schedule, Apart[Outcome]]]) -> Itera
 
 def remove_leftovers() -> None:
     """Remove the folders of processes that have been killed."""
-    for folder in folder_in_memory().glob(f"{PREFIX}*-*"):
-        number = folder.name.removeprefix(PREFIX).partition("-")[0]
-        if number.isdigit() and not Path("/proc", number).exists():
-            shutil.rmtree(folder, ignore_errors=True)
+    remove_stale_folders(PURPOSE, folder_in_memory())
 
 
 def _begin(schedule: Schedule, make_cluster: MakeCluster | None) -> Apart[Outcome]:
@@ -128,7 +126,7 @@ def _ended(schedule: Schedule, error: EndedError) -> Outcome:
 
 def _run(schedule: Schedule, make_cluster: MakeCluster | None) -> Outcome:
     began = time.process_time()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-", dir=folder_in_memory()))
+    folder = Path(tempfile.mkdtemp(prefix=own_prefix(PURPOSE, os.getpid()), dir=folder_in_memory()))
     try:
         world = World(schedule, folder, make_cluster)
         world.loop.run_until_complete(world.run())

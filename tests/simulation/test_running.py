@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.simulation.preparing import folder_in_memory
-from tests.simulation.running import PREFIX, remove_leftovers
+from tests.simulation.running import PURPOSE, remove_leftovers
 from tests.simulation.schedules import Fault, Schedule, drawn
 from tests.simulation.shrinking import shrunk
 
@@ -106,7 +106,7 @@ def endless():
 
     def folders():
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
-        return [each for child in children for each in folder_in_memory().glob(f"{PREFIX}{child}-*")]
+        return [each for child in children for each in folder_in_memory().glob(f"{PURPOSE}-{child}-*")]
 
     until = time.monotonic() + 60
     while not (found := folders()):
@@ -128,7 +128,7 @@ def test_an_interrupted_run_prints_what_it_has_and_leaves_nothing(endless):
 
 def test_a_killed_run_leaves_nothing_to_the_next_one(endless):
     running, folders = endless
-    children = [folder.name.removeprefix(PREFIX).partition("-")[0] for folder in folders]
+    children = [folder.name.removeprefix(f"{PURPOSE}-").partition("-")[0] for folder in folders]
     running.kill()
     running.wait()
     until = time.monotonic() + 30

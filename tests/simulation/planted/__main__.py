@@ -28,16 +28,16 @@ def planted(most: int, only: str, control: int, workers: int) -> None:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
     from tests.simulation.planted.all_plants import PLANTS
     from tests.simulation.planted.plant import Plant, Simulation, nothing
-    from tests.simulation.planted.searching import Found, search
-    from tests.simulation.planted.stale_folders import remove_stale_folders
+    from tests.simulation.planted.searching import PURPOSE, Found, search
     from tests.simulation.preparing import folder_in_memory
+    from tests.simulation.process_folders import remove_stale_folders
 
     console = Console(highlight=False, soft_wrap=True)
     chosen = [plant for plant in PLANTS if only in plant.name]
     if not chosen:
         names = "".join(f"\n  {plant.name}" for plant in PLANTS)
         raise click.UsageError(f"there is no plant with {only!r} in its name; plants are{names}")
-    remove_stale_folders(folder_in_memory())
+    remove_stale_folders(PURPOSE, folder_in_memory())
     controls = [Plant(f"nothing in {each.value}", "nothing is found without a plant", each, nothing)
                 for each in Simulation if any(plant.simulation is each for plant in chosen)]  # fmt: skip
     missed = wrong = 0

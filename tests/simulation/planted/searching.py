@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import shutil
 import tempfile
@@ -16,8 +17,8 @@ from tests.simulation.cluster_runs import Run
 from tests.simulation.deployed_cluster import DeployedCluster
 from tests.simulation.forked import Apart, EndedError
 from tests.simulation.planted.plant import Simulation
-from tests.simulation.planted.stale_folders import own_prefix
 from tests.simulation.preparing import folder_in_memory
+from tests.simulation.process_folders import own_prefix
 from tests.simulation.schedules import drawn
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.simulation.planted.plant import Plant
 
+PURPOSE = "fjord-planted"
+"""Of the folders in memory: their names begin with it."""
 CLUSTER_MINUTES = 4.0
 """Simulated time of a cluster among scripted proxies."""
 SCHEDULE_SECONDS = 300.0
@@ -78,7 +81,7 @@ def search(plants: Iterable[Plant], *, most: int, workers: int) -> Iterator[Foun
     with selectors.DefaultSelector() as selector:
 
         def begin(plant: Plant, seed: int, seconds: float) -> None:
-            folder = Path(tempfile.mkdtemp(prefix=own_prefix(), dir=folder_in_memory()))
+            folder = Path(tempfile.mkdtemp(prefix=own_prefix(PURPOSE, os.getpid()), dir=folder_in_memory()))
             work = Apart(lambda: _run(plant, seed, folder), longest_seconds=running.LONGEST_SECONDS)
             selector.register(work.reading, selectors.EVENT_READ, _Search(plant, folder, work, seed, seconds))
 

@@ -1,5 +1,6 @@
 """Plants do not rot: each can still be planted, and a simulation still finds some."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ import pytest
 from tests.simulation.forked import apart
 from tests.simulation.planted.all_plants import PLANTS
 from tests.simulation.planted.plant import Simulation, put
-from tests.simulation.planted.stale_folders import own_prefix, remove_stale_folders
+from tests.simulation.process_folders import own_prefix, remove_stale_folders
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.name)
@@ -58,8 +59,9 @@ def test_a_plant_that_there_is_not_is_refused_with_those_there_are():
 def test_folders_of_processes_that_have_ended_are_removed(tmp_path):
     ended = subprocess.Popen(["true"])
     ended.wait()
-    for name in (f"fjord-planted-{ended.pid}-a", f"{own_prefix()}b", "fjord-planted-c", f"other-{ended.pid}-d"):
+    own = own_prefix("fjord-planted", os.getpid())
+    for name in (f"fjord-planted-{ended.pid}-a", f"{own}b", "fjord-planted-c", f"other-{ended.pid}-d"):
         (tmp_path / name / "cluster").mkdir(parents=True)
-    remove_stale_folders(tmp_path)
+    remove_stale_folders("fjord-planted", tmp_path)
     left = {each.name for each in tmp_path.iterdir()}
-    assert left == {f"{own_prefix()}b", "fjord-planted-c", f"other-{ended.pid}-d"}
+    assert left == {f"{own}b", "fjord-planted-c", f"other-{ended.pid}-d"}
