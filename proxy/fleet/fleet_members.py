@@ -145,8 +145,11 @@ class FleetMembers:
 
     def new_losses(self) -> dict[str, int]:
         """Return, by mote, until when samples are missing, of those of which that has changed since the last time."""
-        found = {name: until_us for name, each in self.motes.items() if (until_us := each.lost_until_us) > LOWEST_US}
-        changed = {name: until_us for name, until_us in found.items() if self._losses.get(name) != until_us}
+        changed = {
+            name: until_us
+            for name, each in self.motes.items()
+            if (until_us := each.lost_until_us) > LOWEST_US and self._losses.get(name) != until_us
+        }
         self._losses |= changed
         return changed
 
