@@ -2,8 +2,8 @@
 
 Pure, one per stream. In this order::
 
-    a commit is in doubt        left to its proxy, as it is unknown which batch is next
-    too much waits in memory    left to its proxy, which sends it again
+    a commit is in doubt        left to its proxy until the next commit is made, as it is unknown which batch is next
+    too much waits in memory    left to its proxy, in the same way
     not the next, or held       answered, but not every one of many; or left to its proxy until it fits the stream
     the next                    waits for a commit, without rows that come too late, or with none if it is malformed
 """
@@ -117,12 +117,14 @@ class BatchReception:
             Whether its proxy offers the stream as it is declared: then a batch that does not fit is of an older offer
             and never will.
         """
-        if self._commits.in_doubt is not None:
-            return []
         admission, lane = self._admission, (batch.proxy, batch.epoch)
+        if self._commits.in_doubt is not None:
+            self._commits.leave(lane)
+            return []
         admission.proxy_active(batch.proxy, now_seconds)
         if self._commits.waiting.bytes >= MAX_WAITING_BYTES:
             admission.counters.deferred += 1
+            self._commits.leave(lane)
             return []
         mismatch = None if offer_fits else self._layouts.mismatch(batch)
         held_before = admission.holds(batch.proxy)

@@ -161,7 +161,7 @@ class StreamWriter:
             return acks
         except StorageError as error:
             self._troubles.note("commit", error.message)
-            self._commits.failed()
+            self._commits.failed(commit, self._clock())
             return acks
         return acks + self._acks(self._commits.made(commit))
 
@@ -175,6 +175,8 @@ class StreamWriter:
         return self._acks(self._commits.known(made=made))
 
     def _acks(self, stored: ToAcknowledge) -> list[Ack]:
+        for lane, _ in stored:
+            self._open(lane)  # it may be one of which nothing was ever received
         return [self._ack(lane, rejected) for lane, rejected in stored]
 
     async def _send(self, acks: Sequence[Ack]) -> None:

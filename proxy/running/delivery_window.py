@@ -2,8 +2,8 @@
 
 Pure, one per stream. At most `in_flight` batches are published and not acknowledged. If nothing is acknowledged for
 `resend_after_us`, or the receiver repeats that it misses something, sending begins again after the last acknowledged.
-A receiver that stays silent is tried at growing intervals, up to 16 times `resend_after_us`; a batch that cannot be
-read is tried again after one.
+A receiver that stays silent is tried at growing intervals, up to 16 times `resend_after_us`, until it answers; a batch
+that cannot be read is tried again after one.
 
 A batch that is damaged on disk is skipped, but only once the receiver has stored all before it: a receiver that is made
 to continue behind the damaged batch would give up those, too.
@@ -203,6 +203,7 @@ class DeliveryWindow:
             self._repeats = 0
             self._patience = 1
             return [DeleteThrough(through), *self._fill(now_us)]
+        self._patience = 1  # the receiver is there: it lacks a batch, or can store batches again
         if not self.connected or self.sent == self.acknowledged or self._resent_for == through:
             return []
         self._repeats += 1

@@ -69,6 +69,15 @@ def test_silent_receiver_is_tried_at_growing_intervals_until_it_answers():
     assert [second for second in range(200, 205) if window.handle(TimePassed(), second * S)] == [203]
 
 
+def test_silent_receiver_that_answers_with_what_it_had_stored_gets_all_again_at_once():
+    window = DeliveryWindow(spooled=2)
+    window.handle(Connected(), 0)
+    for second in range(80):
+        window.handle(TimePassed(), second * S)
+    found = script(window, (80 * S, AckReceived(0)), (80 * S, TimePassed()), (82 * S, TimePassed()))
+    assert found == [[], [Resending(1, "silence"), Send(1), Send(2)], []]
+
+
 def test_a_batch_that_cannot_be_read_is_tried_again_after_one_interval_however_often():
     window = DeliveryWindow(spooled=2)
     window.handle(Connected(), 0)

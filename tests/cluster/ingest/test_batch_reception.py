@@ -83,6 +83,7 @@ class Reception:
         return decisions
 
     def acknowledge(self, lane: Lane) -> None:
+        self.open(lane)
         through = self.commits.admission.stored(*lane)
         assert through <= self.stored[lane], "acknowledged and not stored"
         self.acknowledged[lane[0]] = max(self.acknowledged[lane[0]], through)
@@ -104,7 +105,7 @@ class Reception:
                 for lane, _ in self.commits.made(commit):
                     self.acknowledge(lane)
             case "failed":
-                self.commits.failed()
+                self.commits.failed(commit, 0.0)
             case _:
                 self.doubted = outcome == "unknown and made"
                 self.commits.unknown(commit)
@@ -252,7 +253,8 @@ def test_what_waits_in_memory_is_bounded_and_the_rest_is_left_to_its_proxy(monke
     life = Reception()
     assert [life.receive(batch("p", sequence)) for sequence in (1, 2, 3, 4)] == [[CommitSoon()], [CommitSoon()], [], []]
     assert life.commits.admission.counters.deferred == 2
-    life.commit()
+    assert life.receive(batch("q", 1)) == []
+    assert [lane for lane, _ in life.commits.made(life.commits.begin())] == [("p", "e"), ("q", "e")]
     assert life.receive(batch("p", 3)) == [CommitSoon()]
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.ingest import commit_cycle
 from cluster.ingest.admission import StreamAdmission, Verdict
 from cluster.ingest.commit_cycle import Commit, CommitCycle, ToAcknowledge
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition
@@ -71,7 +72,7 @@ class Life:
             case "made":
                 self.acknowledge(self.commits.made(commit))
             case "failed":
-                self.commits.failed()
+                self.commits.failed(commit, 0.0)
             case _:
                 self.commits.unknown(commit)
 
@@ -159,3 +160,64 @@ def test_a_commit_is_due_for_three_reasons(*, silent: bool, work: bool, doubt: b
     if doubt:
         cycle.unknown(cast("Commit", SimpleNamespace()))
     assert cycle.due(11.0 if silent else 9.0, work=work)
+
+
+@pytest.mark.parametrize(("outcome", "behind"), [("failed", 0), ("failed", 1), ("unknown", 0)])
+def test_lanes_of_a_commit_that_was_not_made_are_asked_for_with_the_next(outcome: str, behind: int) -> None:
+    life = Life()
+    if behind:
+        life.begin()
+    life.send(0)
+    if not behind:
+        life.begin()
+    life.end(outcome, 0)
+    life.look()
+    assert life.commits.due(1.0, work=False)
+    assert life.commits.made(life.commits.begin()) == [(LANE, ())]
+    assert life.commits.admission.stored(*LANE) == 0
+    assert not life.commits.due(100.0, work=False)
+    assert life.commits.made(life.commits.begin()) == []
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_lane_that_came_again_by_itself_is_not_asked_for(*, begun: bool) -> None:
+    life = Life()
+    life.send(0)
+    life.begin()
+    life.end("failed", 0)
+    commit = life.commits.begin()
+    life.send(0)
+    if begun:
+        commit = life.commits.begin()
+    assert life.commits.made(commit) == [(LANE, ())] * begun
+
+
+def test_after_a_failure_commits_are_tried_at_growing_intervals_until_a_batch_is_stored() -> None:
+    life = Life()
+    tries = []
+    for second in range(80):
+        if life.commits.due(float(second), work=second == 0):
+            tries.append(second)
+            if second == 0:
+                life.send(0)
+            life.commits.failed(life.commits.begin(), float(second))
+    assert tries == [0, 1, 3, 7, 15, 31, 47, 63, 79]
+    life.commits.made(life.commits.begin())  # nothing in it: it does not say that one with batches is made
+    life.send(0)
+    life.commits.failed(life.commits.begin(), 100.0)
+    assert not life.commits.due(115.0, work=False)
+    assert life.commits.due(116.0, work=False)
+    life.send(0)
+    life.commits.made(life.commits.begin())
+    life.acknowledged = 1
+    life.send(0)
+    life.commits.failed(life.commits.begin(), 200.0)
+    assert life.commits.due(201.0, work=False)
+
+
+def test_lanes_left_to_their_proxies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_cycle, "MOST_LEFT", 2)
+    cycle = CommitCycle(StreamAdmission(NOTHING))
+    for name in "rqp":
+        cycle.leave((name, "e"))
+    assert cycle.made(cycle.begin()) == [(("q", "e"), ()), (("r", "e"), ())]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
+from cluster.errors import StorageError
 from cluster.ingest import batch_reception
 from cluster.ingest.writer import StreamWriter
+from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamTable
 from protocols.wire.batches import Batch, make_columns
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -133,3 +136,41 @@ async def test_many_batches_behind_a_gap_are_answered_twice_an_interval(tmp_path
             answers += [ack for ack in found if ack is not None]
         found = [(ack.proxy, ack.through) for ack in answers]
         assert found == [("p", 0), ("q", 0)] * 2 * interval, "a proxy goes back when it has read it twice"
+
+
+async def test_a_proxy_first_heard_while_a_commit_is_in_doubt_is_asked_when_storage_works_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledged: list[tuple[str, int]] = []
+    asked = asyncio.Event()
+
+    async def acknowledge(ack: Ack) -> None:
+        acknowledged.append((ack.proxy, ack.through))
+        asked.set()
+
+    writer = StreamWriter(
+        StreamTable(str(tmp_path / "speeds"), SCHEMA),
+        acknowledge=acknowledge,
+        quarantine=lambda *_: None,
+        commit_interval_seconds=0.0,
+    )
+    writer.receive(samples(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamTable, "append", Mock(side_effect=OutcomeUnknownError("away")))
+        await writer.commit()
+    assert writer.receive(empty_batch("new", 1, 5)) is None
+    await writer.commit()
+    assert sorted(acknowledged) == [("new", 0), ("p", 0)]
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamTable, "append", Mock(side_effect=StorageError("full")))
+        writer.receive(samples(1))
+        await writer.commit()
+    assert len(acknowledged) == 2
+    asked.clear()
+    running = asyncio.create_task(writer.run())  # no batch comes: it finds out by itself
+    async with asyncio.timeout(20):
+        await asked.wait()
+    assert acknowledged[-1] == ("p", 0)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
