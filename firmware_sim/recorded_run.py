@@ -5,7 +5,6 @@ Motes keep nothing on a disk, so a log begins with what they were asked for, and
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import tempfile
 import zlib
@@ -25,8 +24,8 @@ from protocols.recording.entries import FORMAT, Header, LogError
 from protocols.recording.player import Player
 from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
+from protocols.recording.replaying import play
 from protocols.recording.segments import SegmentWriter
-from protocols.recording.ticking_loop import TickingLoop
 from protocols.recording.timeline import Timeline
 
 PART: Final = "motes"
@@ -96,24 +95,13 @@ def replay(run: RecordedRun) -> Player:
     player = Player(run)
     with tempfile.TemporaryDirectory(prefix="fjord-replay-") as name:
         options = _options_of(run.header, Path(name))
-        with asyncio.Runner(loop_factory=lambda: TickingLoop(player)) as runner:
-            try:
-                runner.run(_replayed(player, options))
-            except asyncio.CancelledError:
-                pass  # the log ended before the motes were asked to stop
-            except FjordError as error:
-                if player.link is None:  # there are no motes yet
-                    raise LogError(f"the log of motes names what there is not: {error.message}") from error
-                player.failure = error
-            except Exception as error:  # noqa: BLE001 - what a replay is for
-                player.failure = error
+        play(player, lambda: _replayed(player, options))
+    if isinstance(player.failure, FjordError) and player.link is None:  # there were no motes yet
+        raise LogError(f"the log of motes names what there is not: {player.failure.message}") from player.failure
     return player
 
 
 async def _replayed(player: Player, options: RunOptions) -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        player.on_end = lambda: _void(task.cancel())
     await run_on(player, options, BrokerAddress(), lambda fleet: _look(fleet, counted=options.counted))
 
 

@@ -35,8 +35,8 @@ from protocols.recording.entries import FORMAT, Header, LogError
 from protocols.recording.player import Player
 from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
+from protocols.recording.replaying import play
 from protocols.recording.segments import SegmentWriter
-from protocols.recording.ticking_loop import TickingLoop
 from protocols.recording.timeline import Timeline
 
 log = get_logger(__name__)
@@ -152,28 +152,10 @@ def replay(run: RecordedRun) -> Player:
         _restore(run.header, folder)
         try:
             _check_registry(folder, settings)
-            server_loop = asyncio.Runner(loop_factory=lambda: TickingLoop(player))
         except ClusterError as error:
             raise LogError(f"the log of cluster {run.header.name!r} cannot be replayed: {error.message}") from error
-        with server_loop as runner:
-            try:
-                runner.run(_replayed(player, replace(settings, folder=folder)))
-            except asyncio.CancelledError:
-                pass  # the log ended before the cluster was asked to stop
-            except Exception as error:  # noqa: BLE001 - what a replay is for
-                player.failure = error
+        play(player, lambda: run_on(player, ClusterServer(replace(settings, folder=folder), timeline=player)))
     return player
-
-
-async def _replayed(player: Player, settings: ClusterSettings) -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        player.on_end = lambda: _void(task.cancel())
-    await run_on(player, ClusterServer(settings, timeline=player))
-
-
-def _void(_: object) -> None:
-    """Do nothing."""
 
 
 def _restore(header: Header, folder: Path) -> None:

@@ -25,8 +25,8 @@ from protocols.recording.entries import FORMAT, Header, LogError
 from protocols.recording.player import Player
 from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
+from protocols.recording.replaying import play
 from protocols.recording.segments import SegmentWriter, masked
-from protocols.recording.ticking_loop import TickingLoop
 from protocols.recording.timeline import Timeline
 from proxy.drivers.driver import Driver
 from proxy.drivers.settings import read_drivers
@@ -125,24 +125,9 @@ def replay(run: RecordedRun) -> Player:
             if file in run.header.state:
                 (folder / file).write_bytes(decompressed(run.header.state[file], file, MAX_STATE_BYTES))
         settings = settings.model_copy(update={"data": name})
-        with (
-            open_stores(folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores,
-            asyncio.Runner(loop_factory=lambda: TickingLoop(player)) as runner,
-        ):
-            try:
-                runner.run(_replayed(player, settings, stores, drivers))
-            except asyncio.CancelledError:
-                pass  # the log ended before the proxy was asked to stop
-            except Exception as error:  # noqa: BLE001 - what a replay is for
-                player.failure = error
+        with open_stores(folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores:
+            play(player, lambda: run_on(player, settings, stores, _no_link, drivers, began=void))
     return player
-
-
-async def _replayed(player: Player, settings: ProxySettings, stores: Stores, drivers: Iterable[Driver]) -> None:
-    task = asyncio.current_task()
-    if task is not None:
-        player.on_end = lambda: void(task.cancel())
-    await run_on(player, settings, stores, _no_link, drivers, began=void)
 
 
 def void(_: object) -> None:

@@ -22,6 +22,7 @@ from tests.cluster.oracle.proving import MismatchError
 from tests.cluster.oracle.searching import Searched, search_round
 from tests.cluster.oracle.strategies import KINDS
 from tests.cluster.oracle.text_coverage import Drawn
+from tests.minutes import Minutes
 
 USUAL_PAIRS = 20_000
 USUAL_MINUTES = 10.0
@@ -30,10 +31,10 @@ COLUMNS = 118
 
 
 @click.command()
-@click.option("--pairs", type=int, default=None, help="Stop after so many query-stream pairs.")
-@click.option("--minutes", type=float, default=None, help="Stop after so long.")
+@click.option("--pairs", type=click.IntRange(min=1), default=None, help="Stop after so many query-stream pairs.")
+@click.option("--minutes", type=Minutes(), default=None, help="Stop after so long.")
 @click.option("--seed", "first_seed", type=int, default=None, help="Where to begin; drawn and printed if not given.")
-@click.option("--workers", default=2, show_default=True, help="Processes.")
+@click.option("--workers", type=click.IntRange(min=1), default=2, show_default=True, help="Processes.")
 def main(pairs: int | None, minutes: float | None, first_seed: int | None, workers: int) -> None:
     """Compare random queries over random streams with their definition, evaluated by DuckDB.
 

@@ -6,6 +6,7 @@ import random
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 
 from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.operators.distinct import Distinct as DistinctOperator
@@ -14,6 +15,7 @@ from cluster.language.columns import AggregateCall, Output
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import proving
+from tests.cluster.oracle.__main__ import main
 from tests.cluster.oracle.comparison import difference_of_rows
 from tests.cluster.oracle.definition import evaluate, horizon_of
 from tests.cluster.oracle.proving import MismatchError, Tally, prove
@@ -77,3 +79,10 @@ def test_the_comparison_sees_one_copy_too_many() -> None:
     assert difference_of_rows(rows, expected) is None
     assert difference_of_rows([*rows, rows[0]], expected) is not None
     assert difference_of_rows(rows[1:], expected) is not None
+
+
+@pytest.mark.parametrize("wrong", [("--minutes", "nan"), ("--minutes", "0"), ("--pairs", "0"), ("--workers", "0")])
+def test_a_search_that_proves_nothing_or_never_ends_is_refused(wrong: tuple[str, str]) -> None:
+    done = CliRunner().invoke(main, wrong)
+    assert done.exit_code == 2
+    assert f"Invalid value for '{wrong[0]}'" in done.output
