@@ -265,7 +265,10 @@ class SampleAccount:
             since_us = from_us
             if received.gap:
                 since_us = max((LOWEST_US, *(x for x in (received.not_before_us, received.before_us) if x is not None)))
-            self.begin(from_us if since_us == LOWEST_US else min(since_us, from_us), coverage.grid_us)
+            since_us = from_us if since_us == LOWEST_US else min(since_us, from_us)
+            self.begin(since_us, coverage.grid_us)
+            # After a restart it begins with the stream's watermark, which may be before this.
+            self._lost_until_us = max(self._lost_until_us, since_us)
         elif received.resumed and not received.gap and not coverage.fills:
             # What was missing before the restart is not known any more: all before its end counts as missing.
             if self._known_us < (lost_until_us := min(received.lost_until_us, from_us)):

@@ -206,7 +206,7 @@ def test_what_was_missing_before_a_restart_is_missing_after_it():
 
 def test_an_account_knows_until_when_samples_are_missing():
     account = begun(EVERY)
-    assert account.lost_until_us == LOWEST_US
+    assert account.lost_until_us == 0, "what was taken before it began is not known"
     account.lose(20, 21)
     assert account.lost_until_us == 21
     account.packet_received(received(packet(85, 90, 70, 80), 40, 35, gap=True), EVERY)
@@ -220,6 +220,18 @@ def test_an_account_knows_until_when_samples_are_missing():
     account.packet_received(received(packet(265, 270), 250, 245, changed=True), None)
     assert account.lost_until_us == NEVER_US
     assert SampleAccount(NEED, "", PANE).lost_until_us == LOWEST_US
+
+
+def test_samples_before_an_account_began_are_missing_after_a_restart():
+    """It begins with the watermark, though the first packet came later: seed 317 of the simulation."""
+    account = SampleAccount(NEED, "", PANE)
+    account.packet_received(received(packet(125, 130, 110, 120), None, 0, changed=True), EVERY)
+    assert account.lost_until_us == 110
+    again = SampleAccount(NEED, "", PANE)
+    again.begin(80, 10)
+    first = received(packet(145, 150, 130, 140), None, 125, changed=True, resumed=True, lost_until_us=110)
+    again.packet_received(first, EVERY)
+    assert counts(again, 100, 200) == [(100, 2, 2)]
 
 
 def test_late_samples_are_missing_after_a_restart_too():
