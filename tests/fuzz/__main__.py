@@ -1,7 +1,8 @@
 """Random inputs behind the decoders, each with a limit of processor time: ``make fuzz``.
 
-An input is refused with one of our own errors, or accepted; anything else that is raised, and any step that takes
-longer than its limit, is a fault. To repeat an input: ``python -m tests.fuzz --only fleet/1/77``.
+An input is refused with one of our own errors, or accepted; anything else that is raised is a fault, and so is any step
+that takes longer than its limit, also when its input is repeated in a process of its own. To repeat an input:
+``python -m tests.fuzz --only fleet/1/77``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from rich.table import Table
 
 from protocols.event_log import configure_logging
 from tests.fuzz.measuring import Tally, run_input, run_inputs
+from tests.fuzz.repeating import confirm
 from tests.fuzz.targets import all_targets
 from tests.minutes import Minutes
 
@@ -55,6 +57,8 @@ def main(minutes: float, seed: int, names: tuple[str, ...], only: tuple[str, ...
     else:
         chosen = [targets[name] for name in dict.fromkeys(names)] or list(targets.values())
         tried(chosen, seed, minutes * 60 / len(chosen), tallies, Console(stderr=True, quiet=as_json))
+        for tally in tallies.values():
+            confirm(tally)
     if as_json:
         click.echo(json.dumps(report(tallies)))
     else:
@@ -87,6 +91,7 @@ def report(tallies: Mapping[str, Tally]) -> dict[str, object]:
             "inputs": each.inputs, "steps": each.steps, "refused": each.refused, "foreign_errors": each.foreign,
             "over_limit": each.over_limit, "slowest_s": round(each.slowest_seconds, 4), "slowest": each.slowest,
             "findings": [[found.input, found.what] for found in each.findings],
+            "slow_once": [[found.input, found.what] for found in each.slow_once],
         }
         for name, each in tallies.items()
     }  # fmt: skip
@@ -104,6 +109,8 @@ def show(tallies: Mapping[str, Tally]) -> None:
     for each in tallies.values():
         for found in each.findings[:MOST_SHOWN]:
             console.print(f"\n{found.input}: {found.what}\n{found.detail}", markup=False)
+        for found in each.slow_once:
+            console.print(f"{found.input}: {found.what}; not so when it was repeated", markup=False)
     inputs = sum(each.inputs for each in tallies.values())
     foreign, over = (sum(getattr(each, kind) for each in tallies.values()) for kind in ("foreign", "over_limit"))
     console.print(f"{inputs:,} inputs, {foreign} errors other than our own, {over} over their limit")

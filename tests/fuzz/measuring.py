@@ -70,6 +70,11 @@ class Finding:
     what: str
     detail: str = ""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether a step took too long."""
+        return self.what.startswith("took")
+
 
 @dataclass(slots=True)
 class Tally:
@@ -83,11 +88,13 @@ class Tally:
     slowest: str = ""
     """The input with the slowest step."""
     findings: list[Finding] = field(default_factory=list)
+    slow_once: list[Finding] = field(default_factory=list)
+    """Inputs that took too long, and did not when they were repeated."""
 
     @property
     def foreign(self) -> int:
         """Inputs that raised anything but our own errors."""
-        return sum(not each.what.startswith("took") for each in self.findings)
+        return sum(not each.is_slow for each in self.findings)
 
     @property
     def over_limit(self) -> int:

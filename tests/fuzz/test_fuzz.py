@@ -18,7 +18,8 @@ from proxy.motes.packet_numbers import PacketNumbers
 from tests.fuzz import measuring
 from tests.fuzz.__main__ import main
 from tests.fuzz.fleet_target import FleetTarget
-from tests.fuzz.measuring import Tally, run_input, run_inputs
+from tests.fuzz.measuring import Finding, Tally, run_input, run_inputs
+from tests.fuzz.repeating import MOST_REPEATED, confirm
 from tests.fuzz.targets import all_targets
 
 if TYPE_CHECKING:
@@ -151,6 +152,32 @@ def test_a_search_for_an_error_goes_on_behind_a_slow_step(monkeypatch: pytest.Mo
     monkeypatch.setattr(FleetTarget, "limit_seconds", 0.02)
     tally = searched("fleet", 2)
     assert (tally.inputs, tally.over_limit, tally.foreign) == (2, 1, 1)
+
+
+def test_an_input_that_is_slow_once_is_shown_and_no_fault() -> None:
+    wrong, slow, stuck = Finding("x/1/0", "KeyError: 1"), Finding("x/1/1", "took 1.00 s"), Finding("x/1/2", "took more")
+    again = {"x/1/1": [], "x/1/2": [Finding("x/1/2", "took 2.00 s")]}
+    tally = Tally(findings=[wrong, slow, stuck])
+    confirm(tally, lambda name: Tally(findings=again[name]))
+    assert tally.findings == [wrong, *again["x/1/2"]]
+    assert tally.slow_once == [slow]
+    assert (tally.foreign, tally.over_limit) == (1, 1)
+
+
+def test_where_many_inputs_are_slow_most_are_not_repeated() -> None:
+    slow = [Finding(f"x/1/{number}", "took 1.00 s") for number in range(MOST_REPEATED + 3)]
+    tally = Tally(findings=slow.copy())
+    confirm(tally, lambda _: Tally())
+    assert tally.findings == slow[MOST_REPEATED:]
+    assert tally.slow_once == slow[:MOST_REPEATED]
+
+
+def test_an_input_is_repeated_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FleetTarget, "limit_seconds", 0.0)
+    tally = searched("fleet", 1)
+    assert tally.over_limit == 1
+    confirm(tally)
+    assert [each.input for each in tally.slow_once] == ["fleet/0/0"], "there, the limit is as it was"
 
 
 def searched(name: str, count: int) -> Tally:
