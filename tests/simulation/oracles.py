@@ -17,6 +17,7 @@ from protocols.wire.batches import (
     FINGERPRINT_COLUMN,
     MISSING_COLUMN,
     MOTE_COLUMN,
+    PANE_COLUMN,
     START_COLUMN,
     Batch,
     decode_batch,
@@ -47,20 +48,25 @@ class Rows:
         By mote and stamp, the values that are not fixed, of each time that it is there.
     counts
         Mote, end of the pane, samples that were due, and missing ones.
+    aggregated
+        By mote: the first instant, and the first one after it, of samples that only aggregates contain.
     """
 
     samples: Mapping[tuple[str, int], list[dict[str, object]]]
     counts: tuple[tuple[str, int, int, int], ...]
+    aggregated: Mapping[str, list[tuple[int, int]]]
 
 
 def rows_of(batches: Iterable[Batch]) -> Rows:
     """Return the rows of batches."""
     samples: dict[tuple[str, int], list[dict[str, object]]] = defaultdict(list)
     counts: list[tuple[str, int, int, int]] = []
+    aggregated: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for batch in batches:
         columns = {column.name: column.values(batch.rows) for column in batch.columns}
         fingerprints = columns.get(FINGERPRINT_COLUMN)
         expected = columns.get(EXPECTED_COLUMN)
+        widths = columns.get(PANE_COLUMN)
         sampled = [name for name in ("speed", "flow") if name in columns]
         for place, (mote, start_us) in enumerate(zip(columns[MOTE_COLUMN], columns[START_COLUMN], strict=True)):
             assert isinstance(mote, str)
@@ -69,7 +75,11 @@ def rows_of(batches: Iterable[Batch]) -> Rows:
                 samples[mote, start_us].append({name: columns[name][place] for name in sampled})
             elif expected is not None and expected[place] is not None:
                 counts.append((mote, start_us + 1, expected[place], columns[MISSING_COLUMN][place]))  # type: ignore[arg-type]
-    return Rows(samples, tuple(counts))
+            elif widths is not None and isinstance(width_us := widths[place], int):
+                # A pane that a change of program ended is stamped with the instant of the change, a sample's.
+                end_us = start_us + (start_us % 1_000 == 999)
+                aggregated[mote].append((end_us - width_us, end_us))
+    return Rows(samples, tuple(counts), aggregated)
 
 
 def violations(world: World) -> list[Violation]:
@@ -159,10 +169,14 @@ def _calm(world: World, rows: Rows) -> Iterator[Violation]:
 
 def _counts(world: World, rows: Rows) -> Iterator[Violation]:
     period_us = world.schedule.period_us
-    stamps: dict[str, list[int]] = defaultdict(list)
-    for mote, start_us in sorted(rows.samples):
+    seen: dict[str, set[int]] = defaultdict(set)
+    for mote, start_us in rows.samples:
         if start_us % period_us == 0:
-            stamps[mote].append(start_us)
+            seen[mote].add(start_us)
+    for mote, spans in rows.aggregated.items():
+        for begin_us, end_us in spans:
+            seen[mote].update(range(-(-begin_us // period_us) * period_us, end_us, period_us))
+    stamps = defaultdict(list, {mote: sorted(found) for mote, found in seen.items()})
     silently = []
     for mote, end_us, expected, missing in rows.counts:
         of_mote = stamps[mote]

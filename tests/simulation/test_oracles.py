@@ -163,6 +163,23 @@ def test_a_pane_of_which_samples_are_neither_stored_nor_counted(world, missing, 
     assert world.found() == [("lost", "panes of which samples are lost and not counted")] * lost
 
 
+@pytest.mark.parametrize(("covered_us", "cut", "lost"), [(10, False, False), (9, False, True), (10, True, False)])
+def test_samples_that_only_aggregates_contain_are_stored(world, covered_us, cut, lost):
+    """Those of a pane that a change of program ended end before its stamp, others with it."""
+    first = BatchId("p0", "e", "traffic", 1)
+    del world.batches[first], world.proxies["p0"].spooled[first]
+    end_us = BEGAN_US + 10 * PERIOD_US
+    columns = make_columns(SCHEMA, [end_us - (not cut)], ["m"], [True], {})
+    columns += aggregate_columns(SCHEMA, {"fjord_form": ["f"], "fjord_pane_us": [covered_us * PERIOD_US]}, 1)
+    for found in (
+        Batch(VERSION, "p0", "old", "traffic", 30, end_us, True, 1, columns),
+        count_batch(31, BEGAN_US + PANE_US, 20, 0),
+    ):
+        world.store(found)
+        world.spool(found)
+    assert world.found() == [("lost", "panes of which samples are lost and not counted")] * lost
+
+
 def test_a_pane_that_is_counted_twice(world):
     for epoch in ("old", "older"):
         count = count_batch(31, BEGAN_US + PANE_US, 20, 0, epoch)
