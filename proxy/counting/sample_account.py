@@ -125,6 +125,26 @@ class SampleAccount:
         """Expect samples from an instant on, at whole multiples of `grid_us`, though none has been reported yet."""
         self.began_us = self._reported_us = self._known_us = since_us
         self._grids = [(since_us, grid_us)]
+        # What the mote took before is not known: were the proxy to restart now, it would count as missing.
+        self._lost_until_us = max(self._lost_until_us, since_us)
+
+    def resume(self, watermark_us: int, lost_until_us: int, grid_us: int) -> None:
+        """Go on after a restart of the proxy, with a mote from which nothing has been received since.
+
+        Parameters
+        ----------
+        watermark_us
+            Of the stream: panes that ended before it have been counted.
+        lost_until_us
+            Samples stamped before this instant were missing then; the lowest instant if none was counted.
+        grid_us
+            Samples are due at whole multiples of it.
+        """
+        pane_us = watermark_us if lost_until_us == LOWEST_US else watermark_us // self.pane_us * self.pane_us
+        self.begin(pane_us, grid_us)
+        self._known_us = watermark_us
+        self._missing += within([(pane_us, watermark_us)], (LOWEST_US, lost_until_us))
+        self._lost_until_us = max(self._lost_until_us, min(lost_until_us, watermark_us))
 
     def begin_covered(self, coverage: Coverage, low_watermark_us: int) -> None:
         """Begin with a mote that already runs a program that covers the need."""
@@ -265,10 +285,7 @@ class SampleAccount:
             since_us = from_us
             if received.gap:
                 since_us = max((LOWEST_US, *(x for x in (received.not_before_us, received.before_us) if x is not None)))
-            since_us = from_us if since_us == LOWEST_US else min(since_us, from_us)
-            self.begin(since_us, coverage.grid_us)
-            # After a restart it begins with the stream's watermark, which may be before this.
-            self._lost_until_us = max(self._lost_until_us, since_us)
+            self.begin(from_us if since_us == LOWEST_US else min(since_us, from_us), coverage.grid_us)
         elif received.resumed and not received.gap and not coverage.fills:
             # What was missing before the restart is not known any more: all before its end counts as missing.
             if self._known_us < (lost_until_us := min(received.lost_until_us, from_us)):

@@ -29,6 +29,8 @@ class MoteSnapshot:
         Whether a packet was received since the proxy's start, and the mote is not silent.
     resumes
         Whether it is known from before the proxy's restart and has sent nothing since.
+    lost_until_us
+        Samples stamped before this instant were missing at that restart.
     """
 
     running: SamplingProgram | None
@@ -37,6 +39,7 @@ class MoteSnapshot:
     clock_us: int
     active: bool = True
     resumes: bool = False
+    lost_until_us: int = LOWEST_US
 
 
 class SampleLedger:
@@ -155,7 +158,7 @@ def _opened(demand: DemandClass, need: Need, now: MoteSnapshot, watermark_us: in
             account.begin_covered(coverage, max(now.low_watermark_us, demanded_us))
     elif now.resumes and watermark_us is not None:
         desired = coverage_of(now.desired, need)
-        account.begin(watermark_us, need.period_us if desired is None else desired.grid_us)
+        account.resume(watermark_us, now.lost_until_us, need.period_us if desired is None else desired.grid_us)
     return account
 
 

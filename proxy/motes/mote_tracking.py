@@ -175,7 +175,7 @@ class MoteTracking:
     @property
     def lost_until_us(self) -> int:
         """No sample stamped from this instant on is missing so far, of those that queries want counted."""
-        if self.ledger and self._samples_skipped:
+        if self.ledger and (self._samples_skipped or self.silent):  # the watermark does not wait for a silent mote
             return NEVER_US
         if self.ledger and self.running is None:  # nothing was received since the proxy's restart
             return self._lost_before_us
@@ -239,7 +239,9 @@ class MoteTracking:
         active = self.running is not None and not self.silent
         resumes = self.running is None and self.numbers.any_received
         clock_us = self.numbers.position.clock_us
-        return MoteSnapshot(running, self.desired, self._low_watermark_us, clock_us, active=active, resumes=resumes)
+        return MoteSnapshot(
+            running, self.desired, self._low_watermark_us, clock_us, active, resumes, self._lost_before_us
+        )
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
         self._controls.announced()

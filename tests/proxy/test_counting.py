@@ -178,7 +178,26 @@ def test_losses_that_were_not_counted_before_a_restart_are_missing_after_it(fram
     again = restarted(frames, MotePosition("m1", 1, 6, 41 * S), losses)
     assert again.new_losses() == losses, "nothing of it has been counted"
     send_samples(again, frames, "m1", range(7, 99), 70)
-    assert counts_in(again.cut(71 * S)) == [("m1", 60, 4, 3)], "all from the watermark to the loss"
+    assert counts_in(again.cut(71 * S)) == [("m1", 60, 6, 5)], "all from the pane's beginning to the loss"
+
+
+def test_a_pane_that_a_restart_cuts_is_counted_whole(frames):
+    """Also where the watermark passed a silent mote just before: seed 940 of the simulation."""
+    proxy = sampling(frames, ("m1", 7), limits=FleetLimits(tracking=TrackingLimits(silence_after_us=25 * S)))
+    begin(proxy, frames, "m1")
+    send_samples(proxy, frames, "m1", range(99), 10)
+    assert proxy.new_losses() == {"m1": 0}
+    again = restarted(frames, MotePosition("m1", 1, 4, 21 * S), {"m1": 0})
+    send_samples(again, frames, "m1", range(5, 99), 70)
+    assert counts_in(again.cut(71 * S)) == [("m1", 60, 6, 0)], (
+        "nothing was lost, nor is the mote's first part forgotten"
+    )
+    proxy.time_passed(40 * S)
+    losses = proxy.new_losses()
+    assert losses == {"m1": NEVER_US}, "it is silent"
+    again = restarted(frames, MotePosition("m1", 1, 4, 21 * S), losses)
+    send_samples(again, frames, "m1", range(5, 99), 70)
+    assert counts_in(again.cut(71 * S)) == [("m1", 60, 6, 3)], "those before the first packet"
 
 
 def test_samples_of_a_wrong_clock_are_missing_after_a_restart_however_long_it_goes_on(frames):

@@ -201,7 +201,7 @@ def test_what_was_missing_before_a_restart_is_missing_after_it():
         first = received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, lost_until_us=lost_until)
         account.packet_received(first, EVERY)
         assert counts(account, 100, 200) == [(100, 5, missing)], lost_until
-        assert account.lost_until_us == (min(lost_until, 110) if missing else LOWEST_US), "for the next restart"
+        assert account.lost_until_us == (min(lost_until, 110) if missing else 50), "for the next restart"
 
 
 def test_an_account_knows_until_when_samples_are_missing():
@@ -228,10 +228,27 @@ def test_samples_before_an_account_began_are_missing_after_a_restart():
     account.packet_received(received(packet(125, 130, 110, 120), None, 0, changed=True), EVERY)
     assert account.lost_until_us == 110
     again = SampleAccount(NEED, "", PANE)
-    again.begin(80, 10)
+    again.resume(80, 110, 10)
     first = received(packet(145, 150, 130, 140), None, 125, changed=True, resumed=True, lost_until_us=110)
     again.packet_received(first, EVERY)
-    assert counts(again, 100, 200) == [(100, 2, 2)]
+    assert counts(again, 200, 200) == [(100, 10, 10), (200, 10, 1)]
+
+
+@pytest.mark.parametrize(
+    ("lost_until", "whole", "missing", "kept"),
+    [(LOWEST_US, False, 0, 80), (0, True, 0, 0), (40, True, 4, 40), (80, True, 8, 80), (NEVER_US, True, 10, 110)],
+)
+@pytest.mark.parametrize("gap", [True, False])
+def test_a_pane_that_a_restart_cuts_is_counted_from_its_beginning(lost_until, whole, missing, kept, gap):
+    """If anything is known of samples before the watermark: those that are not missing had arrived."""
+    account = SampleAccount(NEED, "", PANE)
+    account.resume(80, lost_until, 10)
+    assert account.lost_until_us == min(kept, 80)
+    first = received(packet(125, 130, 110, 120), None, 0, changed=True, resumed=True, gap=gap, lost_until_us=lost_until)
+    account.packet_received(first, EVERY)
+    assert account.lost_until_us == (110 if gap else kept)
+    lost = missing if not gap or missing == 10 else missing + 2
+    assert counts(account, 100, 200) == [(100, 10 if whole else 2, lost)]
 
 
 def test_late_samples_are_missing_after_a_restart_too():
