@@ -21,10 +21,9 @@ from firmware_sim.run_options import RunOptions, make_fleet
 from protocols.errors import FjordError
 from protocols.mqtt.link import BrokerAddress, MqttLink, Subscription
 from protocols.recording.entries import FORMAT, Header, LogError
-from protocols.recording.player import Player
+from protocols.recording.player import Player, play
 from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
-from protocols.recording.replaying import play
 from protocols.recording.segments import SegmentWriter
 from protocols.recording.timeline import Timeline
 

@@ -32,10 +32,9 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.dropped_streams import FOLDER as DROPPED
 from protocols.event_log import get_logger
 from protocols.recording.entries import FORMAT, Header, LogError
-from protocols.recording.player import Player
+from protocols.recording.player import Player, play
 from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
-from protocols.recording.replaying import play
 from protocols.recording.segments import SegmentWriter
 from protocols.recording.timeline import Timeline
 

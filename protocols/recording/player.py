@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from protocols.mqtt.link import LinkError, Message
 from protocols.recording.entries import RETAINED, Connected, LogError, Messages, Published, Requested, Sent, Worked
 from protocols.recording.taped_link import Arrival, Handle
+from protocols.recording.ticking_loop import TickingLoop
 from protocols.recording.timeline import MakeLink, Timeline, answer_of
 from protocols.stimulus import cause
 
@@ -190,3 +191,33 @@ class Player(Timeline):
 def _messages(entry: Messages) -> list[Message]:
     columns = zip(entry.topics, entry.payloads, entry.flags_of_each(), strict=True)
     return [Message(topic, payload, flags & ~RETAINED, bool(flags & RETAINED)) for topic, payload, flags in columns]
+
+
+def play(player: Player, part: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run a part until it ends, or its log does.
+
+    Parameters
+    ----------
+    player
+        The timeline. If the part ends with an error, that is its failure.
+    part
+        Returns what runs.
+    """
+
+    async def until_end() -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            player.on_end = lambda: _void(task.cancel())
+        await part()
+
+    with asyncio.Runner(loop_factory=lambda: TickingLoop(player)) as runner:
+        try:
+            runner.run(until_end())
+        except asyncio.CancelledError:
+            pass  # the log ended before the part was asked to stop
+        except Exception as error:  # noqa: BLE001 - what a replay is for
+            player.failure = error
+
+
+def _void(_: object) -> None:
+    """Do nothing."""

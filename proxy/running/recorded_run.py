@@ -22,10 +22,9 @@ from pydantic import ValidationError
 
 from protocols.errors import FjordError
 from protocols.recording.entries import FORMAT, Header, LogError
-from protocols.recording.player import Player
+from protocols.recording.player import Player, play
 from protocols.recording.reading import RecordedRun, decompressed
 from protocols.recording.recorder import Recorder
-from protocols.recording.replaying import play
 from protocols.recording.segments import SegmentWriter, masked
 from protocols.recording.timeline import Timeline
 from proxy.drivers.driver import Driver
