@@ -98,6 +98,8 @@ class MoteTracking:
         self._merged: MergedProgram | None = None
         self._traits: SensorTraits | None = None
         self._samples_skipped = False
+        self._passed_over = False
+        """Whether it was silent, so that the watermark did not wait for it, and no packet has been received since."""
         self._lost_before_us = lost_until_us
 
     def restore(self, announcement: Announcement) -> None:
@@ -175,7 +177,7 @@ class MoteTracking:
     @property
     def lost_until_us(self) -> int:
         """No sample stamped from this instant on is missing so far, of those that queries want counted."""
-        if self.ledger and (self._samples_skipped or self.silent):  # the watermark does not wait for a silent mote
+        if self.ledger and (self._samples_skipped or self._passed_over):
             return NEVER_US
         if self.ledger and self.running is None:  # nothing was received since the proxy's restart
             return self._lost_before_us
@@ -276,7 +278,9 @@ class MoteTracking:
     def _time_passed(self, radio_us: int) -> list[MoteInstruction]:
         self._handover.time_passed(radio_us)
         running = self._programs.get(self.running or 0) or SLEEP
-        return self._presence.time_passed(radio_us, (running, self.desired))
+        found = self._presence.time_passed(radio_us, (running, self.desired))
+        self._passed_over |= self.silent
+        return found
 
     def _fast_path(self, event: PacketReceived) -> TuplesAccepted | None:
         """Accept a packet that continues as its mote did before, as nearly all do; None leaves it to the slow path.
@@ -292,7 +296,7 @@ class MoteTracking:
             or packet.listen_us
             or self.announcement is None
             or self._low_watermark_us is None
-            or self._presence.silent
+            or self._passed_over
             or clock.fault is not None
             or not earliest_us <= packet.clock_us - received_us <= latest_us
             or not earliest_us <= packet.promise_us - received_us <= latest_us
@@ -360,7 +364,7 @@ class MoteTracking:
                 gap=self._samples_skipped,
                 lost_until_us=self._lost_before_us,
             )
-        self._samples_skipped = False
+        self._samples_skipped = self._passed_over = False
         instructions += self._controls.next(event, announced=self.announcement is not None)
         if tuples is not None:
             instructions.append(TuplesAccepted(tuples))

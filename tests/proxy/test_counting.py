@@ -195,9 +195,16 @@ def test_a_pane_that_a_restart_cuts_is_counted_whole(frames):
     proxy.time_passed(40 * S)
     losses = proxy.new_losses()
     assert losses == {"m1": NEVER_US}, "it is silent"
+    proxy.receive_announcement(
+        frames.announcement("m1", properties={"segment": 7}), radio_us=41 * S, received_us=41 * S
+    )
+    assert not proxy.motes["m1"].silent
+    assert proxy.new_losses() == {}, "the watermark may have passed it"
     again = restarted(frames, MotePosition("m1", 1, 4, 21 * S), losses)
     send_samples(again, frames, "m1", range(5, 99), 70)
     assert counts_in(again.cut(71 * S)) == [("m1", 60, 6, 3)], "those before the first packet"
+    send_samples(proxy, frames, "m1", range(2, 99), 50)
+    assert proxy.new_losses()["m1"] < 50 * S, "it is back"
 
 
 def test_samples_of_a_wrong_clock_are_missing_after_a_restart_however_long_it_goes_on(frames):
