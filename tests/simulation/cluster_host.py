@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from cluster.service.running.parts import ClusterParts
+    from tests.simulation.hosts import Incarnation
     from tests.simulation.virtual_loop import VirtualLoop
 
 RESTART_SECONDS = 2.0
@@ -97,6 +98,17 @@ class Server(ClusterServer):
     @asynccontextmanager
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         yield
+
+
+async def answer_arrives(loop: VirtualLoop, incarnation: Incarnation, task: asyncio.Task[Any]) -> bool:
+    """Wait until a process has answered a request; return whether the answer arrived before the process ended."""
+    while not task.done():
+        await loop.passed(LOOK_SECONDS)
+        if not incarnation.alive:
+            if task.done() and not task.cancelled():
+                task.exception()  # an error that its API would have answered with is none that no code handles
+            return False
+    return True
 
 
 class ClusterHost:
@@ -253,10 +265,8 @@ class ClusterHost:
         if server is None or incarnation is None:
             return AWAY
         task = self._loop.spawn(incarnation, request(server.parts), name)
-        while not task.done():
-            await self._loop.passed(LOOK_SECONDS)
-            if not incarnation.alive:
-                return AWAY
+        if not await answer_arrives(self._loop, incarnation, task):
+            return AWAY
         try:
             task.result()
         except (QueryExistsError, UnknownQueryError):  # it was done before, and the answer did not arrive

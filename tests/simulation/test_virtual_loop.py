@@ -1,9 +1,11 @@
 import asyncio
+import gc
 import time
 from random import Random
 
 import pytest
 
+from tests.simulation.cluster_host import answer_arrives
 from tests.simulation.hosts import CURRENT, SECOND_NS, Host, HostClock, WorldTime
 from tests.simulation.virtual_loop import StalledError, VirtualLoop
 
@@ -270,6 +272,24 @@ def test_it_keeps_what_no_code_handled(loop):
     loop.run_until_complete(steer())
     ((process, context),) = loop.unhandled
     assert (process, str(context["exception"])) == ("a#1", "so")
+
+
+def test_an_error_that_a_process_could_not_answer_with_is_none_of_its_own(loop):
+    """It had been asked twice and was killed while its second answer was under way: seed 2144."""
+
+    async def refuse():
+        raise ValueError("there is one already")
+
+    async def steer():
+        machine = host(loop)
+        asked = loop.spawn(machine.start(), refuse(), "asked")
+        loop.schedule_in(SECOND_NS // 10, loop.kill, machine)
+        assert not await answer_arrives(loop, machine.incarnation, asked)
+
+    loop.run_until_complete(steer())
+    gc.collect()
+    loop.run_until_complete(asyncio.sleep(1))
+    assert loop.unhandled == []
 
 
 def test_sets_of_tasks_have_the_same_order_in_each_run():
