@@ -117,10 +117,8 @@ def _batches(world: World, stored: Mapping[BatchId, Batch]) -> Iterator[Violatio
         yield from each("wrong", "batches stored otherwise than they were spooled", other)
         yield from each("lost", "batches acknowledged and not stored", lost)
         yield from each("stalled", "batches spooled long ago and not stored", late)
-        # A batch whose commit was reported as failed, though it was not, is found by the next process.
         unknown = [batch for batch in stored if batch.proxy == proxy.name and batch not in proxy.spooled]
-        if not proxy.disk.failed["error after effect"]:
-            yield from each("wrong", "batches stored that no proxy has spooled", unknown)
+        yield from each("wrong", "batches stored that no proxy has spooled", unknown)
 
 
 def _promises(world: World) -> Iterator[Violation]:

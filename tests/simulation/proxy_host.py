@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import traceback
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -75,7 +76,7 @@ class ProxyHost:
         )
         self.service: ProxyService | None = None
         self.spooled: dict[BatchId, Spooled] = {}
-        """All batches that were put on disk without an error."""
+        """All batches that were put on disk, also those of which a process was informed that they were not."""
         self.failures: list[str] = []
         """Why it ended by itself, by an error that is one of Fjord's own."""
         self.crashes: list[str] = []
@@ -166,8 +167,14 @@ class ProxyHost:
             self.loop.schedule_in(RESTART_NS, self.ensure_runs)
 
     def _observe(self, spool: Spool) -> None:
-        """Note what is put on disk."""
+        """Note what is on disk, and what is put there."""
         append, delete = spool.append, spool.delete_through
+        # A commit that failed after it had taken effect is found by the next process. It is read past the faults.
+        for stream, sequence, payload in sqlite3.Connection.execute(
+            spool._connection, "SELECT stream, sequence, payload FROM batches ORDER BY stream, sequence"
+        ):
+            identity = BatchId(self.name, spool.epoch, stream, sequence)
+            self.spooled.setdefault(identity, Spooled(payload, self.loop.world.now_ns))
 
         def noted(batches: Iterable[SpooledBatch], *arguments: object) -> None:
             batches = list(batches)
