@@ -308,3 +308,27 @@ def test_sets_of_tasks_have_the_same_order_in_each_run():
                 task.cancel()
 
     assert orders(1, order) == orders(1, order)
+
+
+def test_what_ends_with_a_callback_may_call_back(loop):
+    """A coroutine that goes with the last callback that knew it runs what stands in `finally`."""
+    seen = []
+    process = host(loop).start()
+
+    class Last:
+        def __del__(self):
+            loop.call_soon(seen.append, "last", context=process.context)
+
+    def use(_):
+        seen.append("used")
+
+    def begin():
+        loop.call_soon(use, Last())
+        loop.call_soon(seen.append, "next")
+
+    async def steer():
+        loop.schedule_in(1, begin, by=process)
+        await loop.passed(1)
+
+    loop.run_until_complete(steer())
+    assert seen == ["used", "next", "last"]

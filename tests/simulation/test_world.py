@@ -81,34 +81,3 @@ def test_a_fault_ends_as_it_should(tmp_path, kind):
         assert not world.without_power
 
     apart(work)
-
-
-def test_a_batch_that_only_the_next_process_finds_was_spooled(tmp_path):
-    """Its commit was reported as failed, though it had taken effect: seed 125."""
-
-    def work():
-        preparing.prepare()
-        world = World(calm(), tmp_path / "world")
-        proxy, found = world.proxies["p0"], set()
-
-        async def steer():
-            for machine in (world.cluster, *world.proxies.values(), *world.gateways.values()):
-                machine.start()
-            for mote in world.motes:
-                mote.switch_on()
-            world.loop.create_task(world.cluster.add_query("SELECT speed FROM traffic", "q"), name="query")
-            for _ in range(10):
-                await world.loop.passed(5)
-                proxy.disk.faults.error_after = 1.0
-                await world.loop.passed(5)
-                before = set(proxy.spooled)
-                proxy.kill()
-                proxy.disk.faults.error_after = 0.0
-                proxy.start()
-                await world.loop.passed(0.001)
-                found.update(set(proxy.spooled) - before)
-
-        world.loop.run_until_complete(steer())
-        assert found
-
-    apart(work)

@@ -369,7 +369,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Run one callback after the other, until stopped."""
         runnable, world, random = self._runnable, self.world, self._dice.random
         computed_ns = _computed_ns()
+        handle: asyncio.Handle | None
         while not self._stopping:
+            # What goes with it may call back: not when a process has been chosen and is still among those that can run.
+            handle = callback = None
             if not runnable:
                 self._advance()
                 continue
