@@ -39,6 +39,9 @@ class Apart(Generic[T]):
         What is done; its result can be pickled.
     longest_seconds
         Of processor time that it may take.
+    processor
+        On which all its threads run, by its number; None for any. Threads that wait for each other at every step, as
+        those of Polars, take a third less time on one.
 
     Attributes
     ----------
@@ -46,7 +49,10 @@ class Apart(Generic[T]):
         A file descriptor: readable once the work is done.
     """
 
-    def __init__(self, work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> None:
+    def __init__(
+        self, work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS, processor: int | None = None
+    ) -> None:
+        self.processor = processor
         self._longest_seconds = longest_seconds
         self.reading, writing = os.pipe()
         parent = os.getpid()
@@ -54,6 +60,8 @@ class Apart(Generic[T]):
         if not self._child:
             os.close(self.reading)
             _end_with(parent)
+            if processor is not None:
+                os.sched_setaffinity(0, {processor})
             _work(work, writing, longest_seconds)
         os.close(writing)
 

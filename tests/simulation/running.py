@@ -7,6 +7,7 @@ import selectors
 import shutil
 import tempfile
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.simulation.violations import Violation
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tests.simulation.schedules import Schedule
     from tests.simulation.world import Cluster
@@ -78,6 +79,7 @@ def run_many(
     """Run schedules, some at a time, and yield each outcome as it comes; none begins after `until`, if that is set."""
     waiting = iter(schedules)
     running: dict[int, tuple[Schedule, Apart[Outcome]]] = {}
+    processors = sorted(os.sched_getaffinity(0))
     remove_leftovers()
     with selectors.DefaultSelector() as selector, _ended_at_last(running):
         while True:
@@ -85,7 +87,7 @@ def run_many(
                 schedule = next(waiting, None)
                 if schedule is None:
                     break
-                work = _begin(schedule, make_cluster)
+                work = _begin(schedule, make_cluster, _least_used(processors, running))
                 selector.register(work.reading, selectors.EVENT_READ)
                 running[work.reading] = schedule, work
             if not running:
@@ -116,8 +118,14 @@ def remove_leftovers() -> None:
     remove_stale_folders(PURPOSE, folder_in_memory())
 
 
-def _begin(schedule: Schedule, make_cluster: MakeCluster | None) -> Apart[Outcome]:
-    return Apart(lambda: _run(schedule, make_cluster), longest_seconds=LONGEST_SECONDS)
+def _least_used(processors: Sequence[int], running: Mapping[int, tuple[Schedule, Apart[Outcome]]]) -> int:
+    """Return the processor on which the fewest schedules run."""
+    used = Counter(work.processor for _, work in running.values())
+    return min(processors, key=lambda each: used[each])
+
+
+def _begin(schedule: Schedule, make_cluster: MakeCluster | None, processor: int) -> Apart[Outcome]:
+    return Apart(lambda: _run(schedule, make_cluster), longest_seconds=LONGEST_SECONDS, processor=processor)
 
 
 def _ended(schedule: Schedule, error: EndedError) -> Outcome:
