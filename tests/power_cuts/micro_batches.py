@@ -64,6 +64,8 @@ class MicroBatches:
         Folder of the logs and states of both.
     rows
         A micro-batch reads about so many.
+    partitions
+        In so many parts, at most.
     returned
         Tasks that have more answers write them.
     on_commit
@@ -79,6 +81,7 @@ class MicroBatches:
         *,
         checkpoint: Path | None = None,
         rows: int = ROWS,
+        partitions: int = 2,
         returned: int = ANSWERS_RETURNED,
         on_commit: Callable[[], None] = lambda: None,
     ) -> None:
@@ -96,7 +99,7 @@ class MicroBatches:
             str(folder / "streams"),
             str(folder / "plans"),
             BUCKETS,
-            2,
+            partitions,
             rows,
             str(folder / "relations"),
             host=host,

@@ -49,9 +49,9 @@ RESTART_SECONDS = 2.0
 AWAY = "the cluster is away"
 LOOK_SECONDS = 0.25
 """Between two looks at whether a request has been answered."""
-SENSORS_SECONDS = 60.0
+SENSORS_SECONDS = 120.0
 """Between two looks at the relation of all sensors: it takes a tenth of a simulation otherwise."""
-TICK_SECONDS, REPORT_SECONDS = 1.0, 0.5
+TICK_SECONDS, REPORT_SECONDS = 2.0, 1.0
 """Between two looks that mostly find nothing: at relations that are due, and at what a publisher has done."""
 
 
@@ -218,10 +218,12 @@ class ClusterHost:
             engine.hangs_until = self.host.incarnation.run(self._loop.time) + seconds
 
     def kill_within_micro_batch(self, steps: int | None) -> None:
-        """Kill this process of the cluster after so many more steps of micro-batches; None for not at all."""
-        if self.server is not None:
+        """Kill this process after so many steps of micro-batches, which begin now; None for not at all."""
+        if self.server is not None and self.host.incarnation is not None:
             engine: Any = self.server.parts.engine
             engine.stepped = None if steps is None else _Countdown(steps, lambda: self._loop.schedule_in(0, self.kill))
+            if steps is not None:
+                self.host.incarnation.run(engine.hurry)
 
     def cut_power(self, dice: Random | None) -> None:
         """Cut the power: what was not synced is lost, or some of it."""

@@ -14,11 +14,13 @@ from cluster.spark.positions import SparkPositions
 from protocols.wire.batches import START_COLUMN, Batch, Resumption, decode_batch
 from tests.faults.checks import shown
 from tests.simulation import cluster_oracles, short_retention
+from tests.simulation.bounds import commit_seconds
 from tests.simulation.broker import PORT
 from tests.simulation.cluster_host import AWAY, ClusterHost
 from tests.simulation.cluster_oracles import Result
 from tests.simulation.committed_versions import ALWAYS_US
 from tests.simulation.deployed_answers import DEFINITIONS, answered, expected
+from tests.simulation.engine import SimulatedEngine
 from tests.simulation.fed_cluster import RESULTS
 from tests.simulation.hosts import current
 from tests.simulation.proxy_host import BatchId
@@ -31,19 +33,17 @@ if TYPE_CHECKING:
 
     from protocols.mqtt.messages import Message
     from tests.simulation.deployed_answers import Definition
-    from tests.simulation.schedules import QueryPlan, Schedule
+    from tests.simulation.schedules import QueryPlan
     from tests.simulation.world import World
 
 STREAM = "traffic"
-TRIGGER_SECONDS = 30.0
-LONGEST_COMMIT_SECONDS = 6.0
-CAPACITY = 3.0
-"""A proxy may send this many times what its motes give: so what waited while something was wrong is soon delivered."""
+TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 60.0, 20.0
+"""Between micro-batches while things go wrong, and when no more do: answers are compared up to the end."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0
 """After it a commit is published: not all are in the moment in which they are made, which may be the last one."""
 LONGEST_LAG_SECONDS = 50.0
-"""How far answers are behind what is stored, at most: a micro-batch begins every thirty seconds."""
+"""How far answers are behind what is stored at the end, at most: two plans may have begun just before."""
 
 
 class DeployedCluster(ClusterHost):
@@ -61,9 +61,11 @@ class DeployedCluster(ClusterHost):
         seed = str(world.schedule.seed)
         short_retention.install(COMPACTED_SECONDS)
         silence = 20.0 if world.schedule.seed % 2 else 1e6
-        intervals = {"commit_interval_seconds": commit_seconds(world.schedule), "trigger_seconds": TRIGGER_SECONDS}
-        settings = {**intervals, **short_retention.BUDGET, "silence_seconds": silence}
+        intervals = {"commit_interval_seconds": commit_seconds(world.schedule), "trigger_seconds": CALM_TRIGGER_SECONDS}
+        divided = {"partitions": world.schedule.partitions}
+        settings = {**intervals, **divided, **short_retention.BUDGET, "silence_seconds": silence}
         publishers = world.schedule.publishers
+        SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)
         self.world = world
         self.accepted: list[Message] = []
@@ -71,6 +73,10 @@ class DeployedCluster(ClusterHost):
         self.skipped: set[BatchId] = set()
         """Batches that proxies reported as lost, and that are therefore not awaited."""
         self._tap()
+
+    def calm_down(self) -> None:
+        """Let micro-batches begin more often."""
+        SimulatedEngine.least_pause_seconds = 0.0
 
     async def add_query(self, sql: str, name: str) -> str | None:
         """Add a query, once there is the stream."""
@@ -278,19 +284,6 @@ class DeployedCluster(ClusterHost):
             query, result = received(message)
             found.setdefault(query, []).append(result)
         return found
-
-
-def commit_seconds(schedule: Schedule) -> float:
-    """Return how often batches are stored: as seldom as leaves the slowest proxy some capacity."""
-    longest = LONGEST_COMMIT_SECONDS
-    for number, proxy in enumerate(schedule.proxies):
-        motes = sum(mote.proxy == number for mote in schedule.motes)
-        # Motes' clocks differ: samples of one period may come between different flushes.
-        flushes = min(motes, schedule.period_us // proxy.settings["flush_interval"])
-        batches = max(1, flushes, -(-motes // proxy.settings["batch_rows"]))
-        seconds = proxy.settings["in_flight"] * schedule.period_us / 1e6
-        longest = min(longest, seconds / (CAPACITY * batches))
-    return round(longest, 1)
 
 
 def _known_values(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ product's own.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.relation_tables import _kept as kept_tables
@@ -48,6 +49,9 @@ def forget_all() -> None:
 class SimulatedEngine:
     """Stands in for :class:`cluster.service.running.engine.Engine`; parameters are the same."""
 
+    least_pause_seconds = 0.0
+    """Micro-batches are at least so far apart, in all engines of this process, however short the cluster's trigger."""
+
     def __init__(
         self,
         settings: ClusterSettings,
@@ -72,6 +76,7 @@ class SimulatedEngine:
         self.micro_batches = 0
         self.hangs_until = 0.0
         """Until this instant of the loop no micro-batch begins."""
+        self._hurried = asyncio.Event()
         self.stepped: Callable[[], None] | None = None
         """Called after each step of a micro-batch, before the next one."""
 
@@ -97,6 +102,11 @@ class SimulatedEngine:
             self.restarts += 1
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
 
+    def hurry(self) -> None:
+        """Let the next micro-batches begin now."""
+        self._hurried.set()
+        self._hurried = asyncio.Event()
+
     async def keep_log_small(self) -> None:
         """Do nothing: there is no log of Spark's."""
 
@@ -119,6 +129,7 @@ class SimulatedEngine:
                 files,
                 checkpoint=checkpoint,
                 rows=self._settings.max_rows,
+                partitions=self._settings.partitions,
                 returned=MOST_ANSWERS_RETURNED,
                 on_commit=on_commit,
             )
@@ -133,4 +144,6 @@ class SimulatedEngine:
                     self.stepped()
             self.micro_batches += 1
             hangs = self.hangs_until - asyncio.get_running_loop().time()
-            await asyncio.sleep(max(self._settings.trigger_seconds, hangs))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(self._settings.trigger_seconds, self.least_pause_seconds, hangs)):
+                    await self._hurried.wait()

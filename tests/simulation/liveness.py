@@ -1,7 +1,7 @@
 """Liveness while a simulation runs: whenever nothing has gone wrong for a while, what proxies spool is stored soon.
 
     fault   |-----|            |--|
-    looks                x x x         x x x x x     from SETTLED_SECONDS after the last fault on, every LOOK_SECONDS
+    looks                x x x         x x x x x     from `settled_seconds` after the last fault on, every LOOK_SECONDS
 
 What is behind at the end of a simulation is seen by the oracles; what was behind before, and no longer is, only here.
 """
@@ -17,17 +17,10 @@ from tests.simulation.violations import Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.simulation.bounds import Bounds
     from tests.simulation.proxy_host import BatchId, ProxyHost, Spooled
     from tests.simulation.world import World
 
-SETTLED_SECONDS = 40.0
-"""So long after the last fault everything works again: a hung connection is given up after 15 s, a broker that was
-away is tried again within 15 s, and answers within 10.
-"""
-LONGEST_UNACKNOWLEDGED_SECONDS = 30.0
-"""Then a spooled batch is stored within this time."""
-LONGEST_LAG_US = 45_000_000
-"""And so far are watermarks and the newest samples behind, at most: three samples of 4 s may fill a packet."""
 LOOK_SECONDS = 3.0
 
 
@@ -75,9 +68,12 @@ class Watch:
     ----------
     world
         Which.
+    bounds
+        How far behind it may be.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, bounds: Bounds) -> None:
+        self.bounds = bounds
         self._world = world
         self._batches: dict[str, Unacknowledged] = {}
         self._under_way = 0
@@ -115,7 +111,7 @@ class Watch:
                 self.look()
 
     def _put_off(self) -> None:
-        self._settles_us = self._now_us + round(SETTLED_SECONDS * 1e6)
+        self._settles_us = self._now_us + round(self.bounds.settled_seconds * 1e6)
 
     @property
     def is_settled(self) -> bool:
@@ -139,14 +135,14 @@ class Watch:
 
     def _behind(self) -> Iterator[tuple[str, float]]:
         lag_us = 0 if (stored_us := self._world.cluster.watermark_us) is None else self._now_us - stored_us
-        if lag_us > LONGEST_LAG_US:
+        if lag_us > self.bounds.lag_us:
             yield "the stored watermark", lag_us / 1e6
         for name, proxy in self._world.proxies.items():
             batches = self._batches.setdefault(name, Unacknowledged(proxy))
             batches.look()
             kept_ns = 0 if (oldest_ns := batches.oldest_ns) is None else self._world.loop.world.now_ns - oldest_ns
-            if kept_ns > LONGEST_UNACKNOWLEDGED_SECONDS * 1e9:
+            if kept_ns > self.bounds.unacknowledged_seconds * 1e9:
                 yield f"the oldest batch of {name}", kept_ns / 1e9
             lag_us = 0 if (watermark_us := batches.watermark_us) is None else self._now_us - watermark_us
-            if lag_us > LONGEST_LAG_US:
+            if lag_us > self.bounds.lag_us:
                 yield f"the watermark of {name}", lag_us / 1e6

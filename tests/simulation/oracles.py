@@ -24,7 +24,6 @@ from protocols.wire.batches import (
     encode_batch,
 )
 from tests.simulation.hosts import WALL_BEGINS_NS
-from tests.simulation.liveness import LONGEST_LAG_US, LONGEST_UNACKNOWLEDGED_SECONDS
 from tests.simulation.settled_state import unsettled
 from tests.simulation.violations import Violation, each
 
@@ -112,7 +111,7 @@ def _batches(world: World, stored: Mapping[BatchId, Batch]) -> Iterator[Violatio
                     other.append(identity)
             elif proxy.acknowledged(identity):
                 lost.append(identity)
-            elif age > LONGEST_UNACKNOWLEDGED_SECONDS:
+            elif age > world.watch.bounds.unacknowledged_seconds:
                 late.append((identity, round(age)))
         yield from each("wrong", "batches stored otherwise than they were spooled", other)
         yield from each("lost", "batches acknowledged and not stored", lost)
@@ -158,7 +157,7 @@ def _calm(world: World, rows: Rows) -> Iterator[Violation]:
         (mote.name, stamp_us)
         for mote in world.motes
         for stamp_us in mote.sensed
-        if any(begin_us <= stamp_us < end_us - LONGEST_LAG_US for begin_us, end_us in world.watch.settled_us)
+        if any(begin_us <= stamp_us < end_us - world.watch.bounds.lag_us for begin_us, end_us in world.watch.settled_us)
         and stamp_us % world.schedule.period_us == 0
         and (mote.name, stamp_us) not in rows.samples
     ]
@@ -210,7 +209,7 @@ def _progress(world: World, rows: Rows, stored: Mapping[BatchId, Batch]) -> Iter
     behind = [
         (mote.name, f"{(now_us - newest.get(mote.name, 0)) / 1e6:.0f} s")
         for mote in world.motes
-        if mote.on and now_us - newest.get(mote.name, 0) > LONGEST_LAG_US
+        if mote.on and now_us - newest.get(mote.name, 0) > world.watch.bounds.lag_us
     ]
     yield from each("stalled", "motes of which no sample came for long", behind)
     latest: dict[str, Batch] = {}
@@ -224,7 +223,7 @@ def _progress(world: World, rows: Rows, stored: Mapping[BatchId, Batch]) -> Iter
         [
             (name, f"{(now_us - batch.watermark_us) / 1e6:.0f} s")
             for name, batch in sorted(latest.items())
-            if batch.sampling and now_us - batch.watermark_us > LONGEST_LAG_US
+            if batch.sampling and now_us - batch.watermark_us > world.watch.bounds.lag_us
         ],
     )
 

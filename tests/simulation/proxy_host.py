@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network
     from tests.simulation.virtual_loop import VirtualLoop
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 2.0
 """Between two looks of a proxy that mostly find nothing: at its clocks, and at what its catalog has to say."""
 RESTART_NS = 2_000_000_000
 """After so long a proxy that has ended is started again, as a service manager does."""

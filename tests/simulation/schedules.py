@@ -12,9 +12,9 @@ from tests.simulation.fault_kinds import AIMED, CUT_OFF, KINDS, STRAY, Target
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECONDS = 510.0
+SECONDS = 500.0
 """Simulated time in which faults happen, queries come and go."""
-CALM_SECONDS = 90.0
+CALM_SECONDS = 100.0
 """Simulated time after it, in which everything has to come right again."""
 SAMPLES_SQL = "SELECT sensor, segment, speed FROM traffic"
 COMPLETENESS_SQL = (
@@ -28,13 +28,17 @@ MORE_SQL = (
     "SELECT sensor, flow FROM traffic WHERE lane = 1",
     "SELECT sensor, flow FROM traffic SAMPLE EVERY 4 SECONDS",
 )
-PERIODS_SECONDS = (1, 2, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4)
+PERIODS_SECONDS = (1, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4)
 """Between samples: mostly long, as a schedule with one second costs three times as much as one with four."""
+COMMIT_SECONDS = (4.0, 12.0, 12.0, 12.0, 12.0, 12.0, 12.0, 12.0)
+"""Between commits of the cluster, at most: mostly long, as each costs as much as two simulated seconds of all else."""
+PARTITIONS = (1, 1, 1, 2)
+"""Parts in which a micro-batch reads a stream."""
 FEW_KINDS_SHARE = 0.4
 """Of the schedules: they draw from three kinds of faults only."""
 CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
 """Of the schedules: their cluster has another number of publishers at each start; of the others: it has two."""
-CUT_OFF_SECONDS = 60.0
+CUT_OFF_SECONDS = 80.0
 """For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
 LONG_CUT_OFF_SHARE, LONG_CUT_OFF_SECONDS = 0.5, 180.0
 """Of the clusters with two publishers, one is cut off for so long: longer than results are kept once published."""
@@ -95,6 +99,10 @@ class Schedule(msgspec.Struct, frozen=True):
     motes: tuple[MotePlan, ...]
     queries: tuple[QueryPlan, ...]
     faults: tuple[Fault, ...]
+    commit_seconds: float = 6.0
+    """Between two commits of the cluster; less if proxies could not send enough in between."""
+    partitions: int = 2
+    """In how many parts a micro-batch reads, at most."""
     publishers: tuple[int, ...] = (1,)
     """How many publishers the cluster has at its first start, at its second one, and so on; then as many as last."""
 
@@ -103,7 +111,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     """Return the schedule of a seed."""
     dice = Random(f"schedule/{seed}")
     proxies = tuple(_proxy(dice) for _ in range(dice.choice((1, 1, 2))))
-    motes = tuple(_mote(dice, place % len(proxies), seconds) for place in range(dice.randint(2, 5)))
+    motes = tuple(_mote(dice, place % len(proxies), seconds) for place in range(dice.randint(2, 4)))
     queries = (
         QueryPlan("all", SAMPLES_SQL, 1.0),
         QueryPlan("seen", COMPLETENESS_SQL, 1.0),
@@ -118,7 +126,19 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
         faults += list(_cut_off(Random(f"division/{seed}"), publishers, seconds))
     faults.sort(key=lambda each: each.at)
     period_us = dice.choice(PERIODS_SECONDS) * 1_000_000
-    return Schedule(seed, seconds, period_us, proxies, motes, queries, tuple(faults), publishers)
+    of_cluster = Random(f"cluster/{seed}")
+    return Schedule(
+        seed,
+        seconds,
+        period_us,
+        proxies,
+        motes,
+        queries,
+        tuple(faults),
+        of_cluster.choice(COMMIT_SECONDS),
+        of_cluster.choice(PARTITIONS),
+        publishers,
+    )
 
 
 def _publishers(seed: int) -> tuple[int, ...]:
@@ -133,7 +153,7 @@ def _proxy(dice: Random) -> ProxyPlan:
     settings = {
         "flush_interval": dice.choice((250_000, 1_000_000, 1_000_000)),
         "samples_per_packet": dice.choice((1, 1, 3)),
-        "in_flight": dice.choice((16, 32, 64)),
+        "in_flight": dice.choice((16, 64, 64)),
         "batch_rows": dice.choice((3, 1_000)),
         "reorder_within": dice.choice((0, 2_000_000)),
         "waiting_samples": dice.choice((30, 100_000)),  # 30 are too few while a disk is full, and enough otherwise

@@ -2,15 +2,19 @@
 
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from protocols.wire.batches import Batch, encode_batch
 from protocols.wire.frames import VERSION
+from tests.simulation.bounds import Bounds, bounds_of, commit_seconds
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
-from tests.simulation.liveness import LONGEST_LAG_US, SETTLED_SECONDS, Watch
+from tests.simulation.liveness import Watch
 from tests.simulation.proxy_host import BatchId, Spooled
+from tests.simulation.schedules import drawn
 
 BEGAN_US = WALL_BEGINS_NS // 1_000
+BOUNDS = Bounds()
 
 
 class Deployment:
@@ -22,7 +26,7 @@ class Deployment:
         self.proxies = {"p0": SimpleNamespace(spooled=self.spooled, acknowledged=self.has)}
         self.loop = SimpleNamespace(world=SimpleNamespace(now_ns=0))
         self.cluster = SimpleNamespace(watermark_us=None)
-        self.watch = Watch(self)
+        self.watch = Watch(self, BOUNDS)
 
     def has(self, identity):
         return identity.sequence <= self.acknowledged
@@ -70,7 +74,7 @@ def test_a_watermark_that_does_not_follow(world, behind, sampling, is_behind):
 
 def test_a_stored_watermark_that_does_not_follow(world):
     world.seconds = 100
-    world.cluster.watermark_us = BEGAN_US + 100_000_000 - LONGEST_LAG_US
+    world.cluster.watermark_us = BEGAN_US + 100_000_000 - BOUNDS.lag_us
     assert world.found() == []
     world.cluster.watermark_us -= 1_000_000
     assert world.found() == ["the stored watermark was behind though nothing went wrong: 46 s at 100 s"]
@@ -86,7 +90,7 @@ def test_when_nothing_goes_wrong(world):
     world.seconds = 300
     world.watch.end()
     assert not world.watch.is_settled
-    world.seconds = 300 + SETTLED_SECONDS
+    world.seconds = 300 + BOUNDS.settled_seconds
     assert world.watch.is_settled
     world.seconds = 400
     world.watch.begin()
@@ -95,4 +99,21 @@ def test_when_nothing_goes_wrong(world):
     world.seconds = 410
     world.watch.begin()
     found = [((begin - BEGAN_US) / 1e6, (end - BEGAN_US) / 1e6) for begin, end in world.watch.settled_us]
-    assert found == [(SETTLED_SECONDS, 100), (300 + SETTLED_SECONDS, 400)]
+    assert found == [(BOUNDS.settled_seconds, 100), (300 + BOUNDS.settled_seconds, 400)]
+
+
+def test_bounds_follow_from_how_often_batches_are_stored():
+    schedule = msgspec.structs.replace(drawn(3), period_us=60_000_000)
+    assert bounds_of(msgspec.structs.replace(schedule, commit_seconds=6.0)) == BOUNDS
+    assert bounds_of(msgspec.structs.replace(schedule, commit_seconds=12.0)) == Bounds(52.0, 42.0, 57_000_000)
+
+
+def test_no_proxy_has_more_to_send_than_it_may_between_two_commits():
+    for seed in range(200):
+        schedule = drawn(seed)
+        seconds, period_us = commit_seconds(schedule), schedule.period_us
+        assert 0 < seconds <= schedule.commit_seconds
+        for number, proxy in enumerate(schedule.proxies):
+            motes = sum(mote.proxy == number for mote in schedule.motes)
+            flushes = min(motes, period_us / proxy.settings["flush_interval"])
+            assert flushes * seconds * 1e6 / period_us <= proxy.settings["in_flight"]

@@ -9,6 +9,7 @@ import pytest
 from protocols.wire.batches import Batch, aggregate_columns, encode_batch, make_column, make_columns
 from protocols.wire.frames import VERSION
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.simulation.bounds import Bounds
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.oracles import PANE_US, violations
 from tests.simulation.proxy_host import BatchId, Spooled
@@ -82,7 +83,7 @@ class Deployment:
         self.schedule = SimpleNamespace(period_us=PERIOD_US)
         self.cluster = SimpleNamespace(batches=self.batches, violations=list, demanded={"q"})
         settled_us = [(BEGAN_US + 240 * PERIOD_US, BEGAN_US + SECONDS * PERIOD_US)]
-        self.watch = SimpleNamespace(settled_us=settled_us, violations=list)
+        self.watch = SimpleNamespace(settled_us=settled_us, violations=list, bounds=Bounds())
         topics = ["fjord/v1/proxies/p0/motes/m", "fjord/v1/proxies/p0/streams/traffic"]
         self.broker = SimpleNamespace(malformed=[], broker=SimpleNamespace(retained=dict.fromkeys(topics)))
         self.queries_refused = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from firmware_sim.phenomena.traffic import TRAFFIC, Traffic
 from protocols.mqtt.link import BrokerAddress
+from tests.simulation.bounds import bounds_of
 from tests.simulation.broker import PORT
 from tests.simulation.broker_host import BrokerHost
 from tests.simulation.disk import Disk
@@ -100,6 +101,10 @@ class Cluster(PoweredMachine, Protocol):
         """The queries that demand anything of sensors."""
         ...
 
+    def calm_down(self) -> None:
+        """Note that no more faults come."""
+        ...
+
     def violations(self) -> list[Violation]:
         """Return what else is wrong with it."""
         ...
@@ -161,7 +166,7 @@ class World:
         self.without_power: set[str] = set()
         self.happened: Counter[str] = Counter()
         """Faults by kind."""
-        self.watch = Watch(self)
+        self.watch = Watch(self, bounds_of(schedule))
         self.queries_refused: list[str] = []
 
     def machine(self, name: str) -> PoweredMachine:
@@ -189,6 +194,7 @@ class World:
             for fault in self.schedule.faults:
                 tasks.create_task(self._fault(fault), name=fault.kind)
             await self.loop.passed(self.schedule.seconds)
+        self.cluster.calm_down()
         await self.loop.passed(CALM_SECONDS)
         watching.cancel()
         self.watch.finish()
