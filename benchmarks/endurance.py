@@ -184,7 +184,9 @@ class Run:
         """Start all parts, sample for so long, and wait for all answers."""
         began = time.monotonic()
         children, port = {"broker": await asyncio.to_thread(self.parts.start_broker)}, free_port()
-        children["cluster"] = await asyncio.to_thread(self.parts.start_cluster)
+        children["cluster"] = await asyncio.to_thread(
+            self.parts.start_cluster, "--relation-folder", str(self.parts.folder)
+        )
         self._say("the cluster is ready")
         results = [Subscription(topics.results(query.name)) for query in self.asked]
         link = MqttLink(self.parts.broker, client_id="fjord-endurance-results", subscriptions=results)

@@ -38,15 +38,16 @@ def all_columns(given: Sequence[SourceColumn]) -> Schema:
     found: dict[str, Column] = {}
     for column in given:
         name = column.name
+        blamed = name if column.place is None else None
         if not column.usable:
-            raise SourceSchemaError(
-                f"column {name!r} is of type {column.declared}, which is none of Fjord's", column=name, hint=DECLARE
-            )
+            reason = f"column {column.shown} is of type {column.declared}, which is none of Fjord's"
+            raise SourceSchemaError(reason, column=blamed, hint=DECLARE)
         if not NAME.fullmatch(name) or name.casefold().startswith(RESERVED_PREFIX):
-            reason = f"column {name!r} has a name that no query could use"
-            raise SourceSchemaError(reason, column=name, hint=f"{DECLARE}, or rename it in a QUERY")
+            reason = f"column {column.shown} has a name that no query could use"
+            raise SourceSchemaError(reason, column=blamed, hint=f"{DECLARE}, or rename it in a QUERY")
         if name.casefold() in found:
-            raise SourceSchemaError(f"there are two columns {name!r} (names have no case)", column=name, hint=DECLARE)
+            reason = f"there are two columns with the name of column {column.shown} (names have no case)"
+            raise SourceSchemaError(reason, column=blamed, hint=DECLARE)
         found[name.casefold()] = Column(name, column.type or FieldType.TEXT)
     if not 0 < len(found) <= MOST_COLUMNS:
         raise SourceSchemaError(f"it has {len(found)} columns, a relation has 1 to {MOST_COLUMNS}", hint=DECLARE)
@@ -67,11 +68,10 @@ def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column,
         found = next((each for each in same if each.name == column.name), same[0] if len(same) == 1 else None)
         if found is None:
             names = [each.name for each in given]
-            raise SourceSchemaError(
-                f"it has no column {column.name!r}",
-                column=column.name,
-                hint=suggest(column.name, names, what="columns are"),
-            )
+            hint = suggest(column.name, names, what="columns are")
+            if any(each.place is not None for each in given):
+                hint = "the first line of the file does not have this name"
+            raise SourceSchemaError(f"it has no column {column.name!r}", column=column.name, hint=hint)
         if not found.usable or not can_give(found.type, column.type):
             declared = (
                 found.declared

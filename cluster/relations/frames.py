@@ -1,11 +1,18 @@
-"""Relations that Polars reads: CSV and Parquet files, and Delta tables."""
+"""Relations that Polars reads: CSV and Parquet files, and Delta tables.
+
+Each is read at the place where it really is, which is looked up anew every time. Errors do not pass on the words of the
+libraries, which quote lines and values; they name a column only if the relation declares it.
+"""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
 
 import polars as pl
 import pyarrow as pa
@@ -16,38 +23,62 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import masked
+from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.fitting import POLARS_TYPES, matched, predicate, servable, settled
 from cluster.relations.source import (
     Limits,
     RelationSourceError,
     SourceAwayError,
     SourceColumn,
+    SourceRefusedError,
     SourceSchemaError,
     SourceTooLargeError,
 )
 from protocols.wire.streams import FieldType
 
+_MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
+"""What the library of Delta tables reads as another character, in paths."""
+_COLUMN: Final = re.compile(r"column '([^']*)'")
+"""How Polars names a column in its errors."""
+LOG: Final = "_delta_log"
+
 
 class _FrameSource(ABC):
-    """The common part of all these sources."""
+    """The common part of all these sources.
 
-    def __init__(self, shown: str, limits: Limits) -> None:
-        self.shown = shown
+    Parameters
+    ----------
+    path
+        The file or folder.
+    limits
+        Limits on memory and rows.
+    files
+        Which files may be read.
+    """
+
+    kind: str
+    has_named_columns = True
+    """False if what names the columns may be anything."""
+
+    def __init__(self, path: Path, *, limits: Limits, files: AllowedFiles) -> None:
+        self.shown = f"{self.kind}:{masked(str(path))}"
+        self._path = path
         self._limits = limits
+        self._files = files
 
     def columns(self) -> tuple[SourceColumn, ...]:
         """Return the columns."""
-        with _explained(self.shown):
-            return _columns(self._scan())
+        with self._explained(), self._reading() as place:
+            return self._columns(self._scan(place))
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
         """Return the rows."""
-        with _explained(self.shown):
+        with self._explained(columns), self._reading() as place:
             texts = tuple(column.name for column in columns if column.type is FieldType.TEXT)
-            self._check(columns)
-            lazy = self._scan(as_text=texts)
+            self._check(place, columns)
+            lazy = self._scan(place, as_text=texts)
             types = lazy.collect_schema()
-            pairs = matched(columns, _columns(lazy))
+            pairs = matched(columns, self._columns(lazy))
             by_name = {column.name: (column, given) for column, given in pairs}
             served = tuple(
                 Comparison(given.name, each.operator, each.values)
@@ -65,53 +96,71 @@ class _FrameSource(ABC):
         """Return the number of rows, if it is known without reading them."""
         return None
 
+    def _reading(self) -> AbstractContextManager[Path]:
+        """Give the place of what is read."""
+        return self._files.reading(self._path)
+
     @abstractmethod
-    def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
+    def _scan(self, place: Path, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
         """Return a scan; if the source has no types, it reads the columns in `as_text` as written."""
 
-    def _check(self, columns: Schema) -> None:  # noqa: B027 - not every source knows its size
+    def _check(self, place: Path, columns: Schema) -> None:  # noqa: B027 - not every source knows its size
         """Refuse a source that is too large, before reading it, if its size is known."""
 
+    def _columns(self, lazy: pl.LazyFrame) -> tuple[SourceColumn, ...]:
+        return tuple(
+            _column(name, dtype, None if self.has_named_columns else number)
+            for number, (name, dtype) in enumerate(lazy.collect_schema().items(), start=1)
+        )
 
-class _FileSource(_FrameSource):
-    """The common part of sources that are one file.
+    @contextmanager
+    def _explained(self, columns: Schema = ()) -> Iterator[None]:
+        """Convert the exceptions of the libraries into our own errors."""
+        try:
+            yield
+        except RelationSourceError:
+            raise
+        except TableNotFoundError:
+            raise SourceAwayError(f"{self.shown} cannot be read: there is no Delta table") from None
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise SourceAwayError(f"{self.shown} cannot be read: {reason}") from None
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, DeltaError, pa.ArrowException) as error:
+            column = _column_of(error, columns)
+            what = (
+                f"its content is not that of a {self.kind} source"
+                if column is None
+                else f"the conversion of a value of column {column!r} fails"
+            )
+            reason = f"{self.shown} cannot be read: {what} ({type(error).__name__})"
+            raise SourceSchemaError(reason, column=column) from None
 
-    Parameters
-    ----------
-    path
-        The file.
-    limits
-        Limits on memory and rows.
-    """
 
-    kind: str
-
-    def __init__(self, path: Path, *, limits: Limits) -> None:
-        super().__init__(f"{self.kind}:{path}", limits)
-        self._path = path
-
-
-class CsvSource(_FileSource):
+class CsvSource(_FrameSource):
     """A CSV file with names in its first line. Types are inferred from the values."""
 
     kind = "csv"
+    has_named_columns = False
 
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
         """Return the rows."""
-        before = _state(self._path)
+        before = self._state()
         frame = super().rows(columns, condition)
-        if _state(self._path) != before:
+        if self._state() != before:
             raise SourceAwayError(
                 f"{self._path} was written to while it was read", hint="write another file and rename it"
             )
         return frame
 
-    def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
-        _state(self._path)
+    def _state(self) -> tuple[int, int, int]:
+        return _state(self._files.file(self._path))
+
+    def _scan(self, place: Path, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
+        _state(place)
 
         def scan(texts: tuple[str, ...]) -> pl.LazyFrame:
             return pl.scan_csv(
-                self._path,
+                place,
                 glob=False,
                 infer_schema_length=None,
                 try_parse_dates=True,
@@ -123,30 +172,30 @@ class CsvSource(_FileSource):
         texts = tuple(name for name in found.collect_schema() if name.casefold() in folded)
         return scan(texts) if texts else found
 
-    def _check(self, columns: Schema) -> None:  # noqa: ARG002 - any column may be all of it
-        size = self._path.stat().st_size
+    def _check(self, place: Path, columns: Schema) -> None:  # noqa: ARG002 - any column may be all of it
+        size = place.stat().st_size
         if size > 4 * self._limits.max_bytes:
             raise SourceTooLargeError(f"the file has {size:,} bytes, the limit is {self._limits.max_bytes:,} in memory")
 
 
-class ParquetSource(_FileSource):
+class ParquetSource(_FrameSource):
     """A Parquet file."""
 
     kind = "parquet"
 
     def estimate(self) -> int | None:
         """Return the number of rows in the file's metadata."""
-        with _explained(self.shown):
-            _state(self._path)
-            return int(pq.read_metadata(self._path).num_rows)
+        with self._explained(), self._reading() as place:
+            _state(place)
+            return int(pq.read_metadata(place).num_rows)
 
-    def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:  # noqa: ARG002 - types are in the file
-        _state(self._path)
-        return pl.scan_parquet(self._path, glob=False)
+    def _scan(self, place: Path, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:  # noqa: ARG002 - types are in the file
+        _state(place)
+        return pl.scan_parquet(place, glob=False)
 
-    def _check(self, columns: Schema) -> None:
-        _state(self._path)
-        metadata = pq.read_metadata(self._path)
+    def _check(self, place: Path, columns: Schema) -> None:
+        _state(place)
+        metadata = pq.read_metadata(place)
         wanted = {column.name.casefold() for column in columns}
         size = 0
         for group in range(metadata.num_row_groups):
@@ -157,41 +206,45 @@ class ParquetSource(_FileSource):
 
 
 class DeltaSource(_FrameSource):
-    """A Delta table, in its newest version.
+    """A Delta table, in its newest version. Its log and its files have to be where relations may read."""
 
-    Parameters
-    ----------
-    location
-        Folder or URI.
-    limits
-        Limits on memory and rows.
-    """
-
-    def __init__(self, location: str, *, limits: Limits) -> None:
-        super().__init__(f"delta:{masked(location)}", limits)
-        self._location = location
+    kind = "delta"
 
     def estimate(self) -> int | None:
         """Return the number of rows in the statistics of its files."""
-        with _explained(self.shown):
-            records = pl.DataFrame(pa.table(self._table().get_add_actions(flatten=True)))["num_records"]
+        with self._explained(), self._reading() as place:
+            records = pl.DataFrame(pa.table(self._table(place).get_add_actions(flatten=True)))["num_records"]
             return None if records.null_count() else int(records.sum())
 
-    def _scan(self, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:  # noqa: ARG002 - types are in the table
-        return pl.scan_delta(self._table(), use_pyarrow=True)  # Polars itself finds no files below "my data"
+    @contextmanager
+    def _reading(self) -> Iterator[Path]:
+        place = self._files.folder(self._path)
+        if _MISREAD.search(str(place)):
+            raise SourceRefusedError(f"{self.shown} has a character in its path that Delta tables read as another")
+        if (log := place / LOG).is_dir():
+            self._files.folder(log)
+            for entry in log.iterdir():
+                if entry.is_symlink():
+                    self._files.file(entry)
+        yield place
 
-    def _table(self) -> DeltaTable:
-        return DeltaTable(self._location)
+    def _scan(self, place: Path, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:  # noqa: ARG002 - types are in the table
+        table = self._table(place)
+        for path in pl.DataFrame(pa.table(table.get_add_actions(flatten=True)))["path"]:
+            for written in {path, unquote(path)}:
+                if "://" in written or Path(written).is_absolute() or ".." in Path(written).parts:
+                    raise SourceRefusedError(f"the log of {self.shown} names a file outside of the table")
+                self._files.file(place / written)
+        return pl.scan_delta(table, use_pyarrow=True)  # Polars itself finds no files below "my data"
+
+    def _table(self, place: Path) -> DeltaTable:
+        return DeltaTable(str(place))
 
 
-def _columns(lazy: pl.LazyFrame) -> tuple[SourceColumn, ...]:
-    return tuple(_column(name, dtype) for name, dtype in lazy.collect_schema().items())
-
-
-def _column(name: str, dtype: pl.DataType) -> SourceColumn:
+def _column(name: str, dtype: pl.DataType, place: int | None) -> SourceColumn:
     declared = str(dtype)
     if dtype == pl.Null:
-        return SourceColumn(name, None, "always NULL")
+        return SourceColumn(name, None, "always NULL", place=place)
     for type_, fits in (
         (FieldType.BOOLEAN, dtype == pl.Boolean),
         (FieldType.INTEGER, dtype.is_integer() or isinstance(dtype, pl.Date | pl.Datetime)),
@@ -199,8 +252,8 @@ def _column(name: str, dtype: pl.DataType) -> SourceColumn:
         (FieldType.TEXT, isinstance(dtype, pl.String | pl.Categorical | pl.Enum | pl.Time)),
     ):
         if fits:
-            return SourceColumn(name, type_, declared)
-    return SourceColumn(name, FieldType.TEXT, declared, usable=False)
+            return SourceColumn(name, type_, declared, place=place)
+    return SourceColumn(name, FieldType.TEXT, declared, usable=False, place=place)
 
 
 def _fitted(column: Column, given: SourceColumn, dtype: pl.DataType) -> pl.Expr:
@@ -220,18 +273,8 @@ def _state(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-@contextmanager
-def _explained(shown: str) -> Iterator[None]:
-    """Convert the exceptions of the libraries into our own errors."""
-    try:
-        yield
-    except RelationSourceError:
-        raise
-    except (TableNotFoundError, OSError) as error:
-        raise SourceAwayError(f"{shown} cannot be read: {_first_line(error)}") from None
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, DeltaError, pa.ArrowException) as error:
-        raise SourceSchemaError(f"{shown} cannot be read: {_first_line(error)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return masked(str(error).strip().partition("\n")[0][:300])
+def _column_of(error: Exception, columns: Schema) -> str | None:
+    """Return the column of a relation that an error of a library names, if it does."""
+    found = _COLUMN.search(str(error))
+    names = {column.name.casefold(): column.name for column in columns}
+    return None if found is None else names.get(found[1].casefold())

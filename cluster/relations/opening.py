@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
 from cluster.language.errors import FjordSqlError
 from cluster.language.relation_statements import CreateRelation
+from cluster.relations.allowed_files import AllowedFiles
+from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.frames import CsvSource, DeltaSource, ParquetSource
 from cluster.relations.postgresql import PostgresSource
 from cluster.relations.source import Limits, RelationSource
@@ -24,8 +28,28 @@ SENSORS = "sensors"
 DATABASES = ("postgresql", "sqlite")
 
 
-def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationSource | None = None) -> RelationSource:
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What relations may reach outside of the cluster; by default no file, and PostgreSQL on this machine.
+
+    Parameters
+    ----------
+    files
+        Files and folders.
+    hosts
+        Servers of databases.
+    """
+
+    files: AllowedFiles = field(default_factory=AllowedFiles)
+    hosts: AllowedHosts = field(default_factory=AllowedHosts)
+
+
+def open_source(
+    statement: CreateRelation, *, limits: Limits, reach: Reach, sensors: RelationSource | None = None
+) -> RelationSource:
     """Return the source of a relation, without reading from it yet.
+
+    Whether relations may reach it is checked each time that it is read.
 
     Parameters
     ----------
@@ -33,6 +57,8 @@ def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationS
         The statement that creates the relation.
     limits
         Limits on reading it.
+    reach
+        What relations may reach.
     sensors
         The source behind ``catalog:sensors``; None if there is none.
 
@@ -53,15 +79,17 @@ def open_source(statement: CreateRelation, *, limits: Limits, sensors: RelationS
     table = statement.table if statement.table or statement.query else (statement.name,)
     match kind:
         case "postgresql":
-            return PostgresSource(statement.source, table=table, query=statement.query, limits=limits)
+            return PostgresSource(
+                statement.source, table=table, query=statement.query, limits=limits, hosts=reach.hosts
+            )
         case "sqlite":
-            return SqliteSource(Path(location), table=table, query=statement.query, limits=limits)
+            return SqliteSource(Path(location), table=table, query=statement.query, limits=limits, files=reach.files)
         case "csv":
-            return CsvSource(Path(location), limits=limits)
+            return CsvSource(Path(location), limits=limits, files=reach.files)
         case "parquet":
-            return ParquetSource(Path(location), limits=limits)
+            return ParquetSource(Path(location), limits=limits, files=reach.files)
         case "delta":
-            return DeltaSource(location, limits=limits)
+            return DeltaSource(Path(location), limits=limits, files=reach.files)
         case _:
             if location != SENSORS or sensors is None:
                 raise statement.error(f"there is no catalog {location!r}", f"it is written 'catalog:{SENSORS}'")
@@ -77,11 +105,19 @@ def _kind(statement: CreateRelation) -> tuple[str, str]:
     if colon and scheme.casefold() in SCHEMES:
         kind = SCHEMES[scheme.casefold()]
         if kind == "delta" and "://" in rest:
-            return kind, rest
+            return kind, _folder_of(statement, rest)
         return kind, re.sub(r"^/{2,}", "/", rest)
     if (suffix := Path(statement.source).suffix.casefold()) in SUFFIXES and "://" not in statement.source:
         return SUFFIXES[suffix], statement.source
     raise _unknown(statement)
+
+
+def _folder_of(statement: CreateRelation, uri: str) -> str:
+    """Return the folder of a URI. Other stores would be asked with the credentials of the process."""
+    scheme, _, rest = uri.partition("://")
+    if scheme.casefold() != "file" or not rest.startswith("/"):
+        raise statement.error("a Delta table is read from a folder of this machine", "it is written 'delta:folder'")
+    return unquote(rest)
 
 
 def _unknown(statement: CreateRelation) -> FjordSqlError:

@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import polars as pl
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import Identifier
 
 from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import MASK, masked
+from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import matched, polars_schema, servable, settled
 from cluster.relations.source import (
     BATCH_ROWS,
@@ -50,6 +50,11 @@ _CASTS = {
     FieldType.TEXT: "text",
 }
 _NOT_USABLE = frozenset({"bytea"})
+_ABOUT_STATEMENTS = "42"
+_FORBIDDEN = "42501"
+_NOT_ABOUT_VALUES = ("08", "0A", "25", "28", "3D", "3F", "53", "55", "57")
+"""Classes of errors: of connections, transactions, users, databases, schemas, resources, states and operators."""
+_LONGEST_WORDS = 500
 _SPECIAL_NUMBERS = "('NaN', 'Infinity', '-Infinity')"
 
 
@@ -59,19 +64,29 @@ class PostgresSource:
     Parameters
     ----------
     url
-        ``postgresql://user@host/database``, as libpq reads it; missing parts come from the environment and from
-        ``.pgpass``.
+        ``postgresql://user@host/database``, as libpq reads it.
     table
         Name of a table or view, a part per dot; or None.
     query
         A query, in place of a table; or None.
     limits
         Limits on reading it.
+    hosts
+        Which servers may be connected to, and with which credentials.
     """
 
-    def __init__(self, url: str, *, table: tuple[str, ...] | None, query: str | None, limits: Limits) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        table: tuple[str, ...] | None,
+        query: str | None,
+        limits: Limits,
+        hosts: AllowedHosts,
+    ) -> None:
         self._url = url
         self._limits = limits
+        self._hosts = hosts
         self._table = None if table is None else Identifier(*table).as_string()
         self._query = None if query is None else query.strip().rstrip(";")
         self._from = self._table if self._query is None else f"({self._query}\n)"
@@ -120,8 +135,9 @@ class PostgresSource:
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
+        given = self._hosts.settings(self._url)
+        settings = {**KEEP_ALIVE, "connect_timeout": self._limits.connect_seconds, **given}
         try:
-            settings = {**KEEP_ALIVE, "connect_timeout": self._limits.connect_seconds, **conninfo_to_dict(self._url)}
             with psycopg.connect(**settings) as connection:  # type: ignore[arg-type]
                 connection.read_only = True
                 milliseconds = str(int(self._limits.read_seconds * 1000))
@@ -148,9 +164,9 @@ class PostgresSource:
         )
 
     def _explained(self, error: psycopg.Error) -> RelationSourceError:
-        """Return the error as our own, without passwords, because a driver may quote the address."""
+        """Return the error as our own, without passwords, because a driver may quote the address, and without rows."""
         # libpq's second line asks whether the server is running.
-        text = (error.diag.message_primary or str(error).strip() or type(error).__name__).splitlines()[0]
+        text = (_words(error) or type(error).__name__).splitlines()[0][:_LONGEST_WORDS]
         text = text.removeprefix("connection failed: ")
         for secret in sorted(_secrets(self._url), key=len, reverse=True):
             text = text.replace(secret, MASK)
@@ -158,6 +174,18 @@ class PostgresSource:
         if isinstance(error, psycopg.OperationalError):
             return SourceAwayError(text)
         return SourceSchemaError(text)
+
+
+def _words(error: psycopg.Error) -> str:
+    """Return what the database or libpq says, unless it may quote values of rows."""
+    code = error.diag.sqlstate or error.sqlstate
+    if code is None:  # no answer of a database: a connection, or a value that psycopg could not read
+        return str(error).strip() if isinstance(error, psycopg.OperationalError) else ""
+    # While a statement is analysed, an error has a place in it; later, a cast may quote the value of a row.
+    about_statement = code.startswith(_ABOUT_STATEMENTS) and (error.diag.statement_position or code == _FORBIDDEN)
+    if about_statement or code.startswith(_NOT_ABOUT_VALUES):
+        return (error.diag.message_primary or "").strip()
+    return f"the database failed on a value: {type(error).__name__} ({code})"
 
 
 def _secrets(url: str) -> set[str]:

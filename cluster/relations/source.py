@@ -50,6 +50,10 @@ class SourceTooLargeError(RelationSourceError):
     """A source that is larger than a relation may be."""
 
 
+class SourceRefusedError(RelationSourceError):
+    """A source that relations may not read: a file, a host, or a setting that this cluster does not allow."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
     """A column of a source.
@@ -64,12 +68,21 @@ class SourceColumn:
         Its type in the words of the source.
     usable
         False if Fjord has no type for its values.
+    place
+        If its name is content, as in the first line of a CSV file, which may be anything: its number, from 1. Errors
+        then give this number. None if errors may give the name.
     """
 
     name: str
     type: FieldType | None
     declared: str
     usable: bool = True
+    place: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """What errors call it."""
+        return repr(self.name) if self.place is None else str(self.place)
 
 
 @dataclass(frozen=True, slots=True)

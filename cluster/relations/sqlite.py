@@ -1,5 +1,8 @@
 """Relations from SQLite files: opened for reading only, conditions evaluated with indexes, values checked one by one.
 
+A statement reads its own file and no other. Errors give SQLite's words only where these are about the statement: others
+may quote rows.
+
 SQLite's columns hold values of any type. A column's type is its declared type; that of a computed column follows from
 its values.
 """
@@ -17,6 +20,7 @@ import polars as pl
 
 from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
+from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.fitting import POLARS_TYPES, matched, polars_schema, servable, settled
 from cluster.relations.source import (
     BATCH_ROWS,
@@ -35,6 +39,23 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = range(-(2**63), 2**63)
 _INSTRUCTIONS = 100_000
 """Instructions of SQLite's machine between two checks of the deadline."""
+_REFUSED_ACTIONS = frozenset(
+    {
+        *(sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_ANALYZE),
+        *(sqlite3.SQLITE_CREATE_VTABLE, sqlite3.SQLITE_DROP_VTABLE, sqlite3.SQLITE_REINDEX),
+        *(sqlite3.SQLITE_CREATE_TRIGGER, sqlite3.SQLITE_CREATE_TEMP_TRIGGER),
+    }
+)
+"""What could read another file, or change something."""
+_REFUSED_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"})
+_WORDS_ABOUT_STATEMENTS = (
+    *("no such table: ", "no such column: ", "no such function: ", "no such collation sequence: ", 'near "'),
+    *("ambiguous column name: ", "wrong number of arguments to function ", "misuse of ", "incomplete input"),
+    *("unrecognized token: ", "not authorized", "file is not a database", "database is locked", "interrupted"),
+    *("unable to open database file", "disk I/O error", "database disk image is malformed", "You can only execute one"),
+    *("attempt to write a readonly database", "a GROUP BY clause is required", "access to "),
+)
+"""How messages of SQLite begin that quote nothing but the statement and names of tables."""
 
 
 class SqliteSource:
@@ -50,11 +71,22 @@ class SqliteSource:
         A query, in place of a table; or None.
     limits
         Limits on reading it.
+    files
+        Which files may be read.
     """
 
-    def __init__(self, path: Path, *, table: tuple[str, ...] | None, query: str | None, limits: Limits) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        table: tuple[str, ...] | None,
+        query: str | None,
+        limits: Limits,
+        files: AllowedFiles,
+    ) -> None:
         self._path = path
         self._limits = limits
+        self._files = files
         self._from = (
             ".".join(_quoted(part) for part in table or ()) if query is None else f"({query.strip().rstrip(';')}\n)"
         )
@@ -100,14 +132,17 @@ class SqliteSource:
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        if not self._path.is_file():
-            raise SourceAwayError(f"there is no file {self._path}")
         deadline = Deadline(self._limits)
-        address = f"file:{quote(str(self._path))}?mode=ro"
         try:
-            with closing(sqlite3.connect(address, uri=True, timeout=self._limits.connect_seconds)) as database:
-                database.set_progress_handler(lambda: deadline.passed, _INSTRUCTIONS)
-                yield database
+            with self._files.reading(self._path) as path:
+                if not path.exists():
+                    raise SourceAwayError(f"there is no file {self._path}")
+                address = f"file:{quote(str(path))}?mode=ro"
+                with closing(sqlite3.connect(address, uri=True, timeout=self._limits.connect_seconds)) as database:
+                    database.set_progress_handler(lambda: deadline.passed, _INSTRUCTIONS)
+                    database.execute("PRAGMA trusted_schema = OFF")
+                    database.set_authorizer(_authorised)
+                    yield database
         except sqlite3.Error as error:
             raise _explained(error, deadline) from None
 
@@ -162,9 +197,11 @@ def _reader(column: Column, given: SourceColumn) -> Callable[[object], object]:
     timestamps = any(word in given.declared for word in TIME_WORDS)
 
     def wrong(value: object) -> SourceSchemaError:
-        shown = "a blob" if isinstance(value, bytes) else repr(value)
+        kinds = {bytes: "a blob", str: "a text", float: "a real", int: "an integer"}
+        held = kinds.get(type(value), "a value")
         return SourceSchemaError(
-            f"column {column.name!r} holds {shown[:60]}, which is no {column.type.value}", column=column.name
+            f"column {column.name!r} holds {held} that is no {'time' if timestamps else column.type.value}",
+            column=column.name,
         )
 
     def read(value: object) -> object:
@@ -215,7 +252,18 @@ def _explained(error: sqlite3.Error, deadline: Deadline) -> RelationSourceError:
         return SourceAwayError(f"it was not read within {deadline.limits.read_seconds:g} seconds")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     away = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
-    return SourceAwayError(str(error)) if code & 0xFF in away else SourceSchemaError(str(error))
+    text = str(error)
+    if not text.startswith(_WORDS_ABOUT_STATEMENTS):
+        text = f"SQLite cannot read it: {getattr(error, 'sqlite_errorname', type(error).__name__)}"
+    return SourceAwayError(text) if code & 0xFF in away else SourceSchemaError(text)
+
+
+def _authorised(action: int, _: str | None, name: str | None, *__: str | None) -> int:
+    """Return whether a part of a statement may run."""
+    is_refused = action in _REFUSED_ACTIONS or (
+        action == sqlite3.SQLITE_FUNCTION and (name or "").casefold() in _REFUSED_FUNCTIONS
+    )
+    return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
 
 
 def _quoted(name: str) -> str:

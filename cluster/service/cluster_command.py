@@ -76,6 +76,26 @@ def run_cluster(
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
     ] = 2 * 1024**3,
+    relation_folder: Annotated[
+        list[Path] | None,
+        typer.Option(
+            envvar="FJORD_RELATION_FOLDERS",
+            help="A folder whose files relations may read, besides that in which the cluster is started; repeatable.",
+        ),
+    ] = None,
+    relation_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="FJORD_RELATION_HOSTS",
+            help="A PostgreSQL server that relations may connect to, besides those of this machine; repeatable.",
+        ),
+    ] = None,
+    relation_credentials: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FJORD_RELATION_CREDENTIALS", help="File of passwords for these servers, in the form of ~/.pgpass."
+        ),
+    ] = None,
     relation_memory: Annotated[
         int,
         byte_size_option(
@@ -200,11 +220,25 @@ def run_cluster(
             max_rows_per_second=max_rows_per_second,
             planning_seconds=planning_seconds,
             max_relation_bytes=max_relation,
+            relation_folders=(*_started_in(), *(relation_folder or ())),
+            relation_hosts=tuple(_listed(relation_host)),
+            relation_credentials=relation_credentials,
             relation_memory_bytes=relation_memory,
         ),
         record,
         record_size,
     )
+
+
+def _listed(values: list[str] | None) -> list[str]:
+    """Return names that are options, or one variable with commas between."""
+    return [name for value in values or () for each in value.split(",") if (name := each.strip())]
+
+
+def _started_in() -> tuple[Path, ...]:
+    """Return the folder in which the cluster is started; services are often started in the root, which is not meant."""
+    here = Path.cwd()
+    return () if here == here.parent else (here,)
 
 
 def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> None:

@@ -46,7 +46,12 @@ MOST_COPIED_BYTES: Final = 64 * 1024**2
 MOST_FILES: Final = 20_000
 MAX_STATE_BYTES: Final = 1024**3
 """Of all files in a log."""
-NOT_KEPT: Final = frozenset({"folder", "broker", "api_host", "api_port", "api_token", "master"})
+NOT_KEPT: Final = frozenset(
+    {
+        *("folder", "broker", "api_host", "api_port", "api_token", "master"),
+        *("relation_folders", "relation_hosts", "relation_credentials"),
+    }
+)
 """Settings that a replay does not need, or must not know."""
 MOST_BUCKETS: Final = 1024
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.@=-]{0,250}"

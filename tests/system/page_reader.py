@@ -46,6 +46,8 @@ class Reader:
             "PATH": f"{programs}:{environment.get('PATH', os.environ['PATH'])}",
             "PYTHONPATH": str(ROOT),
             "FJORD_BROKER": str(self.parts.broker),
+            # A reader types in the repository; here, its examples are linked to from elsewhere.
+            "FJORD_RELATION_FOLDERS": str(ROOT / "examples"),
             "FJORD_API": self.parts.api_address,
             "FJORD_API_PORT": self.parts.api_address.rpartition(":")[2],
         }

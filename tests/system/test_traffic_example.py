@@ -27,14 +27,17 @@ INCIDENTS = {"716339": "road works", "717458": "crash", "767350": "crash"}
 
 
 @contextmanager
-def database() -> Iterator[tuple[str, dict[str, str]]]:
-    """Choose PostgreSQL if it is installed, with its user's environment; else SQLite."""
+def database(folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Choose PostgreSQL if it is installed, with its user's environment, and credentials in a folder; else SQLite."""
     programs = find_postgres()
     if programs is None:
         yield "sqlite", {}
         return
     with running_postgres(programs) as server:
         url = urlsplit(server.url())
+        credentials = folder / "credentials"
+        credentials.write_text(f"{url.hostname}:{url.port}:*:{url.username}:{unquote(str(url.password))}\n")
+        credentials.chmod(0o600)
         yield (
             "postgresql",
             {
@@ -42,6 +45,7 @@ def database() -> Iterator[tuple[str, dict[str, str]]]:
                 "PGPORT": str(url.port),
                 "PGUSER": str(url.username),
                 "PGPASSWORD": unquote(str(url.password)),
+                "FJORD_RELATION_CREDENTIALS": str(credentials),
                 "PATH": f"{programs}:{os.environ['PATH']}",
             },
         )
@@ -49,7 +53,7 @@ def database() -> Iterator[tuple[str, dict[str, str]]]:
 
 def test_every_command_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with database() as (chosen, environment), Children(tmp_path / "logs") as children:
+    with database(tmp_path) as (chosen, environment), Children(tmp_path / "logs") as children:
         reader = Reader(children, tmp_path, environment)
         assert reader.follow(PAGE, chosen) > 15
         with ApiClient(reader.parts.api_address) as api:

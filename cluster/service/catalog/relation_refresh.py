@@ -7,6 +7,7 @@ batches, with nothing awaited in between.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,7 +17,6 @@ import polars as pl
 
 from cluster.errors import ClusterError
 from cluster.language.columns import Schema
-from cluster.language.secrets import masked
 from cluster.relations.refresh_decisions import Commit, Trouble, commit_after_read, overdue_failure, rows_needed
 from cluster.relations.source import SourceAwayError
 from cluster.service.catalog.relation_queries import RelationReaders
@@ -94,10 +94,12 @@ class RelationRefresher:
                 await self._refresh(relation, wanted=wanted)
             except ClusterError as error:
                 self._failed(relation, error, error.message)
-            except Exception as error:
-                # A failure of one relation must not end the refreshing of others.
-                log.exception("relation cannot be refreshed", relation=relation.name)
-                self._failed(relation, error, masked(f"{type(error).__name__}: {error}"))
+            except Exception as error:  # noqa: BLE001 - see below
+                # A failure of one relation must not end the refreshing of others. The text of a library's error may
+                # quote rows and addresses, so only its place is shown.
+                place = "".join(traceback.format_tb(error.__traceback__))
+                log.error("relation cannot be refreshed", relation=relation.name, place=place)  # noqa: TRY400
+                self._failed(relation, error, f"{type(error).__name__}; the log of the cluster has the place")
             finally:
                 relation.preparing = False
                 relation.next_look = self._store.clock() + relation.freshness.pause(self._store.chance())

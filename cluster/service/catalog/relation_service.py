@@ -21,6 +21,7 @@ from cluster.relations.source import (
     RelationSource,
     RelationSourceError,
     SourceAwayError,
+    SourceRefusedError,
     SourceSchemaError,
     SourceTooLargeError,
 )
@@ -127,7 +128,7 @@ class RelationService:
         if not await self._refresher.ended(reading, FIRST_READ_SECONDS):
             with contextlib.suppress(RelationSourceError):
                 relation.estimate = await self._refresher.in_thread(source.estimate, seconds=FIRST_READ_SECONDS)
-        if isinstance(relation.trouble, SourceSchemaError | SourceTooLargeError):
+        if isinstance(relation.trouble, SourceSchemaError | SourceTooLargeError | SourceRefusedError):
             async with self._lock:
                 if relation.last is None and not self._readers.of(relation):
                     self._store.drop(relation)
@@ -251,6 +252,8 @@ class RelationService:
 def _statement_error(statement: CreateRelation, error: RelationSourceError) -> FjordSqlError:
     """Return an error of a source as an error about the part of the statement that it concerns."""
     where = "query" if statement.query else "table" if statement.table else "source"
+    if isinstance(error, SourceRefusedError):
+        where = "source"
     if isinstance(error, SourceSchemaError) and error.column is not None and statement.columns:
         where = f"column {error.column}"
     return statement.error(error.message, error.hint, at=where)

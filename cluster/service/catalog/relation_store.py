@@ -19,7 +19,7 @@ from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
 from cluster.relations.freshness import Freshness
-from cluster.relations.opening import SENSORS, open_source
+from cluster.relations.opening import SENSORS, Reach, open_source
 from cluster.relations.refresh_decisions import Refreshing, Trouble
 from cluster.relations.source import Limits, RelationSource, SourceStartingError
 from cluster.relations.unreadable import UnreadableSource
@@ -124,6 +124,8 @@ class RelationStore:
         Where their versions are.
     limits
         Limits of reading a source.
+    reach
+        What relations may reach outside of the cluster.
     sensors
         The catalog of sensors, a built-in relation; None for none.
     clock
@@ -142,6 +144,7 @@ class RelationStore:
         folder: Path,
         *,
         limits: Limits | None = None,
+        reach: Reach | None = None,
         sensors: SensorsSource | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -151,6 +154,7 @@ class RelationStore:
         self._registry = registry
         self._folder = folder
         self._limits = limits or Limits()
+        self._reach = reach or Reach()
         self._sensors = sensors
         self.clock = clock
         self.wall = wall
@@ -177,6 +181,7 @@ class RelationStore:
         folder: Path,
         catalog: SensorCatalog,
         limits: Limits,
+        reach: Reach,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -184,7 +189,7 @@ class RelationStore:
     ) -> RelationStore:
         """Return the relations of a cluster with a catalog of sensors."""
         sensors = SensorsSource.of(catalog, limits=limits, clock=clock)
-        return cls(registry, folder, limits=limits, sensors=sensors, clock=clock, wall=wall, chance=chance)
+        return cls(registry, folder, limits=limits, reach=reach, sensors=sensors, clock=clock, wall=wall, chance=chance)
 
     def all(self) -> list[KnownRelation]:
         """Return all relations, oldest first."""
@@ -200,7 +205,7 @@ class RelationStore:
 
     def source_of(self, statement: CreateRelation) -> RelationSource:
         """Return the source that a statement names; errors are those of :func:`open_source`."""
-        return open_source(statement, limits=self._limits, sensors=self._sensors)
+        return open_source(statement, limits=self._limits, reach=self._reach, sensors=self._sensors)
 
     def create(self, statement: CreateRelation, columns: Schema) -> KnownRelation:
         """Register a new relation; it has no version yet."""

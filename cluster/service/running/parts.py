@@ -18,6 +18,9 @@ from cluster.ingest.offers import Offers
 from cluster.ingest.proxy_clocks import ProxyClocks
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
+from cluster.relations.allowed_files import AllowedFiles
+from cluster.relations.allowed_hosts import AllowedHosts
+from cluster.relations.opening import Reach
 from cluster.relations.source import Limits
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
@@ -181,12 +184,17 @@ def make_parts(
         refused_demands=demand_reports.texts,
     )
     limits = Limits(max_bytes=settings.max_relation_bytes)
+    reach = Reach(
+        AllowedFiles(settings.relation_folders, never=(folder, *settings.secret_files)),
+        AllowedHosts(settings.relation_hosts, credentials=settings.relation_credentials),
+    )
     names = ReservedNames(
         RelationStore.of(
             registry.relations,
             folder / "relations",
             sensors,
             limits,
+            reach,
             clock=sources.monotonic,
             wall=sources.wall,
             chance=sources.chance,

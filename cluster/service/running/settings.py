@@ -75,6 +75,12 @@ class ClusterSettings:
         Statements whose planning takes longer are refused.
     max_relation_bytes
         Larger relations are not read.
+    relation_folders
+        Folders whose files relations may read; by default the one in which the cluster was started.
+    relation_hosts
+        PostgreSQL servers that relations may connect to, besides those of this machine.
+    relation_credentials
+        A file with their passwords; None for none.
     relation_memory_bytes
         What one table of relations may take of a worker's memory; larger tables are partitioned.
     """
@@ -107,7 +113,15 @@ class ClusterSettings:
     max_rows_per_second: int = 2_000_000
     planning_seconds: float = 10.0
     max_relation_bytes: int = 2 * 1024**3
+    relation_folders: tuple[Path, ...] = (Path(),)
+    relation_hosts: tuple[str, ...] = ()
+    relation_credentials: Path | None = None
     relation_memory_bytes: int = 256 * 1024**2
+
+    @property
+    def secret_files(self) -> tuple[Path, ...]:
+        """Files that no relation may read."""
+        return () if self.relation_credentials is None else (self.relation_credentials,)
 
     @property
     def session(self) -> SessionSettings:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
-from cluster.relations.opening import open_source
+from cluster.relations.allowed_files import AllowedFiles
+from cluster.relations.allowed_hosts import AllowedHosts
+from cluster.relations.opening import Reach, open_source
 from cluster.relations.source import Limits
 from protocols.wire.streams import FieldType
 
@@ -77,8 +81,12 @@ def statement(source, *, ending="REFRESH EVERY 30 SECONDS", name="incidents", mo
     return found
 
 
-def opened(source, *, limits=None, sensors=None, **rest):
-    return open_source(statement(source, **rest), limits=limits or Limits(read_seconds=20), sensors=sensors)
+ALL_FILES = Reach(AllowedFiles([Path("/")]), AllowedHosts(["no-such-host.invalid"]))
+
+
+def opened(source, *, limits=None, sensors=None, reach=ALL_FILES, **rest):
+    limits = limits or Limits(read_seconds=20)
+    return open_source(statement(source, **rest), limits=limits, reach=reach, sensors=sensors)
 
 
 def frame():

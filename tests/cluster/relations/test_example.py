@@ -10,7 +10,8 @@ import pytest
 
 from cluster.language.relation_statements import CreateRelation
 from cluster.language.translation import parse_statement
-from cluster.relations.opening import open_source
+from cluster.relations.allowed_files import AllowedFiles
+from cluster.relations.opening import Reach, open_source
 from cluster.relations.source import Limits
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "traffic"
@@ -32,7 +33,8 @@ def test_recent_is_by_the_clock_of_the_database_and_the_day_by_its_date(tmp_path
     def rows(name):
         statement = parse_statement((EXAMPLE / "sqlite" / f"{name}.sql").read_text())
         assert isinstance(statement, CreateRelation)
-        return sorted(open_source(statement, limits=Limits()).rows(statement.columns).rows())
+        source = open_source(statement, limits=Limits(), reach=Reach(AllowedFiles([tmp_path])))
+        return sorted(source.rows(statement.columns).rows())
 
     with closing(sqlite3.connect("roads.db")) as database:
         database.executescript((EXAMPLE / "incidents.sql").read_text())

@@ -9,11 +9,13 @@ import pytest
 
 from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
+from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import all_columns
+from cluster.relations.opening import Reach
 from cluster.relations.source import Limits, SourceAwayError, SourceSchemaError, SourceTooLargeError
 from protocols.wire.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, meant, opened, same
-from tests.postgres_server import PASSWORD, PASSWORD_WRITTEN
+from tests.postgres_server import PASSWORD, PASSWORD_WRITTEN, USER
 
 pytestmark = pytest.mark.system
 
@@ -173,10 +175,55 @@ def test_no_error_shows_a_password(database, change):
     assert caught.value.__cause__ is None
 
 
-def test_passwords_may_come_from_the_environment(postgres, database, monkeypatch):
-    name = database.rsplit("/", 1)[1]
+def test_a_password_comes_from_the_file_of_credentials_and_not_from_the_process(
+    postgres, database, tmp_path, monkeypatch
+):
+    address = postgres.url(database.rsplit("/", 1)[1], password=None)
+    credentials = tmp_path / "credentials"
+    credentials.write_text(f"127.0.0.1:{postgres.port}:*:{USER}:{PASSWORD}\n")
+    credentials.chmod(0o600)
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    assert same(opened(postgres.url(name, password=None)).rows(INCIDENTS), ROWS)
+    monkeypatch.setenv("PGPASSFILE", str(credentials))
+    with pytest.raises(SourceAwayError, match="no password supplied"):
+        opened(address).rows(INCIDENTS)
+    reach = Reach(hosts=AllowedHosts(credentials=credentials))
+    assert same(opened(address, reach=reach).rows(INCIDENTS), ROWS)
+
+
+def test_an_address_may_leave_out_host_and_port_but_the_environment_gives_no_password(postgres, database, monkeypatch):
+    monkeypatch.setenv("PGHOST", "127.0.0.1")
+    monkeypatch.setenv("PGPORT", str(postgres.port))
+    name = database.rsplit("/", 1)[1]
+    assert same(opened(f"postgresql://{USER}:{PASSWORD_WRITTEN}@/{name}").rows(INCIDENTS), ROWS)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "segment::integer",
+        "segment::regclass::text",
+        "(segment || ''x'')::numeric",
+        "segment::timestamp",
+        "1 / (lane - lane)",
+    ],
+)
+def test_no_error_quotes_a_value_of_a_row(postgres, expression):
+    name = postgres.new_database()
+    postgres.execute(TABLE, "INSERT INTO incidents VALUES ('hunter2', 1)", database=name)
+    source = opened(postgres.url(name), more=f"QUERY 'SELECT {expression} AS a FROM incidents'")
+    with pytest.raises(SourceSchemaError, match=r"the database failed on a value: \w+ \(\w{5}\)") as caught:
+        source.rows((Column("a", FieldType.TEXT),))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_errors_about_a_statement_are_passed_on(database):
+    for more, words in (
+        ("QUERY 'SELECT nothing FROM incidents'", 'column "nothing" does not exist'),
+        ("TABLE nothing", 'relation "nothing" does not exist'),
+        ("QUERY 'SELECT FROM FROM'", "syntax error"),
+    ):
+        with pytest.raises(SourceSchemaError, match=words):
+            opened(database, more=more).columns()
 
 
 def test_a_server_that_is_down_is_away(database):

@@ -13,6 +13,7 @@ from cluster.language.columns import Column
 from cluster.language.comparisons import Comparison
 from cluster.language.errors import FjordSqlError
 from cluster.relations.fitting import all_columns
+from cluster.relations.frames import CsvSource
 from cluster.relations.source import (
     Limits,
     SourceAwayError,
@@ -86,7 +87,10 @@ def test_conditions_choose_rows(source, condition):
 def test_a_missing_column_is_named_and_the_closest_suggested(source):
     with pytest.raises(SourceSchemaError, match="no column 'segmnt'") as caught:
         source.rows((Column("segmnt", FieldType.TEXT),))
-    assert (caught.value.column, caught.value.hint) == ("segmnt", "did you mean segment?")
+    hint = "did you mean segment?"
+    if isinstance(source, CsvSource):  # its first line may be anything
+        hint = "the first line of the file does not have this name"
+    assert (caught.value.column, caught.value.hint) == ("segmnt", hint)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +178,8 @@ def test_sqlite_serves_conditions_by_its_index(roads):
 
 
 @pytest.mark.parametrize(
-    ("value", "lane", "shown"), [("north", "INTEGER", "'north'"), (1.5, "INTEGER", "1.5"), (b"\x00", "TEXT", "a blob")]
+    ("value", "lane", "shown"),
+    [("north", "INTEGER", "a text that is no integer"), (1.5, "INTEGER", "a real"), (b"\x00", "TEXT", "a blob")],
 )
 def test_a_value_that_is_not_of_its_columns_type_is_named(tmp_path, value, lane, shown):
     write_sqlite(tmp_path / "r.db", [("s1", value, None, None, None)], lane)
@@ -183,6 +188,7 @@ def test_a_value_that_is_not_of_its_columns_type_is_named(tmp_path, value, lane,
     with pytest.raises(SourceSchemaError, match=f"column 'lane' holds {shown}") as caught:
         source.rows((Column("lane", type_),))
     assert caught.value.column == "lane"
+    assert "north" not in str(caught.value)
 
 
 def test_sqlite_is_never_written_to(roads):

@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry
 from cluster.errors import StorageError
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
+from cluster.relations.allowed_files import AllowedFiles
+from cluster.relations.opening import Reach
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
 from cluster.service.catalog.relation_store import RelationStore
@@ -122,8 +124,10 @@ class Service:
 
     def started(self, relations: RelationStore | None = None, **settings: Any) -> QueryService:
         """Return a query service as the cluster has it after a restart."""
+        folder = self.registry.folder
+        reach = Reach(AllowedFiles([folder], never=[folder / "registry.sqlite"]))
         self.names = ReservedNames(
-            relations or RelationStore(self.registry.relations, self.registry.folder / "relations")
+            relations or RelationStore(self.registry.relations, folder / "relations", reach=reach)
         )
         return QueryService(
             "cluster", self.registry, self.ingest, self.link, self.names, before_change=self.billing.close, **settings

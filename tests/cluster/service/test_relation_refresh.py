@@ -153,11 +153,14 @@ async def test_a_source_that_became_too_large_leaves_the_last_version(relations)
     assert "3 bytes" in relations.shown["reason"]
 
 
-async def test_an_unexpected_failure_concerns_one_relation_only(relations):
+async def test_an_unexpected_failure_concerns_one_relation_only(relations, capsys):
     await relations.create()
     relations.source.error = RuntimeError("postgresql://u:secret@h is odd")
     await relations.passes(30)
-    assert relations.shown["reason"] == "RuntimeError: postgresql://u:***@h is odd"
+    assert relations.shown["reason"] == "RuntimeError; the log of the cluster has the place"
+    shown = capsys.readouterr()
+    assert "in rows" in shown.out + shown.err, "the log names the place"
+    assert "secret" not in shown.out + shown.err
 
 
 async def test_a_source_that_never_answers_is_away_and_holds_one_thread_only(relations):

@@ -1,0 +1,115 @@
+"""Which files relations may read: those below allowed folders, and never the cluster's own.
+
+A path is followed to where it really is, through links and `..`, each time that it is read: a link may have been
+changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from cluster.language.secrets import masked
+from cluster.relations.source import SourceAwayError, SourceRefusedError
+
+OF_PROCESSES: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
+"""What the system shows of processes, with their environment, and devices: no tables."""
+HINT: Final = "name the folder with `fjord cluster --relation-folder`, or put the file where the cluster was started"
+
+
+class AllowedFiles:
+    """The files that relations may read.
+
+    Parameters
+    ----------
+    folders
+        Files below them may be read, but for files and folders whose names begin with a dot, such as keys and settings
+        of the user; a folder that is itself below such a one may be named.
+    never
+        Files and folders that may not be read, wherever they are: the cluster's data, its tokens and credentials.
+    """
+
+    def __init__(self, folders: Iterable[Path] = (), *, never: Iterable[Path] = ()) -> None:
+        self.folders = tuple(dict.fromkeys(folder.resolve() for folder in folders))
+        self._never = (*never, *OF_PROCESSES)
+
+    def file(self, path: Path) -> Path:
+        """Return where a file really is; it need not exist.
+
+        Raises
+        ------
+        SourceRefusedError
+            If relations may not read it, or it is something else than a file.
+        """
+        found = self._place(path)
+        if _is_there(found) and not found.is_file():
+            raise SourceRefusedError(f"{_shown(path)} is not a file")
+        return found
+
+    def folder(self, path: Path) -> Path:
+        """Return where a folder really is; errors are those of :meth:`file`."""
+        found = self._place(path)
+        if _is_there(found) and not found.is_dir():
+            raise SourceRefusedError(f"{_shown(path)} is not a folder")
+        return found
+
+    @contextmanager
+    def reading(self, path: Path) -> Iterator[Path]:
+        """Give the place of a file while it is read; errors are those of :meth:`file`.
+
+        Raises
+        ------
+        SourceAwayError
+            If the path leads to another file after it was read.
+        """
+        found = self.file(path)
+        yield found
+        if self.file(path) != found:
+            raise SourceAwayError(f"{_shown(path)} was replaced while it was read")
+
+    def _place(self, path: Path) -> Path:
+        try:
+            found = path.resolve()
+        except (OSError, RuntimeError, ValueError):  # links in a circle, names too long or with a zero
+            raise SourceRefusedError(f"{_shown(path)} is not the name of a file") from None
+        if not any(_is_open(found, folder) for folder in self.folders):
+            raise SourceRefusedError(f"{_shown(path)} is outside of the folders that relations may read", hint=HINT)
+        if any(_leads_into(found, each) for each in self._never):
+            raise SourceRefusedError(f"{_shown(path)} belongs to the cluster or the system, not to relations")
+        return found
+
+
+def _is_there(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError:  # a name too long for the disk, a folder that may not be entered
+        return False
+
+
+def _is_open(found: Path, folder: Path) -> bool:
+    return found.is_relative_to(folder) and not any(part.startswith(".") for part in found.relative_to(folder).parts)
+
+
+def _leads_into(found: Path, closed: Path) -> bool:
+    """Return whether a place is one that is closed, or below it, even if the disk gives it another name."""
+    if found.is_relative_to(closed.resolve()):
+        return True
+    try:
+        state = closed.stat()
+    except OSError:
+        return False
+    return any(_is_same(each, state) for each in (found, *found.parents))
+
+
+def _is_same(path: Path, state: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(path.stat(), state)
+    except OSError:
+        return False
+
+
+def _shown(path: Path) -> str:
+    return masked(str(path)[:200])
