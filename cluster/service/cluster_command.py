@@ -33,6 +33,14 @@ def run_cluster(
     api_port: Annotated[
         int, typer.Option(envvar="FJORD_API_PORT", min=0, max=65535, help="Port of the HTTP API.")
     ] = 8642,
+    api_tokens: Annotated[
+        Path | None,
+        typer.Option(envvar="FJORD_API_TOKENS", help="File of tokens with roles, as `fjord token create` makes it."),
+    ] = None,
+    api_allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(envvar="FJORD_API_ALLOWED_HOSTS", help="A name by which the API may be called; repeatable."),
+    ] = None,
     master: Annotated[str, typer.Option(envvar="FJORD_SPARK_MASTER", help="Spark master URL.")] = "local[*]",
     buckets: Annotated[int, typer.Option(min=1, max=1024, help="Parts of operator state; fixed at first start.")] = 4,
     partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
@@ -181,8 +189,9 @@ def run_cluster(
 ) -> None:
     """Run the cluster until Ctrl-C.
 
-    The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API from
-    FJORD_API_TOKEN. Without a token, or with an empty one, the API needs none and listens on the loopback address only.
+    The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API that
+    allows everything from FJORD_API_TOKEN, tokens with roles from the file of --api-tokens. Without any token the API
+    needs none, allows everything, and listens on the loopback address only.
     """
     import os
 
@@ -198,6 +207,8 @@ def run_cluster(
             api_host=api_host,
             api_port=api_port,
             api_token=api_token(os.environ),
+            api_tokens=api_tokens,
+            api_allowed_hosts=tuple(_listed(api_allowed_host)),
             master=master,
             buckets=buckets,
             partitions=partitions,

@@ -48,7 +48,7 @@ MAX_STATE_BYTES: Final = 1024**3
 """Of all files in a log."""
 NOT_KEPT: Final = frozenset(
     {
-        *("folder", "broker", "api_host", "api_port", "api_token", "master"),
+        *("folder", "broker", "api_host", "api_port", "api_token", "api_tokens", "api_allowed_hosts", "master"),
         *("relation_folders", "relation_hosts", "relation_credentials"),
     }
 )

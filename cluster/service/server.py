@@ -9,16 +9,20 @@ from contextlib import asynccontextmanager
 from contextvars import copy_context
 from random import Random
 
-import uvicorn
 from prometheus_client import CollectorRegistry
 
 from cluster.errors import ClusterError
 from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
+from cluster.service.access.admission import Admission
+from cluster.service.access.hosts import HostNames
+from cluster.service.access.token_files import Tokens
 from cluster.service.catalog.sensor_catalog import Connected, SensorCatalog
 from cluster.service.data_folder.folder import open_folder
 from cluster.service.data_folder.format import REGISTRY
 from cluster.service.http.api import make_api
+from cluster.service.http.connection import api_config
+from cluster.service.http.guard import AdmissionMetrics, guarded
 from cluster.service.http.listening import ApiServer, listen
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.request_bodies import ASGIApp
@@ -58,16 +62,18 @@ class ClusterServer:
     Raises
     ------
     ClusterError
-        If another cluster uses the data folder, it is of an unsupported format or at a path that would be misread, or
-        the API would be open to the network without a token.
+        If another cluster uses the data folder, it is of an unsupported format or at a path that would be misread, the
+        API would be open to the network without a token, or the file of tokens cannot be used.
     """
 
     def __init__(self, settings: ClusterSettings, begun: Begun | None = None, timeline: Timeline | None = None) -> None:
-        if settings.api_host not in LOOPBACK and not settings.api_token:
+        tokens = Tokens(settings.api_token, settings.api_tokens)
+        if settings.api_host not in LOOPBACK and not tokens.required:
             raise ClusterError(
                 f"the API would listen on {settings.api_host} without a token",
-                hint="set FJORD_API_TOKEN, or listen on 127.0.0.1",
+                hint="set FJORD_API_TOKEN, give a file of tokens (--api-tokens), or listen on 127.0.0.1",
             )
+        self.admission = Admission(tokens, HostNames((settings.api_host, *settings.api_allowed_hosts)))
         self._settings = settings
         self._timeline = timeline
         self._outside = copy_context() if timeline is None else timeline.outside
@@ -79,7 +85,8 @@ class ClusterServer:
         java = None if begun is None else begun.java
         self.parts = make_parts(settings, path, self._registry, self._link, java, sources=self._sources())
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
-        self._taped_api = None if timeline is None else TapedApi(self._make_api(), timeline, settings.api_token)
+        AdmissionMetrics(self.admission, self.metrics.registry)
+        self._taped_api = None if timeline is None else TapedApi(self._make_api(), timeline)
         self._stopping = asyncio.Event() if timeline is None else timeline.stopped
 
     def stop(self) -> None:
@@ -137,9 +144,7 @@ class ClusterServer:
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         """Serve the API; a port that is in use is an error before the engine starts."""
         settings = self._settings
-        api = self._taped_api or self._make_api()
-        config = uvicorn.Config(api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2)
-        server = ApiServer(config)
+        server = ApiServer(api_config(self.guarded_api(), self.admission.count))
         listening = listen(settings.api_host, settings.api_port)
         serving = tasks.create_task(server.serve(sockets=[listening]), name="api", context=self._outside.copy())
         log.info("API listens", address=f"http://{settings.api_host}:{listening.getsockname()[1]}")
@@ -149,8 +154,12 @@ class ClusterServer:
             server.should_exit = True
             await serving
 
+    def guarded_api(self) -> ASGIApp:
+        """Return the API with what decides which requests get to it."""
+        return guarded(self._taped_api or self._make_api(), self.admission)
+
     def _make_api(self) -> ASGIApp:
-        return make_api(self.parts, self.metrics.registry, self._settings.api_token)
+        return make_api(self.parts, self.metrics.registry, self.admission)
 
     def _sources(self) -> Sources | None:
         timeline = self._timeline

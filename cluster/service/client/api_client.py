@@ -13,6 +13,12 @@ from cluster.errors import ClusterError
 TIMEOUT_SECONDS = 60.0
 ADDING_SECONDS = 3600.0
 """How long many queries may take to be added together."""
+HINTS = {
+    401: "set FJORD_API_TOKEN to a token of this cluster",
+    403: "ask the operator of the cluster for a token that allows this, and set FJORD_API_TOKEN",
+    421: "call the cluster by its address, or start it with --api-allowed-host NAME",
+}
+"""What to do if something before the cluster, such as a reverse proxy, refuses a request without a hint."""
 
 
 class ApiUnreachableError(ClusterError):
@@ -174,7 +180,8 @@ class ApiClient:
                 body = response.json()
             except ValueError:
                 body = {"message": f"the cluster answered {response.status_code} {response.reason_phrase}"}
-            raise RefusedError(body if isinstance(body, dict) else {"message": str(body)})
+            found = body if isinstance(body, dict) else {"message": str(body)}
+            raise RefusedError({**found, "hint": found.get("hint") or HINTS.get(response.status_code)})
         if response.headers.get("content-type", "").startswith("text/html"):
             raise ApiUnreachableError(
                 f"the server at {self._address} is not a cluster", hint="name the cluster's address with --api"

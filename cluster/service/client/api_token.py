@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 
 from cluster.errors import ClusterError
@@ -26,8 +25,3 @@ def api_token(environment: Mapping[str, str]) -> str | None:
             f"{VARIABLE} has characters that cannot be sent", hint="use letters, digits and punctuation of ASCII"
         )
     return token
-
-
-def carries(authorization: str | None, token: str) -> bool:
-    """Return whether a header ``Authorization`` has the token, in a time that does not reveal where they differ."""
-    return secrets.compare_digest((authorization or "").encode(), f"Bearer {token}".encode())

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import Depends, FastAPI, Header, Query, Response
+from fastapi import FastAPI, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from cluster.fjord.batch import instant_text
-from cluster.service.client.api_token import carries
 from cluster.service.http.energy_routes import energy_routes
-from cluster.service.http.error_responses import RequestError, error_response, handle_errors
+from cluster.service.http.error_responses import handle_errors
 from cluster.service.http.plan_routes import plan_routes
-from cluster.service.http.query_routes import TOGETHER, QueryDescriptions, query_routes
+from cluster.service.http.query_routes import QueryDescriptions, query_routes
 from cluster.service.http.relation_routes import relation_routes
-from cluster.service.http.request_bodies import (
-    MOST_BYTES,
-    MOST_BYTES_TOGETHER,
-    BoundedBodies,
-    RequestTooLargeError,
-)
 from cluster.service.http.sensor_routes import sensor_routes
 from cluster.service.http.status import status_of
 from cluster.service.http.stream_routes import stream_routes
 
 if TYPE_CHECKING:
+    from cluster.service.access.admission import Admission
     from cluster.service.running.parts import ClusterParts
 
 
-def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None) -> FastAPI:
-    """Return the application.
+def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admission) -> FastAPI:
+    """Return the application. :func:`cluster.service.http.guard.guarded` decides which requests get to it.
 
     Parameters
     ----------
@@ -37,21 +31,10 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
         The cluster's.
     metrics
         What ``/metrics`` shows.
-    token
-        If there is one, requests must carry it; an empty one is none.
+    admission
+        What ``/v1/status`` shows of tokens and refused requests.
     """
-
-    async def authorise(authorization: Annotated[str | None, Header()] = None) -> None:
-        if token and not carries(authorization, token):
-            raise RequestError(401, "this cluster needs a token", hint="set FJORD_API_TOKEN")
-
-    api = FastAPI(title="Fjord", version="1", dependencies=[Depends(authorise)], docs_url="/docs", redoc_url=None)
-    api.add_middleware(
-        BoundedBodies,
-        most_bytes=MOST_BYTES,
-        most_bytes_at={TOGETHER: MOST_BYTES_TOGETHER},
-        refusal=lambda most_bytes: error_response(RequestTooLargeError(most_bytes)),
-    )
+    api = FastAPI(title="Fjord", version="1", docs_url="/docs", redoc_url=None)
     handle_errors(api)
     queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
     descriptions = QueryDescriptions(queries, registry, ingest, parts.results, lags)
@@ -65,7 +48,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, token: str | None)
     @api.get("/v1/status")
     async def status() -> dict[str, Any]:
         """Return the state of the cluster and its parts."""
-        return status_of(parts)
+        return {**status_of(parts), "api": admission.as_json()}
 
     @api.get("/v1/quarantine")
     async def quarantine(limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> list[dict[str, Any]]:

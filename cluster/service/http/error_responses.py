@@ -16,9 +16,10 @@ from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.statement_texts import StatementText
+from cluster.service.access.admission import NotAdmittedError
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
-from cluster.service.http.request_bodies import RequestTooLargeError
+from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
 from cluster.service.publishing.published_demands import TooManyDemandsError
 from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from protocols.errors import FjordError, TopicError
@@ -37,6 +38,7 @@ _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
     (PlanError, 400),
     (TopicError, 400),
     (RequestTooLargeError, 413),
+    (RequestTooSlowError, 408),
     (UnwritableError, 507),
     (StorageError, 503),
 )
@@ -45,7 +47,7 @@ _MOST_SHOWN = 5
 
 
 class RequestError(ClusterError):
-    """A request that this API does not have: of another path, method or form, or without the token.
+    """A request that this API does not have: of another path, method or form, or that its sender may not make.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ def error_body(error: FjordError) -> dict[str, Any]:
 
 
 def _status_of(error: FjordError) -> int:
-    if isinstance(error, RequestError):
+    if isinstance(error, RequestError | NotAdmittedError):
         return error.status
     if isinstance(error, RefusedStatementError):
         return _status_of(error.cause)

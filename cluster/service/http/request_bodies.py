@@ -1,7 +1,8 @@
-"""Bounds the bodies of requests: without a bound, a body could fill the memory before its token is checked."""
+"""Bounds the bodies of requests: without bounds of size and time, they could fill the memory or hold connections."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
@@ -19,7 +20,11 @@ MOST_BYTES_TOGETHER = 16 * 1024 * 1024
 """The longest text of several statements: some ten thousand."""
 
 
-class RequestTooLargeError(ClusterError):
+class RefusedBodyError(ClusterError):
+    """A request's body that is not accepted."""
+
+
+class RequestTooLargeError(RefusedBodyError):
     """A request's body is larger than any statement needs."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -27,8 +32,18 @@ class RequestTooLargeError(ClusterError):
         self.most_bytes = most_bytes
 
 
+class RequestTooSlowError(RefusedBodyError):
+    """A request's body does not arrive in time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the request did not arrive within {seconds:g} seconds", hint="send it faster, or a shorter one"
+        )
+        self.seconds = seconds
+
+
 class BoundedBodies:
-    """ASGI middleware: reads a request's body, and rejects one that is too large without reading the rest.
+    """ASGI middleware: reads a request's body, and rejects one that is too large or too slow without reading the rest.
 
     Parameters
     ----------
@@ -38,8 +53,10 @@ class BoundedBodies:
         The most that a body may have.
     most_bytes_at
         The most at some paths.
-    refusal
-        Returns what responds to requests of more bytes.
+    seconds
+        Time for all of it to arrive.
+    refuse
+        Answers requests that are rejected.
     """
 
     def __init__(
@@ -47,34 +64,43 @@ class BoundedBodies:
         app: ASGIApp,
         *,
         most_bytes: int,
-        refusal: Callable[[int], ASGIApp],
+        seconds: float,
+        refuse: Callable[[RefusedBodyError, Scope, Receive, Send], Awaitable[None]],
         most_bytes_at: Mapping[str, int] | None = None,
     ) -> None:
         self._app = app
         self._most_bytes = most_bytes
         self._most_bytes_at = most_bytes_at or {}
-        self._refusal = refusal
+        self._seconds = seconds
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
+        try:
+            async with asyncio.timeout(self._seconds):
+                read = await self._read(receive, self._most_bytes_at.get(scope["path"], self._most_bytes))
+        except TimeoutError:
+            await self._refuse(RequestTooSlowError(self._seconds), scope, receive, send)
             return
-        read: list[Message] = []
-        read_bytes = 0
-        most_bytes = self._most_bytes_at.get(scope["path"], self._most_bytes)
-        while True:
-            message = await receive()
-            read.append(message)
-            read_bytes += len(message.get("body", b""))
-            if read_bytes > most_bytes:
-                await self._refusal(most_bytes)(scope, receive, send)
-                return
-            if not message.get("more_body", False):
-                break
+        except RequestTooLargeError as error:
+            await self._refuse(error, scope, receive, send)
+            return
         replayed = iter(read)
 
         async def replay() -> Message:
             return next(replayed, None) or await receive()
 
         await self._app(scope, replay, send)
+
+    @staticmethod
+    async def _read(receive: Receive, most_bytes: int) -> list[Message]:
+        read: list[Message] = []
+        read_bytes = 0
+        while True:
+            message = await receive()
+            read.append(message)
+            read_bytes += len(message.get("body", b""))
+            if read_bytes > most_bytes:
+                raise RequestTooLargeError(most_bytes)
+            if not message.get("more_body", False):
+                return read

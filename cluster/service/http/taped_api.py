@@ -1,6 +1,7 @@
 """The HTTP API of a cluster that is recorded or replayed: requests that may change something are inputs.
 
-Others, such as GET, are answered outside of the recording: nothing that the cluster publishes follows from them.
+Others, such as GET, are answered outside of the recording: nothing that the cluster publishes follows from them. So are
+requests that are refused: they do not come here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from cluster.service.client.api_token import carries
 from cluster.service.http.request_bodies import MOST_BYTES_TOGETHER, ASGIApp, Message, Receive, Scope, Send
 from protocols.recording.entries import Requested
 from protocols.recording.recorder import Recorder
@@ -29,14 +29,11 @@ class TapedApi:
         The API.
     timeline
         Of the cluster.
-    token
-        Which requests must carry; requests that do not are no inputs.
     """
 
-    def __init__(self, app: ASGIApp, timeline: Timeline, token: str | None) -> None:
+    def __init__(self, app: ASGIApp, timeline: Timeline) -> None:
         self._app = app
         self._timeline = timeline
-        self._token = token
         self._tasks: set[asyncio.Task[None]] = set()
         self._count = 0
         timeline.on_request = self.carry_out
@@ -98,15 +95,13 @@ class TapedApi:
         if answer is not None and not answer.done():
             answer.set_result(sent)
 
-    def _is_input(self, scope: Scope) -> bool:
-        if scope["type"] != "http" or scope["method"] in READING:
-            return False
-        return not self._token or carries(_header(scope, b"authorization"), self._token)
+    @staticmethod
+    def _is_input(scope: Scope) -> bool:
+        return scope["type"] == "http" and scope["method"] not in READING
 
-    def _scope(self, request: Requested) -> Scope:
+    @staticmethod
+    def _scope(request: Requested) -> Scope:
         headers = [(b"content-type", request.content_type.encode())] if request.content_type else []
-        if self._token:
-            headers.append((b"authorization", f"Bearer {self._token}".encode()))
         return {
             "type": "http",
             "asgi": {"version": "3.0"},

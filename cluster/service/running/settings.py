@@ -28,7 +28,12 @@ class ClusterSettings:
     api_host, api_port
         Where the HTTP API listens; loopback unless a token is set.
     api_token
-        If set, requests must carry it as ``Authorization: Bearer``.
+        A token of the role admin. Requests carry theirs as ``Authorization: Bearer``; if there is neither this one nor
+        a file of tokens, they need none.
+    api_tokens
+        A file of tokens with roles; None for none.
+    api_allowed_hosts
+        Names by which the API may be called, besides `api_host` and those of the loopback device.
     master
         Spark's master URL.
     buckets
@@ -92,6 +97,8 @@ class ClusterSettings:
     api_host: str = "127.0.0.1"
     api_port: int = DEFAULT_API_PORT
     api_token: str | None = field(default=None, repr=False)
+    api_tokens: Path | None = None
+    api_allowed_hosts: tuple[str, ...] = ()
     master: str = "local[*]"
     buckets: int = 4
     partitions: int = 2
@@ -121,7 +128,7 @@ class ClusterSettings:
     @property
     def secret_files(self) -> tuple[Path, ...]:
         """Files that no relation may read."""
-        return () if self.relation_credentials is None else (self.relation_credentials,)
+        return tuple(each for each in (self.api_tokens, self.relation_credentials) if each is not None)
 
     @property
     def session(self) -> SessionSettings:

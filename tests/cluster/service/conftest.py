@@ -21,6 +21,9 @@ from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.opening import Reach
+from cluster.service.access.admission import Admission
+from cluster.service.access.hosts import HostNames
+from cluster.service.access.token_files import Tokens
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
 from cluster.service.catalog.relation_store import RelationStore
@@ -28,6 +31,7 @@ from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import StreamBudgets
 from cluster.service.http.api import make_api
+from cluster.service.http.guard import AdmissionMetrics, guarded
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.publishing.published import LostResults
 from cluster.service.queries.query_service import QueryService
@@ -161,10 +165,18 @@ class Service:
         return ClusterParts(**{**made, **others})
 
 
-def application(parts: ClusterParts, token: str | None = None) -> httpx.AsyncClient:
-    """Return a client of the HTTP API of a cluster, with its metrics."""
+def guarded_api(parts: ClusterParts, admission: Admission, **settings: Any) -> Any:
+    """Return the HTTP API of a cluster as it is served, with its metrics."""
     metrics = ClusterMetrics(parts, CollectorRegistry()).registry
-    return httpx.AsyncClient(transport=httpx.ASGITransport(make_api(parts, metrics, token)), base_url="http://cluster")
+    AdmissionMetrics(admission, metrics)
+    return guarded(make_api(parts, metrics, admission), admission, **settings)
+
+
+def application(parts: ClusterParts, token: str | None = None, **admission: Any) -> httpx.AsyncClient:
+    """Return a client of the HTTP API of a cluster that is called `cluster`."""
+    admission = {"tokens": Tokens(token), "hosts": HostNames(["cluster"]), **admission}
+    api = guarded_api(parts, Admission(**admission))
+    return httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://cluster")
 
 
 @pytest.fixture

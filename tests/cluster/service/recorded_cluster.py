@@ -68,7 +68,7 @@ async def _drive(server, seconds):
     link.put(topics.proxy_status("p"), Status(VERSION, "p", Presence.ONLINE, "e", NOON_US), retain=True)
     link.put(topics.stream_offer("p", "traffic"), StreamOffer(VERSION, "p", SCHEMA), retain=True)
     client = httpx.AsyncClient(
-        transport=httpx.ASGITransport(server._taped_api), base_url="http://cluster",
+        transport=httpx.ASGITransport(server.guarded_api()), base_url="http://127.0.0.1",
         headers={"authorization": f"Bearer {TOKEN}"},
     )  # fmt: skip
     statuses = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from cluster.service.client.api_client import ApiClient, ApiUnreachableError
+from cluster.service.client.api_client import ApiClient, ApiUnreachableError, RefusedError
 
 
 @pytest.mark.parametrize("address", ["http://[::1", "http://\0", "http://127.0.0.1:99999", "", "nonsense", "ftp://x"])
@@ -38,6 +38,18 @@ def test_certificates_are_checked_where_there_are_any(monkeypatch, address: str,
     monkeypatch.setattr(httpx, "Client", settings.update)
     ApiClient(address)
     assert settings["verify"] is checked
+
+
+@pytest.mark.parametrize(("status", "hint"), [(401, "FJORD_API_TOKEN"), (403, "FJORD_API_TOKEN"), (421, "address")])
+def test_what_refuses_without_a_hint_gets_one(status: int, hint: str) -> None:
+    for answer in (httpx.Response(status, text="no"), httpx.Response(status, json={"message": "no"})):
+        with answering(answer, []) as client, pytest.raises(RefusedError) as caught:
+            client.queries()
+        assert hint in (caught.value.hint or "")
+    own = httpx.Response(status, json={"message": "no", "hint": "use another"})
+    with answering(own, []) as client, pytest.raises(RefusedError) as caught:
+        client.queries()
+    assert caught.value.hint == "use another"
 
 
 def answering(answer: httpx.Response, requests: list[str]) -> ApiClient:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
 
 import httpx
 import pytest
@@ -81,13 +82,17 @@ async def test_odd_numbers_are_refused(api: httpx.AsyncClient, number: str) -> N
 
 async def test_an_endless_body_is_refused_without_reading_it(api: httpx.AsyncClient) -> None:
     piece, pieces = b" " * 65_536, 0
+    sent: list[tuple[str, int]] = []
 
-    async def endless() -> AsyncIterator[bytes]:
+    async def receive() -> dict[str, Any]:
         nonlocal pieces
-        while pieces < 200:
-            pieces += 1
-            yield piece
+        pieces += 1
+        return {"type": "http.request", "body": piece, "more_body": pieces < 200}
 
-    answer = await api.post("/v1/queries", content=endless(), headers={"Content-Type": "application/json"})
-    assert (answer.status_code, answer.json()["error"]) == (413, "RequestTooLargeError")
-    assert pieces * len(piece) <= MOST_BYTES + 2 * len(piece)
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append((str(message.get("status", message["type"])), pieces))
+
+    head = {"type": "http", "method": "POST", "path": "/v1/queries", "headers": [(b"host", b"localhost")]}
+    await api._transport.app(head, receive, send)  # type: ignore[attr-defined]
+    assert [what for what, _ in sent] == ["413", "http.response.body", "http.response.body"]
+    assert sent[1][1] * len(piece) <= MOST_BYTES + 2 * len(piece), "all of the answer is sent before more is read"

@@ -159,7 +159,7 @@ async def test_a_client_that_goes_away_adds_nothing(service: Service, monkeypatc
     async with application(service.parts()) as client:
         transport = client._transport
         assert isinstance(transport, httpx.ASGITransport)
-        headers = [(b"content-type", b"application/json")]
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
         scope = {
             "type": "http", "method": "POST", "path": TOGETHER, "raw_path": TOGETHER.encode(), "query_string": b"",
             "headers": headers, "http_version": "1.1", "scheme": "http", "server": ("cluster", 80), "root_path": "",

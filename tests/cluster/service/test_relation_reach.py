@@ -25,12 +25,14 @@ ENDING = "REFRESH EVERY 5 SECONDS"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ClusterServer]:
     """A cluster whose data are where relations may read."""
-    credentials = tmp_path / "credentials.csv"
+    tokens, credentials = tmp_path / "tokens.csv", tmp_path / "credentials.csv"
+    tokens.write_text("")
     credentials.write_text("")
     credentials.chmod(0o600)
     found = ClusterServer(
         ClusterSettings(
             folder=tmp_path / "data",
+            api_tokens=tokens,
             relation_folders=(tmp_path,),
             relation_credentials=credentials,
         )
@@ -53,6 +55,7 @@ async def create(server: ClusterServer, source: str, more: str = "") -> dict[str
         ("csv:{0}/data/registry.sqlite", ""),
         ("delta:{0}/data/results", ""),
         ("delta:file://{0}/data/results", ""),
+        ("{0}/tokens.csv", ""),
         ("{0}/credentials.csv", ""),
     ],
 )
@@ -147,7 +150,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_by_default_relations_read_where_the_cluster_is_started(started: Any, tmp_path: Path) -> None:
     settings = started()
     assert (settings.relation_folders, settings.relation_hosts) == ((tmp_path,), ())
-    assert settings.relation_credentials is None
+    assert (settings.relation_credentials, settings.api_tokens, settings.api_allowed_hosts) == (None, None, ())
 
 
 def test_the_root_is_not_meant_if_a_service_is_started_there(started: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,10 +162,11 @@ def test_the_root_is_not_meant_if_a_service_is_started_there(started: Any, monke
 def test_folders_and_hosts_are_options_that_may_be_repeated(started: Any, tmp_path: Path) -> None:
     settings = started(
         *("--relation-folder", "/srv/a", "--relation-folder", "/srv/b", "--relation-host", "db.example"),
-        *("--relation-host", "10.0.0.7", "--relation-credentials", "c"),
+        *("--relation-host", "10.0.0.7", "--api-allowed-host", "fjord.example", "--relation-credentials", "c"),
     )
     assert settings.relation_folders == (tmp_path, Path("/srv/a"), Path("/srv/b"))
     assert settings.relation_hosts == ("db.example", "10.0.0.7")
+    assert settings.api_allowed_hosts == ("fjord.example",)
     assert settings.secret_files == (Path("c"),)
 
 
@@ -170,8 +174,11 @@ def test_folders_and_hosts_are_lists_in_variables(started: Any, tmp_path: Path) 
     settings = started(
         FJORD_RELATION_FOLDERS="/srv/a:/srv/b",
         FJORD_RELATION_HOSTS="db.example,10.0.0.7, /run/postgresql",
+        FJORD_API_ALLOWED_HOSTS="fjord.example",
         FJORD_RELATION_CREDENTIALS="c",
+        FJORD_API_TOKENS="t",
     )
     assert settings.relation_folders == (tmp_path, Path("/srv/a"), Path("/srv/b"))
     assert settings.relation_hosts == ("db.example", "10.0.0.7", "/run/postgresql")
-    assert settings.secret_files == (Path("c"),)
+    assert settings.api_allowed_hosts == ("fjord.example",)
+    assert settings.secret_files == (Path("t"), Path("c"))

@@ -1,0 +1,152 @@
+"""Whether a request is let in, by what stands before its body: its host, its origin, its token and its role."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from cluster.errors import ClusterError
+from cluster.service.access.hosts import HostNames
+from cluster.service.access.roles import role_needed
+from cluster.service.access.token_files import Tokens
+from cluster.service.access.tokens import Caller
+
+MOST_SHOWN: Final = 100
+"""Characters of a header that a message quotes."""
+
+
+class Refusal(StrEnum):
+    """Why a request is refused before anything else looks at it."""
+
+    HOST = "host"
+    """It is for a host that this cluster is not."""
+    ORIGIN = "origin"
+    """It comes from a page of another site."""
+    TOKEN = "token"  # noqa: S105 - a reason
+    """It has no token, or one that is not known."""
+    ROLE = "role"
+    """Its token does not allow it."""
+    SIZE = "size"
+    """Its body is too large."""
+    SLOW = "slow"
+    """Its head or its body did not arrive in time."""
+    CONNECTIONS = "connections"
+    """There are too many connections."""
+
+
+class NotAdmittedError(ClusterError):
+    """A request that is refused.
+
+    Parameters
+    ----------
+    refusal
+        Why.
+    status
+        The HTTP status.
+    message, hint
+        The reason in words, and what to do.
+    """
+
+    def __init__(self, refusal: Refusal, status: int, message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.refusal = refusal
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHead:
+    """What is known of a request before its body is read.
+
+    Parameters
+    ----------
+    method, path
+        What it asks for.
+    hosts, origins, authorizations
+        The headers of these names, each time that it stands there.
+    address
+        The address of this machine to which it came; None if it is not known.
+    """
+
+    method: str
+    path: str
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    authorizations: tuple[str, ...] = ()
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Lets requests in, and counts those that are refused.
+
+    Parameters
+    ----------
+    tokens
+        The tokens that are accepted.
+    hosts
+        The names that the API answers to.
+    refused
+        How many requests were refused, by reason.
+    """
+
+    tokens: Tokens = field(default_factory=Tokens)
+    hosts: HostNames = field(default_factory=HostNames)
+    refused: Counter[Refusal] = field(default_factory=Counter)
+
+    def admit(self, head: RequestHead) -> Caller | None:
+        """Return whose a request is; None if it is open to all and has no token.
+
+        Raises
+        ------
+        NotAdmittedError
+            If it is refused. It is not counted yet.
+        UnknownRequestError
+            If the caller may read, and there is no such request.
+        """
+        host = head.hosts[0] if len(head.hosts) == 1 else ""
+        if not self.hosts.has(host, head.address):
+            raise NotAdmittedError(
+                Refusal.HOST,
+                421,
+                f"this cluster is not called {host[:MOST_SHOWN]!r}",
+                hint="use its address, or name it with `fjord cluster --api-allowed-host`",
+            )
+        if not all(self.hosts.has_origin(origin, head.address) for origin in head.origins):
+            raise NotAdmittedError(
+                Refusal.ORIGIN, 403, "this request comes from a page of another site", hint="send it without Origin"
+            )
+        authorization = head.authorizations[0] if len(head.authorizations) == 1 else None
+        caller = self.tokens.caller(authorization)
+        try:
+            needed = role_needed(head.method, head.path)
+        except LookupError:
+            if caller is None:
+                raise self._unknown(authorization) from None
+            raise
+        if needed is None:
+            return caller
+        if caller is None:
+            raise self._unknown(authorization)
+        if not caller.role.includes(needed):
+            raise NotAdmittedError(
+                Refusal.ROLE,
+                403,
+                f"this needs a token of the role {needed}, and {caller.name!r} has the role {caller.role}",
+                hint="ask the operator of the cluster for a token of this role",
+            )
+        return caller
+
+    def count(self, refusal: Refusal) -> None:
+        """Count a request that was refused."""
+        self.refused[refusal] += 1
+
+    def as_json(self) -> dict[str, object]:
+        """Return the state of tokens, and what was refused, for the status."""
+        return {"tokens": self.tokens.as_json(), "refused": {str(each): count for each, count in self.refused.items()}}
+
+    @staticmethod
+    def _unknown(authorization: str | None) -> NotAdmittedError:
+        message = "this cluster needs a token" if not authorization else "this cluster does not know this token"
+        return NotAdmittedError(Refusal.TOKEN, 401, message, hint="set FJORD_API_TOKEN")

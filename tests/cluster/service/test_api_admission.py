@@ -1,0 +1,101 @@
+"""Which names the API answers to: hosts and origins of requests."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.service.access.admission import Admission, NotAdmittedError, Refusal, RequestHead
+from cluster.service.access.hosts import HostNames
+
+OWN = HostNames(["127.0.0.1", "fjord.example", "10.0.0.7", "FD00::7"])
+
+
+@pytest.mark.parametrize(
+    "authority",
+    [
+        *("localhost", "localhost:1", "LOCALHOST", "localhost.", "127.0.0.1:8642", "127.1.2.3", "[::1]", "[::1]:8642"),
+        *("fjord.example", "Fjord.Example:443", "10.0.0.7", "[fd00:0::7]:80", "[FD00::7]"),
+    ],
+)
+def test_own_names(authority: str) -> None:
+    assert OWN.has(authority)
+
+
+@pytest.mark.parametrize(
+    "authority",
+    [
+        *("", "evil.example", "localhost.evil.example", "fjord.example.evil", "10.0.0.8", "[::2]", "0.0.0.0", "[::]"),
+        *("localhost:x", "localhost:", "localhost:123456", "localhost@evil.example", "evil.example#localhost"),
+        *(
+            "localhost evil",
+            "[::1",
+            "::1]",
+            "2130706433",
+            "0x7f.1",
+            "127.1",
+            "localhost\n",
+            "localhost/..",
+            "ĺocalhost",
+        ),
+    ],
+)
+def test_other_names(authority: str) -> None:
+    assert not OWN.has(authority)
+
+
+def test_the_address_of_the_connection_is_own_but_not_a_name() -> None:
+    assert HostNames().has("192.0.2.1:8642", "192.0.2.1")
+    assert HostNames().has("[fe80::1]", "FE80::1")
+    assert not HostNames().has("192.0.2.2", "192.0.2.1")
+    assert not HostNames().has("evil.example", "evil.example")
+    assert not HostNames().has("192.0.2.1", None)
+
+
+@given(
+    st.one_of(
+        st.text(max_size=30), st.from_regex(r"[a-z0-9.\-:\[\]@/]{1,30}", fullmatch=True), st.ip_addresses().map(str)
+    )
+)
+def test_only_own_names_are_answered(authority: str) -> None:
+    if OWN.has(authority):
+        host = (
+            authority.removeprefix("[").partition("]")[0] if authority.startswith("[") else authority.partition(":")[0]
+        )
+        try:
+            address = ip_address(host)
+        except ValueError:
+            assert host.casefold().removesuffix(".") in {"localhost", "fjord.example"}
+        else:
+            assert address.is_loopback or str(address) in {"10.0.0.7", "fd00::7"}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "origins", "refusal"),
+    [
+        (("localhost",), (), None),
+        (("localhost",), ("http://localhost:8642",), None),
+        ((), (), Refusal.HOST),
+        (("localhost", "localhost"), (), Refusal.HOST),
+        (("localhost", "evil.example"), (), Refusal.HOST),
+        (("localhost",), ("http://evil.example",), Refusal.ORIGIN),
+        (("localhost",), ("http://localhost", "http://evil.example"), Refusal.ORIGIN),
+        (("localhost",), ("localhost",), Refusal.ORIGIN),
+        (("localhost",), ("null",), Refusal.ORIGIN),
+        (("localhost",), ("http://localhost, http://evil.example",), Refusal.ORIGIN),
+    ],
+)
+def test_hosts_and_origins_are_looked_at_first(
+    hosts: tuple[str, ...], origins: tuple[str, ...], refusal: Refusal | None
+) -> None:
+    head = RequestHead("GET", "/docs", hosts, origins)
+    if refusal is None:
+        Admission().admit(head)
+    else:
+        with pytest.raises(NotAdmittedError) as caught:
+            Admission().admit(head)
+        assert caught.value.refusal is refusal
+        assert len(str(caught.value)) < 300
