@@ -33,7 +33,12 @@ def motes() -> None:
 @app.command()
 def run(
     *,
-    broker: Annotated[str, typer.Option(envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")] = "127.0.0.1:1883",
+    broker: Annotated[
+        str,
+        typer.Option(
+            envvar="FJORD_BROKER", help="MQTT broker, HOST or HOST:PORT; without a port it is 1883, or 8883 with TLS."
+        ),
+    ] = "127.0.0.1",
     proxy: Annotated[str, typer.Option(envvar="FJORD_PROXY", help="The proxy that owns the motes.")] = "roadside",
     world: Annotated[
         str | None,
@@ -112,12 +117,13 @@ def run(
 
     Motes sleep until a query demands their samples. A trace begins when a query demands it; without a trace, motes
     in a generated world sample in real time. The broker's user and password come from FJORD_BROKER_USERNAME and
-    FJORD_BROKER_PASSWORD.
+    FJORD_BROKER_PASSWORD; with TLS, files come from FJORD_BROKER_CA, FJORD_BROKER_CERTIFICATE and FJORD_BROKER_KEY.
     """
     import os
 
     from firmware_sim.run_options import RunOptions
     from protocols.mqtt.broker_address import parse_broker
+    from protocols.security.expiry import files_to_watch, watched
 
     if trace is None:
         _refuse(
@@ -160,10 +166,11 @@ def run(
         counted=counters is not None,
     )
     address = parse_broker(broker, os.environ)
-    if record is None:
-        fleet = _run(options, address, counters)
-    else:
-        fleet = _record(options, address, counters, record, record_size)
+    with watched(files_to_watch(broker=address.tls)):
+        if record is None:
+            fleet = _run(options, address, counters)
+        else:
+            fleet = _record(options, address, counters, record, record_size)
     sampled = sum(mote.counters.samples for mote in fleet.motes)
     packets = sum(mote.counters.packets for mote in fleet.motes)
     typer.echo(f"motes: {len(fleet.motes)}, samples: {sampled:,}, packets: {packets:,}")

@@ -21,10 +21,31 @@ def proxy(
     *,
     name: Annotated[str | None, typer.Option(help="Name of this proxy.", show_default="roadside")] = None,
     broker: Annotated[
-        str | None, typer.Option(help="The broker, HOST or HOST:PORT.", show_default="127.0.0.1:1883")
+        str | None,
+        typer.Option(
+            help="The broker, HOST or HOST:PORT; without a port it is 1883, or 8883 with TLS.", show_default="127.0.0.1"
+        ),
+    ] = None,
+    broker_ca: Annotated[
+        str | None,
+        typer.Option(
+            help="Authority that the broker's certificate comes from; with one there is TLS.",
+            metavar="FILE",
+            show_default="none",
+        ),
+    ] = None,
+    broker_certificate: Annotated[
+        str | None, typer.Option(help="Certificate to show the broker.", metavar="FILE", show_default="none")
+    ] = None,
+    broker_key: Annotated[
+        str | None, typer.Option(help="Key of that certificate.", metavar="FILE", show_default="none")
     ] = None,
     username: Annotated[
-        str | None, typer.Option(help="User at the broker; the password comes from FJORD_BROKER_PASSWORD.")
+        str | None,
+        typer.Option(
+            help="User at the broker; the password comes from FJORD_BROKER_PASSWORD, or from a file that "
+            "FJORD_BROKER_PASSWORD_FILE names."
+        ),
     ] = None,
     broker_silence: Annotated[
         int | None, duration_option(help="A broker that sends nothing for this long has hung.", shown_default="15s")
@@ -82,11 +103,15 @@ def proxy(
     """Run a proxy until Ctrl-C: it sends motes their sampling programs and forwards their samples."""
     import os
 
-    from proxy.running.settings import PASSWORD_VARIABLE, as_toml, load_settings
+    from protocols.mqtt.broker_address import broker_password
+    from proxy.running.settings import as_toml, load_settings
 
     options = {
         "name": name,
         "broker": broker,
+        "broker_ca": broker_ca,
+        "broker_certificate": broker_certificate,
+        "broker_key": broker_key,
         "username": username,
         "broker_silence": broker_silence,
         "data": data,
@@ -106,14 +131,17 @@ def proxy(
     if print_config:
         typer.echo(as_toml(settings))
         return
-    _run(settings, os.environ.get(PASSWORD_VARIABLE), record, record_size)
+    _run(settings, broker_password(os.environ), record, record_size)
 
 
 def _run(settings: ProxySettings, password: str | None, record: Path | None, record_size: int) -> None:
     import asyncio
     import contextlib
+    import time
 
     from protocols.recording.ticking_loop import TickingLoop
+    from protocols.security.expiry import ExpiryCollector, files_to_watch, watched
+    from protocols.security.tls import check_at_start
     from proxy.drivers.settings import load_drivers
     from proxy.running.link_interface import mqtt_link
     from proxy.running.metrics import serve_metrics
@@ -122,16 +150,20 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
     from proxy.storage.stores import open_stores
 
     address = settings.broker_address(password)
+    if address.tls is not None:
+        check_at_start(address.tls, time.time())
+    certificates = files_to_watch(broker=address.tls)
     drivers = load_drivers(Path(settings.drivers)) if settings.drivers else []
     make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(watched(certificates))
         stores = stack.enter_context(
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
 
         def began(service: ProxyService) -> None:
             if settings.metrics_port is not None:
-                stack.callback(serve_metrics(service.metrics, settings.metrics_port))
+                stack.callback(serve_metrics(service.metrics, settings.metrics_port, ExpiryCollector(certificates)))
             typer.echo(f"proxy: {settings.name} at broker {address}, data in {settings.folder}")
 
         async def run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +42,19 @@ def run_cluster(
         list[str] | None,
         typer.Option(envvar="FJORD_API_ALLOWED_HOSTS", help="A name by which the API may be called; repeatable."),
     ] = None,
+    api_certificate: Annotated[
+        str,
+        typer.Option(envvar="FJORD_API_CERTIFICATE", metavar="FILE", help="Certificate of the HTTP API, for TLS."),
+    ] = "",
+    api_key: Annotated[str, typer.Option(envvar="FJORD_API_KEY", metavar="FILE", help="Key of that certificate.")] = "",
+    api_client_ca: Annotated[
+        str,
+        typer.Option(
+            envvar="FJORD_API_CLIENT_CA",
+            metavar="FILE",
+            help="Authority that certificates of clients must come from; without one they need none.",
+        ),
+    ] = "",
     master: Annotated[str, typer.Option(envvar="FJORD_SPARK_MASTER", help="Spark master URL.")] = "local[*]",
     buckets: Annotated[int, typer.Option(min=1, max=1024, help="Parts of operator state; fixed at first start.")] = 4,
     partitions: Annotated[int, typer.Option(min=1, max=1024, help="Spark tasks for stateful operators.")] = 2,
@@ -189,16 +203,25 @@ def run_cluster(
 ) -> None:
     """Run the cluster until Ctrl-C.
 
-    The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, a token for the API that
-    allows everything from FJORD_API_TOKEN, tokens with roles from the file of --api-tokens. Without any token the API
-    needs none, allows everything, and listens on the loopback address only.
+    The broker's user and password come from FJORD_BROKER_USERNAME and FJORD_BROKER_PASSWORD, files for TLS to it from
+    FJORD_BROKER_CA, FJORD_BROKER_CERTIFICATE and FJORD_BROKER_KEY. A token for the API that allows everything comes
+    from FJORD_API_TOKEN, tokens with roles from the file of --api-tokens. Without any token the API needs none, allows
+    everything, and listens on the loopback address only.
     """
     import os
+    import time
 
     from cluster.service.client.api_token import api_token
     from cluster.service.running.settings import ClusterSettings
     from protocols.mqtt.broker_address import parse_broker
+    from protocols.security.tls import TlsNames, check_at_start
 
+    names = TlsNames("--api-client-ca", "--api-certificate", "--api-key")
+    api_tls = names.read(dict(zip(astuple(names), (api_client_ca, api_certificate, api_key), strict=True)))
+    if api_tls is not None:
+        if api_tls.certificate is None:
+            raise typer.BadParameter("needs --api-certificate and --api-key", param_hint="--api-client-ca")
+        check_at_start(api_tls, time.time())
     _run(
         ClusterSettings(
             name=name,
@@ -206,6 +229,7 @@ def run_cluster(
             broker=parse_broker(broker, os.environ),
             api_host=api_host,
             api_port=api_port,
+            api_tls=api_tls,
             api_token=api_token(os.environ),
             api_tokens=api_tokens,
             api_allowed_hosts=tuple(_listed(api_allowed_host)),
@@ -273,6 +297,7 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
     from cluster.service.recorded_run import begin_recording, run_on
     from cluster.service.server import ClusterServer
     from protocols.recording.ticking_loop import TickingLoop
+    from protocols.security.expiry import watched
 
     async def serve(recorder: Recorder | None) -> None:
         server = ClusterServer(settings, begun, recorder)
@@ -283,7 +308,7 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
 
         async def announce() -> None:
             await ready.wait()
-            typer.echo(f"the cluster is ready: API on http://{settings.api_host}:{settings.api_port}")
+            typer.echo(f"the cluster is ready: API on {settings.api_address}")
 
         announcing = asyncio.create_task(announce(), name="announce")
         try:
@@ -293,6 +318,7 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
 
     with contextlib.ExitStack() as stack:
         stack.callback(begun.java.end)
+        stack.enter_context(watched(settings.certificates))
         if record is None:
             asyncio.run(serve(None))
             return

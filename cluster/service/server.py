@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from contextvars import copy_context
+from dataclasses import replace
 from random import Random
 
 from prometheus_client import CollectorRegistry
@@ -37,6 +38,7 @@ from protocols.errors import TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message, MqttLink
 from protocols.recording.timeline import Timeline
+from protocols.security.expiry import ExpiryCollector
 from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status
@@ -86,6 +88,7 @@ class ClusterServer:
         self.parts = make_parts(settings, path, self._registry, self._link, java, sources=self._sources())
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
         AdmissionMetrics(self.admission, self.metrics.registry)
+        self.metrics.registry.register(ExpiryCollector(settings.certificates))
         self._taped_api = None if timeline is None else TapedApi(self._make_api(), timeline)
         self._stopping = asyncio.Event() if timeline is None else timeline.stopped
 
@@ -144,10 +147,10 @@ class ClusterServer:
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         """Serve the API; a port that is in use is an error before the engine starts."""
         settings = self._settings
-        server = ApiServer(api_config(self.guarded_api(), self.admission.count))
+        server = ApiServer(api_config(self.guarded_api(), self.admission.count, tls=settings.api_tls))
         listening = listen(settings.api_host, settings.api_port)
         serving = tasks.create_task(server.serve(sockets=[listening]), name="api", context=self._outside.copy())
-        log.info("API listens", address=f"http://{settings.api_host}:{listening.getsockname()[1]}")
+        log.info("API listens", address=replace(settings, api_port=listening.getsockname()[1]).api_address)
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import cast
 
@@ -30,6 +31,8 @@ class BrokerSocket(asyncio.Protocol):
         self._outgoing_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
+        self.fault: Exception | None = None
+        """What ended the connection, if it was an error of the socket."""
 
     @property
     def open(self) -> bool:
@@ -55,6 +58,11 @@ class BrokerSocket(asyncio.Protocol):
     async def drain(self) -> None:
         """Wait while too much is on its way to the broker, or until the connection is gone."""
         await self._room.wait()
+
+    def tls_session(self) -> ssl.SSLObject | None:
+        """Return the session of TLS; None without."""
+        found: ssl.SSLObject | None = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return found
 
     def pause_reading(self) -> None:
         """Leave what comes to the kernel until :meth:`resume_reading`."""
@@ -93,7 +101,8 @@ class BrokerSocket(asyncio.Protocol):
         """Let :meth:`drain` return."""
         self._room.set()
 
-    def connection_lost(self, _: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """Report it; nothing waits any more."""
+        self.fault = error
         self._room.set()
         self._on_lost()

@@ -35,9 +35,11 @@ from protocols.mqtt.messages import (
 from protocols.mqtt.octets import UnsendableError
 from protocols.mqtt.reading_gate import ReadingGate
 from protocols.mqtt.reasons import REFUSED, connect_refusal, reason_text
+from protocols.mqtt.secure_opening import failure_text, opening_arguments, peer_expiry, refusal_of
 from protocols.mqtt.sent_frames import PING, Connect
 from protocols.mqtt.silence import Look, SilenceWatch, keep_alive_for
 from protocols.mqtt.single_publishing import SinglePublishing
+from protocols.security.errors import SecurityError
 
 if TYPE_CHECKING:
     from protocols.mqtt.publish_frames import PublishFrames
@@ -135,24 +137,37 @@ class Connection:
         address = self._address
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                await asyncio.get_running_loop().create_connection(lambda: self._socket, address.host, address.port)
+                await asyncio.get_running_loop().create_connection(
+                    lambda: self._socket, address.host, address.port, **opening_arguments(address)
+                )
                 self._write(self._protocol.connect())
                 return await self._accepted
         except TimeoutError as error:
             # Some older brokers take what is new for a length, and wait for bytes that never come.
             raise VersionRefusedError(f"the broker at {self._address} did not answer") from error
-        except (OSError, UnicodeError, UnsendableError) as error:  # a host may not be a name
-            raise LinkError(f"cannot connect to the broker at {self._address}: {error}") from error
+        except (OSError, UnicodeError, UnsendableError, SecurityError) as error:  # a host may not be a name
+            reason = failure_text(error, address)
+            raise LinkError(f"cannot connect to the broker at {self._address}: {reason}") from error
 
     def _checked(self, answer: ConnectAnswer | None) -> ConnectAnswer:
         """Return an answer that accepts the connection."""
+        if answer is None and (reason := refusal_of(self._socket.fault)):
+            raise LinkError(f"cannot connect to the broker at {self._address}: {reason}")
         if answer is None:
-            raise VersionRefusedError(f"the connection to the broker at {self._address} {self._end} before it answered")
+            asked = "" if self._address.tls is None else "; does it accept our certificate?"  # the reason may get lost
+            raise VersionRefusedError(
+                f"the connection to the broker at {self._address} {self._end} before it answered{asked}"
+            )
         if answer.code:
             kind = VersionRefusedError if answer.refuses_version else LinkError
             reason = answer.reason or connect_refusal(self.version, answer.code)
             raise kind(f"cannot connect to the broker at {self._address}: {reason}")
         return answer
+
+    @property
+    def peer_expires(self) -> float | None:
+        """When the broker's certificate expires, in seconds since 1970; None without TLS."""
+        return peer_expiry(self._socket.tls_session())
 
     async def close(self) -> None:
         """Disconnect cleanly, so that the broker does not publish the will."""
@@ -344,6 +359,8 @@ class Connection:
             answer.set_result(granted)
 
     def _connection_lost(self) -> None:
+        if reason := refusal_of(self._socket.fault):
+            self._end = f"broke: {reason}"
         self._lost.set()
         self._wake.set()
         self._frames.lost()

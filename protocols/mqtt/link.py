@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from protocols.mqtt.messages import (
     Version,
 )
 from protocols.mqtt.version_choice import VersionChoice
+from protocols.security.tls import days_to_warn_of
 
 if TYPE_CHECKING:
     from protocols.mqtt.publish_frames import PublishFrames
@@ -209,6 +211,7 @@ class MqttLink:
                         await connection.publish(birth)
             except TimeoutError as error:
                 raise LinkError(f"the broker at {self.address} did not acknowledge a birth") from error
+            self._look_at_certificate(connection.peer_expires)
             self.connects_total += 1
             self.connected.set()
             self.trouble = None
@@ -221,6 +224,11 @@ class MqttLink:
             if self._on_connect is not None:
                 await self._on_connect()
             await connection.receive(take)
+
+    def _look_at_certificate(self, expires: float | None) -> None:
+        """Warn, with each connection, of a broker whose certificate expires soon."""
+        if expires is not None and (days := days_to_warn_of(expires, time.time())) is not None:
+            log.warning("the broker's certificate expires soon", broker=str(self.address), days_left=days)
 
 
 __all__ = [

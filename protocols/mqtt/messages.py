@@ -8,8 +8,9 @@ from enum import IntEnum
 import msgspec
 
 from protocols.errors import FjordError
+from protocols.security.tls import TlsFiles
 
-DEFAULT_PORT = 1883
+DEFAULT_PORT, DEFAULT_TLS_PORT = 1883, 8883
 
 
 class Version(IntEnum):
@@ -52,12 +53,23 @@ class BrokenOffError(LinkError):
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Address of the broker and credentials. The password never appears in a representation or a log."""
+    """Address of the broker and credentials. The password never appears in a representation or a log.
+
+    Parameters
+    ----------
+    host, port
+        Where it listens.
+    username, password
+        Of this client; None for none.
+    tls
+        Files for TLS; None for a connection without.
+    """
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     username: str | None = None
     password: str | None = field(default=None, repr=False)
+    tls: TlsFiles | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

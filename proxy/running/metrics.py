@@ -107,8 +107,8 @@ class ProxyMetrics(Collector):
             yield gauge
 
 
-def serve_metrics(metrics: ProxyMetrics, port: int) -> Callable[[], None]:
-    """Serve the metrics on 127.0.0.1; return a function that ends it.
+def serve_metrics(metrics: ProxyMetrics, port: int, *others: Collector) -> Callable[[], None]:
+    """Serve the metrics, and those of other collectors, on 127.0.0.1; return a function that ends it.
 
     Raises
     ------
@@ -116,7 +116,8 @@ def serve_metrics(metrics: ProxyMetrics, port: int) -> Callable[[], None]:
         The port cannot be used.
     """
     registry = CollectorRegistry()
-    registry.register(metrics)
+    for each in (metrics, *others):
+        registry.register(each)
     try:
         server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
     except OSError as error:

@@ -15,7 +15,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FjordError, TopicError
-from protocols.mqtt.link import DEFAULT_PORT, SILENCE_SECONDS, BrokerAddress
+from protocols.mqtt.broker_address import PASSWORD_FILE_VARIABLE, PASSWORD_VARIABLE, TLS_VARIABLES
+from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
+from protocols.mqtt.messages import DEFAULT_PORT, DEFAULT_TLS_PORT
+from protocols.security.errors import SecurityError
+from protocols.security.tls import TlsFiles, TlsNames
 from protocols.text.byte_sizes import parse_byte_size
 from protocols.text.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US, format_duration, parse_duration_us
 from protocols.wire.programs import ListenSchedule
@@ -26,8 +30,14 @@ from proxy.fleet.fleet_members import FleetLimits
 from proxy.motes.clock_bounds import ClockBounds
 from proxy.motes.tracking_limits import TrackingLimits
 
-PASSWORD_VARIABLE: Final = "FJORD_BROKER_PASSWORD"  # noqa: S105 (a name, not a password)
-_SHARED_VARIABLES: Final = {"broker": "FJORD_BROKER", "username": "FJORD_BROKER_USERNAME"}
+TLS_SETTINGS: Final = TlsNames("broker_ca", "broker_certificate", "broker_key")
+_SHARED_VARIABLES: Final = {
+    "broker": "FJORD_BROKER",
+    "username": "FJORD_BROKER_USERNAME",
+    TLS_SETTINGS.authority: TLS_VARIABLES.authority,
+    TLS_SETTINGS.certificate: TLS_VARIABLES.certificate,
+    TLS_SETTINGS.key: TLS_VARIABLES.key,
+}
 _LISTEN: Final = ListenSchedule()
 _DURATION: Final = "duration"
 _SIZE: Final = "size"
@@ -61,9 +71,19 @@ class ProxySettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, BeforeValidator(_name)] = Field("roadside", description="Name of this proxy, in its topics.")
-    broker: str = Field("127.0.0.1:1883", description="The MQTT broker, as HOST or HOST:PORT.")
+    broker: str = Field(
+        "127.0.0.1",
+        description=f"The broker, HOST or HOST:PORT; else the port is {DEFAULT_PORT}, with TLS {DEFAULT_TLS_PORT}.",
+    )
+    broker_ca: str = Field(
+        "", description="File of the authority that the broker's certificate comes from; empty for no TLS."
+    )
+    broker_certificate: str = Field("", description="File of the certificate that the broker is shown; empty for none.")
+    broker_key: str = Field("", description="File of that certificate's key.")
     username: str = Field(
-        "", description=f"User at the broker; empty for none. The password is read from {PASSWORD_VARIABLE} only."
+        "",
+        description="User at the broker; empty for none. The password is read from "
+        f"{PASSWORD_VARIABLE}, or from the file that {PASSWORD_FILE_VARIABLE} names.",
     )
     broker_silence: Duration = Field(
         round(SILENCE_SECONDS * 1e6),
@@ -129,20 +149,41 @@ class ProxySettings(BaseModel):
         """The data folder."""
         return Path(self.data or f".fjord/proxy-{self.name}")
 
+    @property
+    def broker_tls(self) -> TlsFiles | None:
+        """Files for TLS to the broker; None for none.
+
+        Raises
+        ------
+        ConfigurationError
+            If there is no authority, or one of certificate and key is missing.
+        """
+        try:
+            files = TLS_SETTINGS.read(self.model_dump(include=set(_SHARED_VARIABLES)))
+        except SecurityError as error:
+            raise ConfigurationError(error.message, hint=error.hint) from error
+        if files is not None and files.authority is None:
+            raise ConfigurationError(
+                f"{TLS_SETTINGS.certificate} is set without {TLS_SETTINGS.authority}",
+                hint="name the authority that the broker's certificate comes from",
+            )
+        return files
+
     def broker_address(self, password: str | None = None) -> BrokerAddress:
         """Return where the broker is.
 
         Raises
         ------
         ConfigurationError
-            If it is no HOST or HOST:PORT.
+            If it is no HOST or HOST:PORT, or files for TLS are named in part.
         """
-        host, port = parse_host_port(self.broker)
-        return BrokerAddress(host, port, self.username or None, password if self.username else None)
+        tls = self.broker_tls
+        host, port = parse_host_port(self.broker, DEFAULT_PORT if tls is None else DEFAULT_TLS_PORT)
+        return BrokerAddress(host, port, self.username or None, password if self.username else None, tls)
 
 
-def parse_host_port(text: str) -> tuple[str, int]:
-    """Parse ``HOST``, ``HOST:PORT`` or ``[IPv6]:PORT``; without a port it is 1883.
+def parse_host_port(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    """Parse ``HOST``, ``HOST:PORT`` or ``[IPv6]:PORT``.
 
     Raises
     ------
@@ -156,7 +197,7 @@ def parse_host_port(text: str) -> tuple[str, int]:
     """
     host, separator, port = text.strip().rpartition(":")
     if not separator or text.strip().endswith("]"):
-        host, port = text.strip(), str(DEFAULT_PORT)
+        host, port = text.strip(), str(default_port)
     host = host.removeprefix("[").removesuffix("]")
     if not host or any(each.isspace() for each in host) or "/" in host:
         raise ConfigurationError(f"{text!r} is not the address of a broker", hint="write HOST or HOST:PORT")
@@ -209,7 +250,7 @@ def load_settings(
         raise ConfigurationError(error.message, hint=error.hint) from error
     if settings.listen_for > settings.listen_every:
         raise ConfigurationError("listen_for is longer than listen_every", hint="make listen windows shorter or rarer")
-    parse_host_port(settings.broker)
+    settings.broker_address()
     return settings
 
 

@@ -5,11 +5,15 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 
 import pytest
 from typer.testing import CliRunner
 
+from protocols.security.certificates import Purpose, issue, make_authority
+from protocols.security.errors import ExpiredCertificateError
+from protocols.security.private_files import PUBLIC, SECRET, write_file
 from proxy.command import app
 from proxy.errors import DataFolderInUseError
 from proxy.running.metrics import ProxyMetrics, serve_metrics
@@ -71,3 +75,18 @@ def test_ends_cleanly_without_a_broker(tmp_path, ending):
     assert process.returncode == 0, output
     assert re.search(r"proxy: roadside at broker 127\.0\.0\.1:1", output)
     assert "hidden-word" not in output
+
+
+def test_an_expired_certificate_is_refused_before_anything_starts(tmp_path, monkeypatch):
+    now = time.time()
+    authority = make_authority("Test", now=now, days=3)
+    old = issue(authority, "roadside", Purpose.CLIENT, now=now - 10 * 86_400, days=5)
+    write_file(tmp_path / "ca.crt", authority.certificate, mode=PUBLIC)
+    write_file(tmp_path / "p.crt", old.certificate, mode=PUBLIC)
+    write_file(tmp_path / "p.key", old.key, mode=SECRET)
+    monkeypatch.setenv("FJORD_BROKER_CA", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("FJORD_BROKER_CERTIFICATE", str(tmp_path / "p.crt"))
+    monkeypatch.setenv("FJORD_BROKER_KEY", str(tmp_path / "p.key"))
+    result = CliRunner().invoke(app, ["--data", str(tmp_path / "data")])
+    assert isinstance(result.exception, ExpiredCertificateError)
+    assert not (tmp_path / "data").exists()

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from protocols.mqtt.link import BrokerAddress
+from protocols.security.tls import TlsFiles
 from proxy.errors import ConfigurationError
 from proxy.running.settings import ProxySettings, as_toml, load_settings, parse_host_port
 
@@ -74,3 +76,32 @@ def test_password_is_never_shown():
     address = ProxySettings(username="u").broker_address("secret")
     assert address.password == "secret"
     assert "secret" not in repr(address)
+
+
+def test_files_for_tls_come_from_options_the_shared_variables_or_the_file(tmp_path):
+    file = tmp_path / "proxy.toml"
+    file.write_text('broker = "gateway"\nbroker_ca = "a.crt"\nbroker_certificate = "b.crt"\nbroker_key = "b.key"\n')
+    environment = {"FJORD_BROKER_CERTIFICATE": "c.crt", "FJORD_BROKER_KEY": "c.key"}
+    settings = load_settings({"broker_key": "d.key"}, environment, file)
+    assert settings.broker_tls == TlsFiles("a.crt", "c.crt", "d.key")
+    assert settings.broker_address() == BrokerAddress("gateway", 8883, tls=settings.broker_tls)
+    assert load_settings({}, {"FJORD_BROKER": "gateway:1"}, file).broker_address().port == 1
+    assert load_settings({}, {"FJORD_BROKER_CA": ""}, None).broker_address() == BrokerAddress("127.0.0.1", 1883)
+    printed = as_toml(settings)
+    assert 'broker_ca = "a.crt"' in printed
+    assert "[FJORD_BROKER_CA]" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('broker_certificate = "b"', "broker_certificate is set without broker_key"),
+        ('broker_ca = "a"\nbroker_key = "b"', "broker_key is set without broker_certificate"),
+        ('broker_certificate = "b"\nbroker_key = "c"', "broker_certificate is set without broker_ca"),
+    ],
+)
+def test_files_for_tls_that_are_named_in_part_are_refused(tmp_path, text, words):
+    file = tmp_path / "proxy.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError, match=words):
+        load_settings({}, {}, file)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 import httpx
 
 from cluster.errors import ClusterError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from protocols.security.tls import TlsFiles
 
 TIMEOUT_SECONDS = 60.0
 ADDING_SECONDS = 3600.0
@@ -46,17 +51,23 @@ class ApiClient:
         Such as ``http://127.0.0.1:8642``.
     token
         Sent with every request, if given.
+    tls
+        Files for an address that begins with ``https:``; None for the authorities of the system.
     """
 
-    def __init__(self, address: str, *, token: str | None = None) -> None:
+    def __init__(self, address: str, *, token: str | None = None, tls: TlsFiles | None = None) -> None:
         self._address = address
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         _check_address(address)
         # Certificate authorities take long to load: only for addresses that have a certificate.
-        has_certificate = address.lower().startswith("https:")
+        verify: ssl.SSLContext | bool = address.lower().startswith("https:")
+        if verify and tls is not None:
+            from protocols.security.tls import client_context  # noqa: PLC0415 - most clients have no files
+
+            verify = client_context(tls)
         try:
             self._http = httpx.Client(
-                base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=has_certificate
+                base_url=address, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False, verify=verify
             )
         except httpx.InvalidURL as error:
             raise ApiUnreachableError(
@@ -171,6 +182,12 @@ class ApiClient:
         try:
             response = self._http.request(method, path, **arguments)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
+            if reason := _refusal(error):
+                raise ApiUnreachableError(
+                    f"no connection to the API at {self._address}: {reason}",
+                    hint="FJORD_API_CA names the authority of its certificate, FJORD_API_CLIENT_CERTIFICATE and "
+                    "FJORD_API_CLIENT_KEY what it is shown",
+                ) from error
             raise ApiUnreachableError(
                 f"no cluster answers at {self._address}: {error}",
                 hint="start one with `fjord cluster`, or name another with --api",
@@ -187,6 +204,20 @@ class ApiClient:
                 f"the server at {self._address} is not a cluster", hint="name the cluster's address with --api"
             )
         return response
+
+
+def _refusal(error: BaseException) -> str | None:
+    """Return why TLS failed; None if something else did."""
+    import ssl  # noqa: PLC0415 - takes long to load
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            from protocols.security.refusals import refusal_text  # noqa: PLC0415 - most connections have no TLS
+
+            return refusal_text(cause)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _check_address(address: str) -> None:

@@ -7,23 +7,54 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from cluster.service.client.api_client import ApiClient
+    from collections.abc import Mapping
 
-Broker = Annotated[str, typer.Option("--broker", envvar="FJORD_BROKER", help="MQTT broker as HOST:PORT.")]
+    from cluster.service.client.api_client import ApiClient
+    from protocols.security.tls import TlsFiles
+
+Broker = Annotated[
+    str,
+    typer.Option(
+        "--broker",
+        envvar="FJORD_BROKER",
+        help="MQTT broker, HOST or HOST:PORT; without a port it is 1883, or 8883 with TLS.",
+    ),
+]
 Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of the cluster's HTTP API.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DEFAULT_BROKER = "127.0.0.1:1883"
+DEFAULT_BROKER = "127.0.0.1"
 DEFAULT_API = "http://127.0.0.1:8642"
 
 
 def make_client(api: str) -> ApiClient:
-    """Return a client of the API at an address, with the token of the environment."""
+    """Return a client of the API at an address, with the token of the environment, and its files for TLS.
+
+    Raises
+    ------
+    SecurityError
+        If one of these files cannot be used.
+    """
     import os
 
     from cluster.service.client.api_client import ApiClient
     from cluster.service.client.api_token import api_token
 
-    return ApiClient(api, token=api_token(os.environ))
+    return ApiClient(api, token=api_token(os.environ), tls=_tls_files(api, os.environ))
+
+
+def _tls_files(api: str, environment: Mapping[str, str]) -> TlsFiles | None:
+    """Return the files of the environment, if the address has TLS."""
+    variables = "FJORD_API_CA", "FJORD_API_CLIENT_CERTIFICATE", "FJORD_API_CLIENT_KEY"
+    if not api.lower().startswith("https:") or not any(map(environment.get, variables)):
+        return None
+    import time
+
+    from protocols.security.tls import TlsNames, check_at_start
+
+    files = TlsNames(*variables).read(environment)
+    if files is not None:
+        check_at_start(files, time.time())
+    return files
 
 
 def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:

@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cluster.service.access.admission import Refusal
+from protocols.security.tls import TlsFiles, server_context
 
 MOST_HEAD_BYTES: Final = 64 * 1024
 """The longest request line with headers; a query string of the catalog of sensors has at most some 40,000 bytes."""
@@ -23,7 +24,9 @@ MOST_CONNECTIONS: Final = 256
 """Each takes a file handle, and the cluster needs some for its tables."""
 
 
-def api_config(app: Any, count: Callable[[Refusal], None], *, head_seconds: float = HEAD_SECONDS) -> uvicorn.Config:
+def api_config(
+    app: Any, count: Callable[[Refusal], None], *, head_seconds: float = HEAD_SECONDS, tls: TlsFiles | None = None
+) -> uvicorn.Config:
     """Return the settings of the web server.
 
     Parameters
@@ -34,6 +37,8 @@ def api_config(app: Any, count: Callable[[Refusal], None], *, head_seconds: floa
         Counts a connection that is closed.
     head_seconds
         Time for the head of a request to arrive.
+    tls
+        Its certificate and key, and the authority of clients' certificates; None for no TLS.
     """
 
     class Connection(BoundedConnection):
@@ -50,6 +55,7 @@ def api_config(app: Any, count: Callable[[Refusal], None], *, head_seconds: floa
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=2,
+        ssl_context_factory=None if tls is None else lambda _, __: server_context(tls),
     )
 
 

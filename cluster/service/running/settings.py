@@ -7,6 +7,8 @@ from pathlib import Path
 
 from cluster.spark.session import SessionSettings
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
+from protocols.security.expiry import files_to_watch
+from protocols.security.tls import TlsFiles
 
 DEFAULT_API_PORT = 8642
 
@@ -27,6 +29,8 @@ class ClusterSettings:
         A broker that sends nothing for so long counts as hung, and the cluster connects again.
     api_host, api_port
         Where the HTTP API listens; loopback unless a token is set.
+    api_tls
+        Certificate and key of the API, and the authority of its clients' certificates; None for no TLS.
     api_token
         A token of the role admin. Requests carry theirs as ``Authorization: Bearer``; if there is neither this one nor
         a file of tokens, they need none.
@@ -96,6 +100,7 @@ class ClusterSettings:
     broker_silence_seconds: float = SILENCE_SECONDS
     api_host: str = "127.0.0.1"
     api_port: int = DEFAULT_API_PORT
+    api_tls: TlsFiles | None = None
     api_token: str | None = field(default=None, repr=False)
     api_tokens: Path | None = None
     api_allowed_hosts: tuple[str, ...] = ()
@@ -128,7 +133,20 @@ class ClusterSettings:
     @property
     def secret_files(self) -> tuple[Path, ...]:
         """Files that no relation may read."""
-        return tuple(each for each in (self.api_tokens, self.relation_credentials) if each is not None)
+        keys = (tls.key for tls in (self.api_tls, self.broker.tls) if tls is not None)
+        named = (self.api_tokens, self.relation_credentials, *keys)
+        return tuple(Path(each) for each in named if each is not None)
+
+    @property
+    def api_address(self) -> str:
+        """Address of the API."""
+        host = f"[{self.api_host}]" if ":" in self.api_host else self.api_host
+        return f"{'http' if self.api_tls is None else 'https'}://{host}:{self.api_port}"
+
+    @property
+    def certificates(self) -> dict[str, str]:
+        """Files of certificates by what they are for."""
+        return files_to_watch(broker=self.broker.tls, api=self.api_tls)
 
     @property
     def session(self) -> SessionSettings:

@@ -1,0 +1,1 @@
+"""TLS: the files that a part identifies itself with, what is made of them, and when they expire."""

@@ -1,0 +1,53 @@
+"""Files that are written whole or not at all, never overwritten unasked, and readable by their owner only if secret."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from protocols.security.errors import SecurityError
+
+SECRET, PUBLIC = 0o600, 0o644
+FOLDER = 0o700
+
+
+def write_file(file: Path, content: bytes, *, mode: int, overwrite: bool = False) -> None:
+    """Write a file; other processes see all of it, or what was there before.
+
+    Parameters
+    ----------
+    file, content
+        What is written where; the folder is made, for its owner only, if there is none.
+    mode
+        ``SECRET`` or ``PUBLIC``.
+    overwrite
+        Whether it may be there already.
+
+    Raises
+    ------
+    SecurityError
+        If the file is there and must not be overwritten, or cannot be written.
+    """
+    beside = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
+    try:
+        file.parent.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+        try:
+            with os.fdopen(descriptor, "wb") as opened:
+                os.fchmod(opened.fileno(), mode)  # whatever the umask is
+                opened.write(content)
+                opened.flush()
+                os.fsync(opened.fileno())
+            if overwrite:
+                beside.replace(file)
+            else:
+                os.link(beside, file)  # fails if the file is there
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                beside.unlink()
+    except OSError as error:
+        if isinstance(error, FileExistsError) and file.exists():
+            raise SecurityError(f"{file} is there already", hint="it is not overwritten") from error
+        raise SecurityError(f"cannot write {file}: {error.strerror}") from error
