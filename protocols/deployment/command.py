@@ -1,0 +1,265 @@
+"""`fjord security`: certificates, keys and access rules for a deployment. Nothing here is secret but files `*.key`."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from protocols.deployment.folder import DeploymentFolder
+    from protocols.deployment.names import Names, Part
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Certificates, keys and access rules: make, renew, revoke."
+)
+add = typer.Typer(add_completion=False, no_args_is_help=True, help="Add a part to a deployment.")
+app.add_typer(add, name="add")
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the deployment.", file_okay=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Reads = Annotated[
+    list[str] | None, typer.Option("--read", metavar="FILTER", help="Topics of devices that it reads; repeatable.")
+]
+Writes = Annotated[
+    list[str] | None, typer.Option("--write", metavar="FILTER", help="Topics of devices that it writes; repeatable.")
+]
+Days = Annotated[
+    int | None, typer.Option(min=1, max=36_500, help="How long certificates are valid.", show_default="365")
+]
+
+
+@app.command()
+def init(
+    folder: Folder,
+    *,
+    broker_host: Annotated[
+        list[str], typer.Option(help="Name or address by which clients call the broker; repeatable, the first is used.")
+    ],
+    proxy: Annotated[list[str], typer.Option(help="Name of a proxy; repeatable.")],
+    mote: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A mote that connects through the gateway PROXY-motes, or through another; repeatable.",
+            metavar="PROXY/MOTE[@GATEWAY]",
+        ),
+    ] = None,
+    subscriber: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A program that reads results, of all queries or of some; repeatable.", metavar="NAME[=QUERY,...]"
+        ),
+    ] = None,
+    cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "cluster",
+    api_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name or address by which clients call the API; repeatable.", show_default="localhost, 127.0.0.1"
+        ),
+    ] = None,
+    days: Days = None,
+    broker_port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the broker.")] = 8883,
+    broker_listen: Annotated[str, typer.Option(help="Address that the broker listens on.")] = "127.0.0.1",
+    broker_folder: Annotated[
+        str | None,
+        typer.Option(help="Where FOLDER/broker will be on the broker's machine.", show_default="where it is made"),
+    ] = None,
+    broker_data: Annotated[
+        str | None, typer.Option(help="Where the broker keeps messages over a restart.", show_default="nowhere")
+    ] = None,
+    broker_user: Annotated[
+        str | None,
+        typer.Option(help="User that the broker runs as if root starts it.", show_default="Mosquitto's choice"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make an authority, certificates, keys, access rules and the broker's configuration."""
+    from protocols.deployment.broker_configuration import BrokerPart
+    from protocols.deployment.folder import DeploymentFolder
+    from protocols.deployment.identities import FORMAT, Deployment
+    from protocols.deployment.names import Names, ProxyPart, parse_mote, parse_subscriber
+
+    names = Names(
+        cluster,
+        tuple(ProxyPart(each) for each in dict.fromkeys(proxy)),
+        subscribers=tuple(parse_subscriber(each) for each in dict.fromkeys(subscriber or ())),
+    ).with_motes(map(parse_mote, mote or ()))
+    broker = BrokerPart(
+        tuple(broker_host),
+        broker_folder or str((folder / "broker").absolute()),
+        port=broker_port,
+        listen=broker_listen,
+        data=broker_data,
+        user=broker_user,
+    )
+    wanted = Deployment(FORMAT, broker, names, tuple(api_host or ("localhost", "127.0.0.1")), days or 365)
+    _summarize(DeploymentFolder.create(folder, wanted, time.time()), as_json=as_json)
+
+
+@add.command("proxy")
+def add_proxy(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Name of the proxy.")],
+    *,
+    reads: Reads = None,
+    writes: Writes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a proxy, or topics of devices of other makers to one that is there."""
+    from protocols.deployment.names import ProxyPart
+
+    opened = _open(folder)
+    known = next((each for each in opened.deployment.names.proxies if each.name == name), ProxyPart(name))
+    part = ProxyPart(name, _joined(known.reads, reads), _joined(known.writes, writes))
+    _change(opened, _with(opened, part), as_json=as_json)
+
+
+@add.command("mote")
+def add_mote(
+    folder: Folder,
+    mote: Annotated[list[str], typer.Argument(help="The motes.", metavar="PROXY/MOTE[@GATEWAY]...")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Add motes to the gateway PROXY-motes, or to another; a mote that connects by itself is its own gateway."""
+    from protocols.deployment.names import parse_mote
+
+    opened = _open(folder)
+    _change(opened, opened.deployment.names.with_motes(map(parse_mote, mote)), as_json=as_json)
+
+
+@add.command("subscriber")
+def add_subscriber(
+    folder: Folder,
+    subscriber: Annotated[str, typer.Argument(help="A program that reads results.", metavar="NAME[=QUERY,...]")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Add a program that reads results of all queries or of some; of one that is there, change which."""
+    from protocols.deployment.names import parse_subscriber
+
+    opened = _open(folder)
+    _change(opened, _with(opened, parse_subscriber(subscriber)), as_json=as_json)
+
+
+@add.command("device")
+def add_device(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="Name of the device, or of a bridge of devices.")],
+    *,
+    reads: Reads = None,
+    writes: Writes = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a device of another maker, or topics to one that is there."""
+    from protocols.deployment.names import DevicePart
+
+    opened = _open(folder)
+    known = next((each for each in opened.deployment.names.devices if each.name == name), DevicePart(name))
+    part = DevicePart(name, _joined(known.reads, reads), _joined(known.writes, writes))
+    _change(opened, _with(opened, part), as_json=as_json)
+
+
+@app.command()
+def renew(
+    folder: Folder,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Whose certificates; authority, broker and api are names, too.", show_default="those that expire soon"
+        ),
+    ] = None,
+    *,
+    days: Days = None,
+    revoke_old: Annotated[
+        bool, typer.Option("--revoke-old", help="Revoke the old ones at once: their keys have leaked.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make new certificates and keys in place of old ones, which stay valid until they expire."""
+    opened, now = _open(folder), time.time()
+    renewed = opened.renew(names or (), now, days)
+    if revoke_old:
+        opened.revoke_old(renewed, now)
+    if as_json:
+        typer.echo(json.dumps({"renewed": renewed}))
+    elif renewed:
+        typer.echo(f"renewed: {', '.join(renewed)}; copy these files to their machines, and start the parts again")
+    else:
+        typer.echo("nothing expires within 30 days")
+
+
+@app.command()
+def revoke(
+    folder: Folder, name: Annotated[str, typer.Argument(help="Whose certificates.")], *, as_json: AsJson = False
+) -> None:
+    """Let the broker accept a part no more: its certificates are listed as revoked, its access rules are gone."""
+    count = _open(folder).revoke(name, time.time())
+    if as_json:
+        typer.echo(json.dumps({"revoked": name, "certificates": count}))
+    else:
+        typer.echo(
+            f"revoked: {name}; copy {folder / 'broker' / 'revoked.crl'} and {folder / 'broker' / 'acl'} "
+            "to the broker, and start it again"
+        )
+
+
+@app.command()
+def show(folder: Folder, *, as_json: AsJson = False) -> None:
+    """Show whose certificates there are, and when they expire."""
+    from protocols.deployment.expiry_report import expiry_report
+
+    report = expiry_report(_open(folder).deployment, time.time())
+    if as_json:
+        typer.echo(json.dumps(report, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "role", "expires", "days left")
+    table.add_column("file", overflow="fold")
+    for each in report:
+        table.add_row(each["name"], each["role"], each["expires"], each["left"], each["file"])
+    Console().print(table)
+
+
+def _open(folder: Path) -> DeploymentFolder:
+    from protocols.deployment.folder import DeploymentFolder
+
+    return DeploymentFolder.open(folder)
+
+
+def _joined(known: tuple[str, ...], given: list[str] | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*known, *(given or ()))))
+
+
+def _with(opened: DeploymentFolder, part: Part) -> Names:
+    """Return the names with a part; one of another kind has not its name."""
+    from protocols.security.errors import SecurityError
+
+    known = next((each for each in opened.deployment.names.parts if each.name == part.name), part)
+    if type(known) is not type(part):
+        raise SecurityError(f"the name {part.name} belongs to another part", hint="choose another name")
+    return opened.deployment.names.with_part(part)
+
+
+def _change(opened: DeploymentFolder, names: Names, *, as_json: bool) -> None:
+    before = opened.deployment
+    new = opened.change(names, time.time())
+    if as_json:
+        typer.echo(json.dumps({"added": new, "changed": before.names != names}))
+    elif before.names == names:
+        typer.echo("nothing to add: it is there already")
+    else:
+        made = f"made certificates of {', '.join(new)}; " if new else ""
+        typer.echo(f"{made}copy {opened.path / 'broker' / 'acl'} to the broker, and let it read that again (SIGHUP)")
+
+
+def _summarize(opened: DeploymentFolder, *, as_json: bool) -> None:
+    from protocols.deployment.summary import summary, summary_lines
+
+    found: dict[str, Any] = summary(opened.deployment, str(opened.path.absolute()))
+    typer.echo(json.dumps(found, indent=2) if as_json else "\n".join(summary_lines(found)))

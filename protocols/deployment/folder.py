@@ -1,0 +1,254 @@
+"""The folder of a deployment: made, added to, renewed, revoked.
+
+``deployment.json`` names what was made. It is written last: what an interrupted command has left is made again, and
+what is in it is never made again unasked, wherever its files have been moved to.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from protocols.deployment.access_rules import acl_text, rules_of
+from protocols.deployment.broker_configuration import configuration_text
+from protocols.deployment.identities import (
+    AUTHORITY,
+    CA,
+    CA_KEY,
+    STATE,
+    Deployment,
+    Identity,
+    Issued,
+    due_for_renewal,
+    environment_text,
+    environments,
+    identities,
+    identity_of,
+)
+from protocols.deployment.names import RESERVED, Names
+from protocols.security.certificates import Pair, issue, make_authority, revocation_list
+from protocols.security.errors import ExpiredCertificateError, SecurityError
+from protocols.security.pem_files import date_text
+from protocols.security.private_files import FOLDER, PUBLIC, SECRET, write_file
+from protocols.security.tls import WARNED_SECONDS
+
+AUTHORITY_DAYS = 3_650
+
+
+class DeploymentFolder:
+    """A folder with a deployment.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    deployment
+        What it has, or is to have.
+
+    Raises
+    ------
+    FjordError
+        If no deployment can be of this kind.
+    """
+
+    def __init__(self, path: Path, deployment: Deployment) -> None:
+        self.path = path
+        self.deployment = deployment.check()
+
+    @classmethod
+    def open(cls, path: Path) -> DeploymentFolder:
+        """Return a folder that was made before; raises SecurityError."""
+        file = path / STATE
+        try:
+            return cls(path, msgspec.json.decode(file.read_bytes(), type=Deployment))
+        except OSError as error:
+            raise SecurityError(
+                f"there is no deployment in {path}: {error.strerror}", hint="`fjord security init` makes one"
+            ) from error
+        except (msgspec.DecodeError, ValueError) as error:
+            raise SecurityError(f"{file} is damaged: {error}") from error
+
+    @classmethod
+    def create(cls, path: Path, wanted: Deployment, now: float) -> DeploymentFolder:
+        """Make a deployment, or what is missing of it after an interruption.
+
+        Raises
+        ------
+        SecurityError
+            If the folder has another deployment, or something else, or cannot be written.
+        """
+        if (path / STATE).exists():
+            found = cls.open(path)
+            if msgspec.structs.replace(found.deployment, issued=()) != wanted:
+                raise SecurityError(
+                    f"{path} has another deployment, which is not overwritten",
+                    hint="`fjord security add` adds a part to it; or name another folder",
+                )
+        elif path.is_dir() and any(path.iterdir()):
+            raise SecurityError(f"{path} is not empty", hint="name a folder that is not there yet")
+        else:
+            found = cls(path, wanted)
+            path.mkdir(mode=FOLDER, parents=True, exist_ok=True)
+        found.complete(now)
+        return found
+
+    def complete(self, now: float) -> None:
+        """Make what is missing; raises SecurityError."""
+        self._store()
+        made: list[Issued] = []
+        if self.deployment.newest(AUTHORITY) is None:
+            lasts = max(AUTHORITY_DAYS, self.deployment.days)
+            pair = make_authority(f"Fjord {secrets.token_hex(4)}", now=now, days=lasts)
+            self._write_pair(CA, CA_KEY, pair)
+            made.append(_issued(AUTHORITY, pair))
+        authority = self._authority()
+        missing = [each for each in identities(self.deployment) if self.deployment.newest(each.name) is None]
+        made += [self._issue(each, authority, now) for each in missing]
+        self._store(made)
+        self._write_derived(authority, now)
+
+    def change(self, names: Names, now: float) -> list[str]:
+        """Give the deployment these names; return those that are new. Raises FjordError."""
+        known = set(self.deployment.names.users)
+        self.deployment = msgspec.structs.replace(self.deployment, names=names).check()
+        self.complete(now)
+        return [each for each in names.users if each not in known]
+
+    def renew(self, names: Iterable[str], now: float, days: int | None = None) -> list[str]:
+        """Make new certificates and keys in place of old ones, which stay valid until they expire.
+
+        The authority keeps its key: what it has signed stays valid.
+
+        Parameters
+        ----------
+        names
+            Whose; none means those with less than 30 days left.
+        now
+            Seconds since 1970.
+        days
+            How long the new ones are valid; None as the first ones.
+
+        Returns
+        -------
+        list of str
+            Whose were renewed.
+
+        Raises
+        ------
+        SecurityError
+            If there is no such name, or files cannot be written.
+        """
+        chosen = list(names) or list(due_for_renewal(self.deployment, now + WARNED_SECONDS))
+        known = {each.name: each for each in identities(self.deployment)}
+        for name in chosen:
+            if name != AUTHORITY and name not in known:
+                raise SecurityError(f"{name!r} has no certificate", hint="`fjord security show` lists them")
+        if AUTHORITY in chosen:
+            old = self._authority()
+            pair = make_authority(old.name, now=now, days=AUTHORITY_DAYS if days is None else days, key=old.key)
+            write_file(self.path / CA, pair.certificate, mode=PUBLIC, overwrite=True)
+            self._store([_issued(AUTHORITY, pair)])
+        authority = self._authority()
+        made = [self._issue(known[name], authority, now, days) for name in chosen if name != AUTHORITY]
+        self._store(made)
+        self._write_derived(authority, now)
+        return chosen
+
+    def revoke(self, name: str, now: float) -> int:
+        """Revoke all certificates of a user of the broker, and take its rules away; return how many were revoked.
+
+        Raises
+        ------
+        SecurityError
+            If there is no such user.
+        """
+        identity = next((identity_of(each) for each in self.deployment.names.parts if each.name == name), None)
+        if identity is None:
+            hint = "`fjord security show` lists names"
+            if name in RESERVED:
+                hint = "clients look into no list of revoked servers: if its key has leaked, make a new deployment"
+            elif name == self.deployment.names.cluster:
+                hint = "no deployment is without a cluster: `renew --revoke-old` gives it a new key"
+            raise SecurityError(f"{name!r} cannot be revoked", hint=hint)
+        count = self._revoke_issued(name, now)
+        self.deployment = msgspec.structs.replace(self.deployment, names=self.deployment.names.without(name))
+        self._store()
+        self._write_derived(self._authority(), now)
+        for file in (identity.certificate, identity.key):
+            (self.path / file).unlink(missing_ok=True)
+        return count
+
+    def revoke_old(self, names: Iterable[str], now: float) -> None:
+        """Revoke all certificates of these names but the newest."""
+        for name in names:
+            if name != AUTHORITY:
+                self._revoke_issued(name, now, keep=self.deployment.newest(name))
+        self._store()
+        self._write_derived(self._authority(), now)
+
+    def _revoke_issued(self, name: str, now: float, keep: Issued | None = None) -> int:
+        found = [each for each in self.deployment.issued if each.name == name and each.revoked is None and each != keep]
+        issued = tuple(
+            msgspec.structs.replace(each, revoked=now) if each in found else each for each in self.deployment.issued
+        )
+        self.deployment = msgspec.structs.replace(self.deployment, issued=issued)
+        return len(found)
+
+    def _issue(self, identity: Identity, authority: Pair, now: float, days: int | None = None) -> Issued:
+        above = self.deployment.newest(AUTHORITY)
+        if above is not None and above.expires < now:
+            raise ExpiredCertificateError(
+                str(self.path / CA),
+                f"the authority expired on {date_text(above.expires)}",
+                hint=f"renew it first: `fjord security renew FOLDER {AUTHORITY}`",
+            )
+        lasts = self.deployment.days if days is None else days
+        pair = issue(authority, identity.name, identity.purpose, hosts=identity.hosts, now=now, days=lasts)
+        self._write_pair(identity.certificate, identity.key, pair)
+        return _issued(identity.name, pair)
+
+    def _write_pair(self, certificate: str, key: str, pair: Pair) -> None:
+        write_file(self.path / key, pair.key, mode=SECRET, overwrite=True)
+        write_file(self.path / certificate, pair.certificate, mode=PUBLIC, overwrite=True)
+
+    def _write_derived(self, authority: Pair, now: float) -> None:
+        """Write what follows from names and certificates; the configuration and environments only once."""
+        deployment = self.deployment
+        for folder in {each.folder for each in identities(deployment)}:
+            self._replace(f"{folder}/ca.crt", authority.certificate)
+        revoked = {int(each.serial, 16): each.revoked for each in deployment.issued if each.revoked is not None}
+        listed = revocation_list(authority, revoked, now=now)
+        write_file(self.path / "broker" / "revoked.crl", listed, mode=PUBLIC, overwrite=True)
+        self._replace("broker/acl", acl_text(rules_of(deployment.names)).encode(), mode=SECRET)
+        once = {"broker/mosquitto.conf": configuration_text(deployment.broker)}
+        for folder, variables in environments(deployment, str(self.path.absolute())).items():
+            once[f"{folder}/environment"] = environment_text(variables)
+        for file, text in once.items():
+            if not (self.path / file).exists():
+                write_file(self.path / file, text.encode(), mode=PUBLIC)
+
+    def _replace(self, file: str, content: bytes, *, mode: int = PUBLIC) -> None:
+        path = self.path / file
+        if not path.exists() or path.read_bytes() != content:
+            write_file(path, content, mode=mode, overwrite=True)
+
+    def _authority(self) -> Pair:
+        try:
+            return Pair((self.path / CA).read_bytes(), (self.path / CA_KEY).read_bytes())
+        except OSError as error:
+            raise SecurityError(
+                f"cannot read the authority in {self.path / 'authority'}: {error.strerror}",
+                hint="it is needed to sign; copy it back while it is used",
+            ) from error
+
+    def _store(self, made: Iterable[Issued] = ()) -> None:
+        self.deployment = msgspec.structs.replace(self.deployment, issued=(*self.deployment.issued, *made))
+        text = msgspec.json.format(msgspec.json.encode(self.deployment))
+        write_file(self.path / STATE, text + b"\n", mode=PUBLIC, overwrite=True)
+
+
+def _issued(name: str, pair: Pair) -> Issued:
+    return Issued(name, f"{pair.serial:x}", pair.expires)

@@ -1,0 +1,46 @@
+"""What `fjord security init` says that it has made: each machine's files, and its environment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from protocols.deployment.identities import CA, CA_KEY, STATE, Deployment, environments, identities
+
+
+def summary(deployment: Deployment, folder: str) -> dict[str, Any]:
+    """Return the files of the deployment, and of each machine its files and environment.
+
+    Parameters
+    ----------
+    deployment
+        The deployment.
+    folder
+        Its path.
+    """
+    variables = environments(deployment, folder)
+    machines: dict[str, dict[str, Any]] = {}
+    for each in identities(deployment):
+        machine = machines.setdefault(
+            each.folder,
+            {"files": [f"{folder}/{each.folder}/ca.crt"], "environment": variables.get(each.folder, {})},
+        )
+        machine["files"] += [f"{folder}/{each.certificate}", f"{folder}/{each.key}"]
+    machines["broker"]["files"] += [f"{folder}/broker/{each}" for each in ("revoked.crl", "acl", "mosquitto.conf")]
+    for name in variables:
+        machines[name]["files"].append(f"{folder}/{name}/environment")
+    return {"stays": [f"{folder}/{each}" for each in (STATE, CA, CA_KEY)], "machines": machines}
+
+
+def summary_lines(found: dict[str, Any]) -> Iterator[str]:
+    """Yield a summary as a person reads it."""
+    yield "stays here, and is copied to no machine:"
+    yield from (f"  {each}" for each in found["stays"])
+    for name, machine in found["machines"].items():
+        yield ""
+        yield f"{name}: to its machine, readable by its user only"
+        yield from (f"  {each}" for each in machine["files"])
+        yield from (f"    {variable}={value}" for variable, value in machine["environment"].items())
+    yield ""
+    yield "The environment names files where they are now; `environment` in each folder has it, too."
+    yield f"The broker: mosquitto -c {found['machines']['broker']['files'][-1]}"
