@@ -203,7 +203,7 @@ def revoke(
     else:
         typer.echo(
             f"revoked: {name}; copy {folder / 'broker' / 'revoked.crl'} and {folder / 'broker' / 'acl'} "
-            "to the broker, and start it again"
+            "to the broker, and let it read them again (SIGHUP)"
         )
 
 

@@ -321,6 +321,33 @@ async def test_revoked_certificates_are_refused(tmp_path):
             pass
 
 
+async def test_a_running_broker_reads_rules_and_the_list_again(tmp_path):
+    """A client that is connected stays so, and may do nothing any more."""
+    own = deployed(tmp_path / "d", NAMES)
+    with running_mosquitto(own, tmp_path / "log") as process:
+        wall = MqttLink(address_of(own, "wall"), client_id="wall", subscriptions=[Subscription(RESULTS)])
+        writer = MqttLink(address_of(own, "cluster"), client_id="w")
+        async with running(wall) as received, running(writer):
+            await writer.publish(Message(RESULTS, b"first"))
+            await until(received, 1)
+            own.revoke("wall", time.time())
+            own.change(own.deployment.names.with_part(SubscriberPart("archive")), time.time())
+            process.send_signal(signal.SIGHUP)
+            late = MqttLink(address_of(own, "archive"), client_id="archive", subscriptions=[Subscription(RESULTS)])
+            async with running(late) as found:
+                async with asyncio.timeout(SECONDS):
+                    while not found:  # until it has read them
+                        await writer.publish(Message(RESULTS, b"second"))
+                        await asyncio.sleep(0.05)
+                await writer.publish(Message(RESULTS, b"third"))
+                async with asyncio.timeout(SECONDS):
+                    while found[-1].payload != b"third":  # noqa: ASYNC110 - there is no event to wait for
+                        await asyncio.sleep(0.01)
+                assert wall.connected.is_set()
+    assert b"first" in {each.payload for each in received}
+    assert b"third" not in {each.payload for each in received}
+
+
 def test_contexts_refuse_what_is_older_than_tls_1_2(opened):
     from protocols.security.tls import client_context, server_context
 

@@ -5,6 +5,7 @@ block                     is
 ========================  ==============================================================================
 ```sh                     for the reader
 ```sh terminals           commands that keep running, each in a terminal of its own
+```sh reload              lets the broker read its files again
 ```console                ``$`` commands, and their output; ``…`` stands for any text
 ```console WORD           the same, only if WORD is chosen
 ========================  ==============================================================================
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-COMMAND_SECONDS = 120
+COMMAND_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,18 @@ class Step:
     printed: tuple[str, ...]
 
 
-def steps_of(page: Path, chosen: str) -> Iterator[Terminals | Step]:
+@dataclass(frozen=True)
+class Reload:
+    """The broker reads its files again."""
+
+
+def steps_of(page: Path, chosen: str) -> Iterator[Terminals | Step | Reload]:
     """Yield the steps of a page for a choice, in its order."""
     for kind, text in re.findall(r"^```([^\n]+)\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):
         if kind == "sh terminals":
             yield Terminals(tuple(text.splitlines()))
+        elif kind == "sh reload":
+            yield Reload()
         elif kind in {"console", f"console {chosen}"}:
             for typed in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
                 command, *printed = typed.splitlines()

@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.demo.parts import Parts, accepts, is_ready
 from cluster.demo.processes import Child, Children
 from cluster.service.client.api_client import ApiClient
-from tests.system.followed_page import Terminals, differences, steps_of, type_in
+from tests.system.followed_page import Step, Terminals, differences, steps_of, type_in
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
@@ -72,6 +72,7 @@ class Reader:
                 for command in step.commands:
                     self.open_terminal(command)
                 continue
+            assert isinstance(step, Step)
             found = self.type(step.command)
             assert not differences(step.printed, found), (step.command, found)
             commands += 1

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import proxy.drivers
+from protocols.deployment.access_rules import Access, part_rules
+from protocols.deployment.names import Names, ProxyPart
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from proxy.drivers import settings
@@ -56,6 +58,14 @@ def test_every_reason_of_rejection_is_in_the_table():
     table = DOCUMENT.partition("| reason | meaning |")[2]
     first = "".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
     assert set(reasons()) - set(re.findall(r"`(\w+)`", first)) == set()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("name", entry["kind"]))
+def test_access_rules_may_name_the_topics_that_a_driver_reads(entry):
+    (driver,) = read_drivers({"driver": [entry]}, "the example")
+    part = ProxyPart("roadside", reads=tuple(driver.subscriptions))
+    Names(proxies=(part,)).check()
+    assert {each.filter for each in part_rules(part) if each.access is Access.READ} >= set(driver.subscriptions)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("name", entry["kind"]))

@@ -1,0 +1,121 @@
+"""The page about securing a deployment, followed word for word; a part without a certificate is refused after it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.demo.parts import accepts, free_port
+from protocols.child_process import ending_with_this_process
+from protocols.mqtt.link import BrokerAddress
+from proxy.broker.mosquitto import find_mosquitto
+from tests.system.followed_page import Reload, Terminals, differences, steps_of, type_in
+from tests.system.page_reader import ROOT
+from tests.system.waiting import wait_for
+
+pytestmark = [pytest.mark.system, pytest.mark.spark]
+
+PAGE = ROOT / "docs" / "how-to" / "secure-a-deployment.md"
+SECONDS = 400
+API_PORT = "8642"
+
+
+class Reader:
+    """Types the commands of the page, each terminal in a process of its own, with ports of the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.broker_port, self.api_port = free_port(), free_port()
+        self.terminals: dict[str, subprocess.Popen[bytes]] = {}
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "fjord").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m protocols.command_line "$@"\n')
+        (programs / "fjord").chmod(0o755)
+        found = find_mosquitto()
+        assert found is not None, "install Mosquitto"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("FJORD_")},
+            "PATH": f"{programs}:{os.environ['PATH']}:{found.parent}",
+            "PYTHONPATH": str(ROOT),
+            "FJORD_API_PORT": str(self.api_port),
+        }
+
+    def open_terminal(self, command: str) -> None:
+        name = re.sub(r"\W+", "-", command.rsplit("fjord ", maxsplit=1)[-1])
+        # `env` and `mosquitto` take the place of the shell, so that they get the signals.
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.terminals[name] = subprocess.Popen(
+                ending_with_this_process(["bash", "-c", f"exec {command}"]), cwd=self.folder, env=self.environment,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        if command.startswith("mosquitto"):
+            wait_for(lambda: accepts(BrokerAddress("localhost", self.broker_port)), seconds=SECONDS)
+        elif command.endswith("fjord cluster"):
+            self.wait_for("fjord stream list", "no streams|name|traffic|^$")
+
+    def wait_for(self, command: str, words: str) -> None:
+        def reached() -> bool:
+            for name, process in self.terminals.items():
+                assert process.poll() is None, (self.folder / f"{name}.log").read_text()
+            done = subprocess.run(
+                ["bash", "-c", f"env $(cat secure/cluster/environment) {command}"], cwd=self.folder,
+                env=self.environment, capture_output=True, text=True, timeout=150, check=False,
+            )  # fmt: skip
+            return done.returncode == 0 and re.search(words, done.stdout) is not None
+
+        wait_for(reached, seconds=SECONDS)
+
+    def type(self, command: str) -> list[str]:
+        if command.startswith("fjord security init"):
+            user = " --broker-user root" if os.geteuid() == 0 else ""
+            command = command.replace("init secure", f"init secure --broker-port {self.broker_port}{user}")
+        lines = type_in(command, self.folder, self.environment)
+        for file in self.folder.glob("secure/*/**/environment"):
+            file.write_text(file.read_text().replace(f"localhost:{API_PORT}", f"localhost:{self.api_port}"))
+        return lines
+
+    def end(self) -> None:
+        for process in reversed(self.terminals.values()):
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def test_the_page_secures_a_deployment(tmp_path: Path) -> None:
+    reader, commands = Reader(tmp_path), 0
+    try:
+        for step in steps_of(PAGE, ""):
+            if isinstance(step, Terminals):
+                for command in step.commands:
+                    reader.open_terminal(command)
+                reader.wait_for("fjord stream list", "traffic")
+            elif isinstance(step, Reload):
+                reader.terminals["mosquitto-c-secure-broker-mosquitto-conf"].send_signal(signal.SIGHUP)
+                time.sleep(1)
+            else:
+                found = reader.type(step.command)
+                assert not differences(step.printed, found), (step.command, found)
+                commands += 1
+        assert commands == 9
+        # A part that is not invited is refused, with the reason.
+        (tmp_path / "none").write_text("FJORD_BROKER_CA=secure/authority/ca.crt\n")
+        uninvited = (
+            f"env $(cat none) fjord --log-level warning motes run --broker localhost:{reader.broker_port} --duration 3s"
+        )
+        printed = "\n".join(type_in(uninvited, tmp_path, reader.environment))
+        assert "broker is away" in printed
+        assert "certificate" in printed
+        logs = "".join(each.read_text() for each in tmp_path.glob("*.log"))
+        assert "PRIVATE" not in logs
+    finally:
+        reader.end()
