@@ -53,6 +53,12 @@ def proxy(
     data: Annotated[
         str | None, typer.Option(help="Folder of catalog and spool.", show_default=".fjord/proxy-<name>")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="The one cluster that is obeyed.", metavar="NAME/IDENTITY", show_default="the first that answers"
+        ),
+    ] = None,
     drivers: Annotated[
         str | None,
         typer.Option(help="TOML file of drivers for devices of other makers.", metavar="FILE", show_default="none"),
@@ -115,6 +121,7 @@ def proxy(
         "username": username,
         "broker_silence": broker_silence,
         "data": data,
+        "cluster": cluster,
         "drivers": drivers,
         "flush_interval": flush_interval,
         "spool_size": spool_size,
@@ -143,7 +150,7 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
     from protocols.security.expiry import ExpiryCollector, files_to_watch, watched
     from protocols.security.tls import check_at_start
     from proxy.drivers.settings import load_drivers
-    from proxy.running.link_interface import mqtt_link
+    from proxy.running.link_interface import claim_of, mqtt_link
     from proxy.running.metrics import serve_metrics
     from proxy.running.recorded_run import begin_recording, run_on
     from proxy.running.service import ProxyService
@@ -169,13 +176,19 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
         async def run() -> None:
             stop = asyncio.Event()
             _stop_on_signals(stop.set)
-            service = ProxyService(settings, stores, make_link, drivers=drivers)
-            began(service)
-            await service.run(stop)
+            async with claim_of(settings.name, stores.spool.epoch, address, stop.set):
+                service = ProxyService(settings, stores, make_link, drivers=drivers)
+                began(service)
+                await service.run(stop)
+
+        async def check_name() -> None:
+            async with claim_of(settings.name, stores.spool.epoch, address, stop=lambda: None):
+                pass
 
         if record is None:
             asyncio.run(run())
             return
+        asyncio.run(check_name())  # it is not recorded
         recorder = begin_recording(record, record_size, settings)
         stack.callback(recorder.close)
 

@@ -77,6 +77,8 @@ class Ingest:
         Returns, by stream, the oldest version of its table that a query still has to read from; None if none has to.
     troubles
         Counts what could not be written.
+    cluster
+        Its name and identity, which acknowledgements carry; None in none.
     budget
         Returns, by stream, what its table may keep.
     passed
@@ -100,6 +102,7 @@ class Ingest:
         monotonic: Callable[[], float] = time.monotonic,
         needed: Callable[[str], int | None] = lambda _: None,
         troubles: Troubles | None = None,
+        cluster: str | None = None,
         budget: Callable[[str], Budget] = lambda _: UNBOUNDED,
         passed: Callable[[str], Passed | None] = lambda _: None,
         forgotten: Callable[[str], None] = lambda _: None,
@@ -117,6 +120,7 @@ class Ingest:
         self._commit_interval = commit_interval_seconds
         self._silence = silence_seconds
         self._troubles = troubles or Troubles()
+        self._cluster = cluster
         self._postponed: dict[tuple[str, ...], Message] = {}
         """Offers of streams whose tables could not be made."""
         self._link = link
@@ -383,6 +387,7 @@ class Ingest:
             silence_seconds=self._silence,
             clock=self._monotonic,
             troubles=self._troubles,
+            cluster=self._cluster,
         )
         self.writers[writer.stream] = writer
         return writer

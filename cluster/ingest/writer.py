@@ -48,6 +48,8 @@ class StreamWriter:
         See :class:`StreamAdmission`.
     troubles
         Counts what could not be written.
+    cluster
+        Named in acknowledgements; None in none.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class StreamWriter:
         silence_seconds: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
         troubles: Troubles | None = None,
+        cluster: str | None = None,
     ) -> None:
+        self._cluster = cluster
         self._troubles = troubles or Troubles()
         self.table = table
         self.admission = StreamAdmission(table.position(), silence_seconds)
@@ -220,4 +224,4 @@ class StreamWriter:
 
     def _ack(self, lane: Lane, rejected: tuple[Rejection, ...] = ()) -> Ack:
         proxy, epoch = lane
-        return Ack(VERSION, proxy, epoch, self.stream, self.admission.stored(*lane), rejected[:64])
+        return Ack(VERSION, proxy, epoch, self.stream, self.admission.stored(*lane), rejected[:64], self._cluster)

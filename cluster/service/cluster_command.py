@@ -294,10 +294,19 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # to remove what is begun
     begun = begin(settings, java)
+    from cluster.service.own_name import claim_of
     from cluster.service.recorded_run import begin_recording, run_on
     from cluster.service.server import ClusterServer
     from protocols.recording.ticking_loop import TickingLoop
     from protocols.security.expiry import watched
+
+    async def check_name() -> None:
+        async with claim_of(settings, stop=lambda: None):
+            pass
+
+    async def serve_under_name() -> None:
+        async with claim_of(settings, stop=lambda: signal.raise_signal(signal.SIGTERM)):
+            await serve(None)
 
     async def serve(recorder: Recorder | None) -> None:
         server = ClusterServer(settings, begun, recorder)
@@ -320,8 +329,9 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
         stack.callback(begun.java.end)
         stack.enter_context(watched(settings.certificates))
         if record is None:
-            asyncio.run(serve(None))
+            asyncio.run(serve_under_name())
             return
+        asyncio.run(check_name())  # it is not recorded
         recorder = begin_recording(record, record_size, settings)
         stack.callback(recorder.close)
         with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:

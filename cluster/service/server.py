@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -34,9 +35,10 @@ from cluster.service.registry.registry import Registry
 from cluster.service.running.early import Begun
 from cluster.service.running.parts import BrokerLink, Sources, make_parts
 from cluster.service.running.settings import ClusterSettings
-from protocols.errors import TopicError
+from protocols.errors import ProtocolError, TopicError
 from protocols.event_log import get_logger
-from protocols.mqtt.link import Message, MqttLink
+from protocols.mqtt.link import LinkError, Message, MqttLink, Subscription
+from protocols.presence.name_claim import concerns_another
 from protocols.recording.timeline import Timeline
 from protocols.security.expiry import ExpiryCollector
 from protocols.stimulus import HANDLED
@@ -180,9 +182,11 @@ class ClusterServer:
         name = self._settings.name
         read = Ingest, SensorCatalog, DemandReports, DemandRequests
         subscriptions = [each for reader in read for each in reader.subscriptions]
+        subscriptions.append(Subscription(topics.cluster_claim(name)))
         return MqttLink(
             self._settings.broker,
-            client_id=f"fjord-cluster-{name}",
+            # Two of the same name must not take the connection from each other for ever.
+            client_id=f"fjord-cluster-{name}-{self._registry.engine_id}",
             subscriptions=list(dict.fromkeys(subscriptions)),
             births=[self._presence(Presence.ONLINE)],
             will=self._presence(Presence.OFFLINE),
@@ -201,6 +205,9 @@ class ClusterServer:
             except TopicError as error:
                 log.warning("message rejected", topic=message.topic, error=str(error))
                 continue
+            if topic.kind == "cluster_claim":
+                await self._answer_claim(message)
+                continue
             if topic.kind != "batches":  # as most are
                 self.parts.sensors.handle(message, topic)
                 self.parts.queries.demand_reports.handle(message, topic)
@@ -216,6 +223,18 @@ class ClusterServer:
         self.parts.sensors.apply(Connected())
         self.parts.queries.demand_reports.connected()
         await self.parts.queries.publish_all_demands()
+
+    async def _answer_claim(self, message: Message) -> None:
+        """Answer another cluster of the same name that starts: it refuses to run then."""
+        try:
+            concerns = not message.retain and concerns_another(message.payload, self._registry.engine_id)
+        except ProtocolError as error:
+            log.warning("message rejected", topic=message.topic, error=str(error))
+            return
+        if concerns:
+            log.error("another cluster of the same name was started: it is refused", cluster=self._settings.name)
+            with contextlib.suppress(LinkError):
+                await self._link.publish(self._presence(Presence.ONLINE))
 
     async def _publish_offline(self) -> None:
         if self._link.connected.is_set():

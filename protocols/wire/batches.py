@@ -167,10 +167,15 @@ class Rejection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     reason: Annotated[str, Meta(max_length=512)]
 
 
+ClusterId = Annotated[str, Meta(max_length=129, pattern=r"^[A-Za-z0-9_.\-]{1,64}/[A-Za-z0-9_.\-]{1,64}\Z")]
+"""A cluster: its name, and the identity that its data folder drew once."""
+
+
 class Ack(Frame, frozen=True):
     """Cluster to proxy: all batches up to and including `through` are stored for good (or in `rejected`).
 
-    A proxy that receives an ack lower than what it has sent, twice in a row, sends again from there.
+    A proxy that receives an ack lower than what it has sent, twice in a row, sends again from there. It obeys one
+    cluster only: the first that names itself, or the one of its settings. Clusters of earlier versions name none.
     """
 
     proxy: Name
@@ -178,6 +183,7 @@ class Ack(Frame, frozen=True):
     stream: Name
     through: Counter
     rejected: Annotated[tuple[Rejection, ...], Meta(max_length=64)] = ()
+    cluster: ClusterId | None = None
 
 
 class Resumption(Frame, frozen=True):

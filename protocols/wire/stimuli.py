@@ -138,6 +138,8 @@ _NAMED: Mapping[str, Callable[[bytes], str]] = {
     "resumptions": _resumption,
     "proxy_status": _status,
     "cluster_status": _status,
+    "proxy_claim": _status,
+    "cluster_claim": _status,
     "proxy_clock": _clock,
     "stream_offer": _offer,
     "mote_entry": _entry,

@@ -10,12 +10,14 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/acks``                  cluster -> proxy           no       ``batches.Ack``
 ``proxies/<proxy>/resumptions``           proxy -> cluster           no       ``batches.Resumption``
 ``proxies/<proxy>/status``                proxy -> all               yes      ``catalog.Status``
+``proxies/<proxy>/claim``                 proxy -> proxy             no       ``catalog.Status``
 ``proxies/<proxy>/clock``                 proxy -> cluster           no       ``catalog.ProxyClock``
 ``proxies/<proxy>/spool``                 proxy -> cluster           no       ``catalog.ProxySpool``
 ``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      ``catalog.StreamOffer``
 ``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      ``catalog.MoteEntry``
 ``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see ``demand_reports``
 ``clusters/<cluster>/status``             cluster -> all             yes      ``catalog.Status``
+``clusters/<cluster>/claim``              cluster -> cluster         no       ``catalog.Status``
 ``proxies/<proxy>/requests/<stream>``     proxy -> cluster           no       ``demand_pieces.DemandRequest``
 ``demands/<stream>``                      cluster -> proxies         yes      ``demand_pieces.DemandHead``
 ``demands/<stream>/<number>``             cluster -> proxies         yes      ``demand_pieces.DemandPiece``
@@ -93,6 +95,11 @@ def proxy_status(proxy: str) -> str:
     return f"{PREFIX}/proxies/{_part(proxy)}/status"
 
 
+def proxy_claim(proxy: str) -> str:
+    """Topic on which a proxy that starts asks whether another one has its name."""
+    return f"{PREFIX}/proxies/{_part(proxy)}/claim"
+
+
 def proxy_clock(proxy: str) -> str:
     """Topic of the times that a proxy's clock shows."""
     return f"{PREFIX}/proxies/{_part(proxy)}/clock"
@@ -121,6 +128,11 @@ def demand_report(proxy: str, stream: str) -> str:
 def cluster_status(cluster: str) -> str:
     """Topic of a cluster's birth and death."""
     return f"{PREFIX}/clusters/{_part(cluster)}/status"
+
+
+def cluster_claim(cluster: str) -> str:
+    """Topic on which a cluster that starts asks whether another one has its name."""
+    return f"{PREFIX}/clusters/{_part(cluster)}/claim"
 
 
 def demand(stream: str) -> str:
@@ -180,7 +192,7 @@ def parse(topic: str) -> ParsedTopic:
             names = (proxy, mote)
         case ["proxies", proxy, ("batches" | "acks" | "resumptions") as kind]:
             names = (proxy,)
-        case ["proxies", proxy, ("status" | "clock" | "spool") as last]:
+        case ["proxies", proxy, ("status" | "claim" | "clock" | "spool") as last]:
             kind, names = f"proxy_{last}", (proxy,)
         case ["proxies", proxy, "streams", stream]:
             kind, names = "stream_offer", (proxy, stream)
@@ -188,8 +200,8 @@ def parse(topic: str) -> ParsedTopic:
             kind, names = "mote_entry", (proxy, mote)
         case ["proxies", proxy, "demands", stream]:
             kind, names = "demand_report", (proxy, stream)
-        case ["clusters", cluster, "status"]:
-            kind, names = "cluster_status", (cluster,)
+        case ["clusters", cluster, ("status" | "claim") as last]:
+            kind, names = f"cluster_{last}", (cluster,)
         case ["proxies", proxy, "requests", stream]:
             kind, names = "demand_request", (proxy, stream)
         case ["demands", stream]:

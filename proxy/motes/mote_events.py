@@ -105,6 +105,8 @@ class Rejection(StrEnum):
 
     REPLAYED = "replayed"
     """Its sequence number was seen before."""
+    BOOT = "boot"
+    """It claims more boots than the mote can have made."""
     CLOCK_AHEAD = "clock_ahead"
     CLOCK_BEHIND = "clock_behind"
     """The mote's clock is too far from the time of day."""

@@ -37,7 +37,14 @@ from proxy.motes.mote_events import (
 )
 from proxy.motes.mote_presence import MotePresence
 from proxy.motes.packet_numbers import NEXT, PacketNumbers
-from proxy.motes.packet_reading import latest_health, read_packet, reject_duplicate, reject_replayed, reject_wrong_clock
+from proxy.motes.packet_reading import (
+    latest_health,
+    read_packet,
+    reject_duplicate,
+    reject_replayed,
+    reject_unreachable,
+    reject_wrong_clock,
+)
 from proxy.motes.program_handover import ProgramHandover
 from proxy.motes.reordering import Reordering
 from proxy.motes.tracking_limits import TrackingLimits
@@ -330,6 +337,9 @@ class MoteTracking:
             return [rejected, *requests, PublishEntry(changed=False)]
         slack = slack_of((self.desired, *map(self._programs.get, {packet.program, self.running or 0})))
         wrong = self.clock.wrong(packet, event.received_us, slack)
+        radio_us, received_us = event.radio_us, event.received_us
+        if self.numbers.is_unreachable(packet, radio_us, received_us, keeps_real_time=wrong is None):
+            return [reject_unreachable(packet, self.numbers, self.counters), PublishEntry(changed=False)]
         if wrong is not None and self.announcement is not None:
             return self._accept_without_samples(event, wrong)
         instructions = self._number(event)

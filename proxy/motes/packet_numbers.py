@@ -24,6 +24,10 @@ SHORTEST_PACKET_US = 1_000
 """No mote sends packets faster."""
 MOST_AT_ONCE = 1_000
 """Packets that may be missing beyond what time explains: they waited in the mote, or on the way."""
+SHORTEST_BOOT_US = 1_000_000
+"""No mote reboots more often."""
+MOST_BOOTS_AT_ONCE = 1_000
+"""Boots that may be missing beyond what time explains: the mote was out of reach while its battery was failing."""
 NEXT = Advance(0, rebooted=False)
 """The packet that was expected."""
 
@@ -77,6 +81,15 @@ class PacketNumbers:
         """
         return packet.clock_us > self._clock_us
 
+    def is_unreachable(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool = True) -> bool:
+        """Return whether the mote cannot have rebooted so often since the last packet: its number is damaged or forged.
+
+        If it were accepted, all packets that the mote sends afterwards would seem replayed.
+        """
+        elapsed_us = self._elapsed_us(packet, radio_us, received_us, keeps_real_time=keeps_real_time)
+        most = MOST_BOOTS_AT_ONCE + max(0, elapsed_us) // SHORTEST_BOOT_US
+        return self.any_received and packet.boot - self.boot > most
+
     def accept_next(self, packet: Packet, radio_us: int, received_us: int) -> None:
         """Accept the next packet of the same boot."""
         self.sequence, self._clock_us = packet.sequence, packet.clock_us
@@ -107,11 +120,14 @@ class PacketNumbers:
 
     def _most_missing(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool) -> int:
         """Return how many packets the mote can have sent since the last one that was accepted."""
+        elapsed_us = self._elapsed_us(packet, radio_us, received_us, keeps_real_time=keeps_real_time)
+        return MOST_AT_ONCE + max(0, elapsed_us) // SHORTEST_PACKET_US
+
+    def _elapsed_us(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool) -> int:
+        """Return the time since the last packet that was accepted; 0 if it is not known."""
         if self._accepted is not None:
             # The time of day advances while a machine is suspended, the radio clock does when the time of day is set.
-            elapsed_us = max(radio_us - self._accepted[0], received_us - self._accepted[1])
-        else:
-            # The proxy was restarted, and only the mote's clock shows for how long it was away.
-            known = keeps_real_time and self._clock_us > LOWEST_US
-            elapsed_us = packet.clock_us - self._clock_us if known else 0
-        return MOST_AT_ONCE + max(0, elapsed_us) // SHORTEST_PACKET_US
+            return max(radio_us - self._accepted[0], received_us - self._accepted[1])
+        # The proxy was restarted, and only the mote's clock shows for how long it was away.
+        known = keeps_real_time and self._clock_us > LOWEST_US
+        return packet.clock_us - self._clock_us if known else 0

@@ -84,6 +84,12 @@ def reject_replayed(packet: Packet, last: PacketNumbers, counters: MoteCounters)
     return Rejected(Rejection.REPLAYED, detail, len(packet.samples))
 
 
+def reject_unreachable(packet: Packet, last: PacketNumbers, counters: MoteCounters) -> Rejected:
+    """Return the rejection of a packet of a boot that the mote cannot have reached."""
+    detail = f"packet {packet.sequence} of boot {packet.boot} soon after boot {last.boot}"
+    return reject(Rejection.BOOT, detail, packet, counters)
+
+
 def reject_duplicate(packet: Packet, counters: MoteCounters) -> Rejected:
     """Return the rejection of a packet that was received before and still waits for earlier ones."""
     detail = f"packet {packet.sequence} of boot {packet.boot} waits for others already"

@@ -48,6 +48,8 @@ class Delivery:
         Give the time.
     in_flight, resend_after_us
         As in :class:`proxy.running.delivery_window.DeliveryWindow`.
+    cluster
+        The one cluster whose acknowledgements count; empty for the one of the spool, else the first.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Delivery:
         *,
         in_flight: int,
         resend_after_us: int,
+        cluster: str = "",
     ) -> None:
         self._proxy = proxy
         self._stores = stores
@@ -68,7 +71,11 @@ class Delivery:
         self._clocks = clocks
         self._wake = asyncio.Event()
         self._streams = StreamDeliveries(
-            proxy, stores.spool.epoch, in_flight=in_flight, resend_after_us=resend_after_us
+            proxy,
+            stores.spool.epoch,
+            in_flight=in_flight,
+            resend_after_us=resend_after_us,
+            cluster=cluster or stores.spool.cluster,
         )
         first = stores.spool.first_waiting()
         for each in stores.spool.progress():
@@ -100,6 +107,11 @@ class Delivery:
     def time_passed(self, now_us: int) -> None:
         """Send batches again that are due."""
         self._note(self._streams.time_passed(now_us))
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster whose acknowledgements count, as its name and identity; None before the first."""
+        return self._streams.cluster
 
     def take_deletions(self) -> dict[str, int]:
         """Remove and return, by stream, the last batch that can be deleted from the spool."""
@@ -183,7 +195,9 @@ class Delivery:
         times = self._metrics.count("acks_refused", ack.reason)
         if times & (times - 1):
             return
-        if ack.reason in {"epoch", "stream"}:
+        if ack.reason == "cluster":
+            log.error("an acknowledgement is of another cluster", stream=ack.stream, problem=ack.problem, times=times)
+        elif ack.reason in {"epoch", "stream"}:
             log.warning("an acknowledgement is not for this proxy", stream=ack.stream, problem=ack.problem, times=times)
         else:
             log.error("an acknowledgement cannot be right", stream=ack.stream, problem=ack.problem, times=times)

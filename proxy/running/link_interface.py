@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
+from protocols.presence.claiming import claimed
+from protocols.presence.name_claim import claim_of_proxy
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status
 from protocols.wire.frames import VERSION, encode
@@ -69,13 +72,15 @@ def client_session(
         return Message(topics.proxy_status(proxy), payload, retain=True)
 
     return ClientSession(
-        client_id=f"fjord-proxy-{proxy}",
+        # Two of the same name must not take the connection from each other for ever.
+        client_id=f"fjord-proxy-{proxy}-{epoch}",
         subscriptions=(
             # The demand first: retained, it arrives before the packets that depend on it.
             Subscription(topics.demand("+")),
             Subscription(topics.demand_piece("+", "+")),
             Subscription(topics.cluster_status("+")),
             Subscription(topics.acks(proxy)),
+            Subscription(topics.proxy_claim(proxy)),
             # The motes of other proxies have to be known before motes announce themselves.
             Subscription(topics.proxy_status("+")),
             Subscription(topics.mote_entry("+", "+")),
@@ -105,3 +110,21 @@ def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECOND
         )
 
     return make
+
+
+def claim_of(
+    proxy: str, epoch: str, address: BrokerAddress, stop: Callable[[], None]
+) -> AbstractAsyncContextManager[None]:
+    """Have the name of a proxy while the context lasts; `stop` is called if it turns out later that it is taken.
+
+    Raises
+    ------
+    NameTakenError
+        If another proxy has it.
+    """
+
+    def make_link(client_id: str, subscriptions: Sequence[Subscription], births: Sequence[Message]) -> MqttLink:
+        return MqttLink(address, client_id=client_id, subscriptions=subscriptions, births=births)
+
+    own = Status(VERSION, proxy, Presence.ONLINE, epoch, time.time_ns() // 1_000)
+    return claimed(claim_of_proxy(own), "proxy", make_link, stop=stop)

@@ -56,6 +56,7 @@ COUNTERS: Mapping[str, Counted] = {
     "resends": Counted("Times sending began again, by reason.", "reason"),
     "resumptions": Counted("Times a stream continued after the cluster had lost acknowledged batches."),
     "acks_refused": Counted("Invalid acknowledgements, by reason.", "reason"),
+    "claims_refused": Counted("Times another proxy of the same name was started."),
     "spool_full": Counted("Flushes put off because the spool is full."),
     "held_back": Counted("Times messages were left with the broker until a slow disk made room."),
     "store_errors": Counted("Failed writes to the data folder; they are tried again."),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from protocols.errors import FrameError, TopicError
+from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
+from protocols.presence.name_claim import concerns_another
 from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.batches import decode_ack
@@ -31,6 +34,8 @@ from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
 
+log = get_logger(__name__)
+
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement", AdjustClock: "adjust_clock"}
 _DECODERS: Mapping[str, Callable[[bytes], Announcement | Packet]] = {
     "packet": decode_packet,
@@ -52,7 +57,9 @@ class Receiver:
     intake, devices
         Handle the frames of motes, and the messages of driven devices.
     link
-        Publishes controls.
+        Publishes controls, and the status.
+    identity, status
+        Of this proxy; the status answers a proxy of the same name that starts.
     metrics, clocks
         Counters, and the time.
     """
@@ -69,6 +76,8 @@ class Receiver:
         intake: FrameIntake,
         devices: DrivenDevices,
         link: Publisher,
+        identity: str,
+        status: Message,
         metrics: ProxyMetrics,
         clocks: Clocks,
     ) -> None:
@@ -81,8 +90,12 @@ class Receiver:
         self._intake = intake
         self._devices = devices
         self._link = link
+        self._identity = identity
+        self._status = status
         self._metrics = metrics
         self._clocks = clocks
+        self._asked = False
+        """Whether another proxy claims the name of this one."""
 
     async def receive(self, messages: Sequence[Message]) -> None:
         """Handle messages that were received together; an invalid one is counted and kept in the quarantine."""
@@ -95,6 +108,8 @@ class Receiver:
                     continue
                 try:
                     controls = self._handle(message, radio_us, received_us)
+                    if self._asked:
+                        await self._answer_claim()
                 except FrameError as error:
                     self._reject(message, error.reason, str(error))
                 except TopicError as error:
@@ -123,6 +138,8 @@ class Receiver:
             case "demand_piece":
                 stream, number = parsed.names
                 self._demand(message, self._demands.receive_piece(stream, number, message.payload))
+            case "proxy_claim":
+                self._claim(message)
             case "mote_entry" | "proxy_status":
                 news = self._neighbours.received(parsed, message.payload, self._fleet.has)
                 instructions = self._fleet.neighbours_changed(news, radio_us=radio_us, received_us=received_us)
@@ -147,6 +164,19 @@ class Receiver:
         if message.retain:
             raise FrameError("retained", "an acknowledgement that the broker retained is out of date")
         self._delivery.acknowledged(decode_ack(message.payload), radio_us)
+
+    def _claim(self, message: Message) -> None:
+        if message.retain:
+            raise FrameError("retained", "a claim that the broker retained is out of date")
+        self._asked = concerns_another(message.payload, self._identity)
+        if self._asked:
+            self._metrics.count("claims_refused")
+            log.error("another proxy of the same name was started: it is refused", proxy=self._proxy)
+
+    async def _answer_claim(self) -> None:
+        self._asked = False
+        with contextlib.suppress(LinkError):
+            await self._link.publish(self._status)
 
     def _cluster(self, message: Message, radio_us: int) -> None:
         if message.payload:

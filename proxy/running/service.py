@@ -116,6 +116,7 @@ class ProxyService:
             self._clocks,
             in_flight=settings.in_flight,
             resend_after_us=settings.resend_after,
+            cluster=settings.cluster,
         )
         self.intake = FrameIntake(
             self.fleet,
@@ -143,6 +144,8 @@ class ProxyService:
             intake=self.intake,
             devices=self.devices,
             link=self.link,
+            identity=stores.spool.epoch,
+            status=self._session.birth,
             metrics=self.metrics,
             clocks=self._clocks,
         )
@@ -187,7 +190,8 @@ class ProxyService:
             await self._write(self._flush_catalog())
             deletions = self.delivery.take_deletions()
             if deletions:
-                await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions))
+                cluster = self.delivery.cluster
+                await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions, cluster))
             self._flushes.flushed()
 
     def _restore(self) -> list[FleetInstruction]:

@@ -91,6 +91,10 @@ class ProxySettings(BaseModel):
         description="A broker that sends nothing for this long has hung: connect again.",
     )
     data: str = Field("", description="Folder of catalog, spool and quarantine; empty for .fjord/proxy-<name>.")
+    cluster: Annotated[str, Field(pattern=r"^([A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64})?$")] = Field(
+        "",
+        description="The one cluster that is obeyed, as NAME/IDENTITY; empty for the first that acknowledges a batch.",
+    )
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
     flush_interval: Duration = Field(
         100_000, le=LONGEST_PAUSE_US, description="Longest time that an accepted sample waits for its batch."

@@ -89,7 +89,8 @@ class BatchesStored:
 class AckRefused:
     """An acknowledgement has changed nothing.
 
-    `reason` is "ahead" or "regressed" if it cannot be right, "epoch" or "stream" if it is not for this proxy.
+    `reason` is "ahead" or "regressed" if it cannot be right, "epoch" or "stream" if it is not for this proxy, "cluster"
+    if it is of another cluster than the one that this proxy obeys.
     """
 
     stream: str
@@ -110,9 +111,14 @@ class StreamDeliveries:
         Its name, and that of its spool: acknowledgements of others do not count.
     in_flight, resend_after_us
         As in :class:`proxy.running.delivery_window.DeliveryWindow`.
+    cluster
+        The one cluster whose acknowledgements count; None for the first that names itself.
     """
 
-    def __init__(self, proxy: str, epoch: str, *, in_flight: int, resend_after_us: int) -> None:
+    def __init__(
+        self, proxy: str, epoch: str, *, in_flight: int, resend_after_us: int, cluster: str | None = None
+    ) -> None:
+        self.cluster = cluster
         self.windows: dict[str, DeliveryWindow] = {}
         self._proxy = proxy
         self._epoch = epoch
@@ -140,6 +146,9 @@ class StreamDeliveries:
         """Note an acknowledgement of the cluster."""
         if ack.proxy != self._proxy or ack.epoch != self._epoch:
             return [AckRefused(ack.stream, "epoch", f"is for proxy {ack.proxy!r}, epoch {ack.epoch!r}")]
+        if self.cluster not in {None, ack.cluster}:
+            other = "a cluster that does not name itself" if ack.cluster is None else f"cluster {ack.cluster!r}"
+            return [AckRefused(ack.stream, "cluster", f"is of {other}, this proxy obeys {self.cluster!r}")]
         window = self.windows.get(ack.stream)
         if window is None:
             return [AckRefused(ack.stream, "stream", "is for a stream of which nothing was sent")]
@@ -151,6 +160,7 @@ class StreamDeliveries:
         ]
         notices += self._handle(ack.stream, AckReceived(ack.through), now_us)
         if window.acknowledged > before:
+            self.cluster = ack.cluster
             notices.append(BatchesStored(ack.stream, window.acknowledged - before))
         return notices
 

@@ -80,7 +80,12 @@ def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:
     stores.quarantine.write(frames)
 
 
-def delete_acknowledged(stores: Stores, through: dict[str, int]) -> None:
-    """Delete batches that the cluster has stored; raises StoreError."""
+def delete_acknowledged(stores: Stores, through: dict[str, int], cluster: str | None) -> None:
+    """Delete batches that the cluster has stored; raises StoreError.
+
+    The cluster is noted before: its acknowledgements are the only ones that count from then on.
+    """
+    if cluster not in {None, stores.spool.cluster}:
+        stores.spool.obey(cluster)
     for stream, sequence in through.items():
         stores.spool.delete_through(stream, sequence)

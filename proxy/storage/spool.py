@@ -67,6 +67,8 @@ class Spool:
         Random token drawn when the spool was made.
     size_bytes, batches
         How much waits to be acknowledged.
+    cluster
+        The cluster whose acknowledgements are obeyed; None before the first.
 
     Raises
     ------
@@ -80,12 +82,14 @@ class Spool:
         try:
             self.epoch = self._identify(proxy)
             with reading(path):
+                obeyed = self._connection.execute("SELECT identity FROM cluster").fetchone()
                 found = self._connection.execute(
                     "SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches"
                 ).fetchone()
         except StoreError:
             self._connection.close()
             raise
+        self.cluster: str | None = None if obeyed is None else str(obeyed[0])
         self.batches, self.size_bytes = int(found[0]), int(found[1])
 
     def _identify(self, proxy: str) -> str:
@@ -160,6 +164,12 @@ class Spool:
         if not (_decodes(batch) if row[2] is None else zlib.crc32(batch.payload) == row[2]):
             raise DamagedBatchError(self.path, batch)
         return batch.payload
+
+    def obey(self, cluster: str) -> None:
+        """Note the cluster whose acknowledgements are obeyed from now on; raises StoreError."""
+        with transaction(self._connection, self.path):
+            self._connection.execute("INSERT OR REPLACE INTO cluster VALUES (1, ?)", (cluster,))
+        self.cluster = cluster
 
     def delete_through(self, stream: str, sequence: int) -> None:
         """Delete the batches of a stream up to and including this one."""

@@ -44,7 +44,7 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
         ),
         batches.decode_batch,
     ),
-    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1), batches.decode_ack),
+    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1, (), "fjord/5f2c"), batches.decode_ack),
     "resumption": (batches.Resumption(1, "roadside", "e1", "traffic", 8), batches.decode_resumption),
     "demand": (
         demands.StreamDemand(1, "cluster", "traffic", 3, (Q1,), TRAFFIC),

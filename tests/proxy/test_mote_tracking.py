@@ -210,6 +210,28 @@ def test_mote_that_lost_its_counters_is_accepted_after_its_announcement(frames, 
     assert (rejections(receive(mote, frames.packet(0, boot=boot, clock=clock))) == []) is accepted
 
 
+def test_packet_of_a_boot_that_cannot_be_does_not_silence_the_mote(frames):
+    mote = announced(frames)
+    receive(mote, frames.packet(0, clock=S))
+    assert rejections(receive(mote, frames.packet(0, boot=2**62, clock=2 * S))) == ["boot"]
+    assert rejections(receive(mote, frames.packet(1, clock=S + 1))) == []
+
+
+@pytest.mark.parametrize(("seconds", "reboots"), [(0, 1_000), (9, 1_009)])
+def test_mote_may_have_rebooted_often_while_it_was_out_of_reach(frames, seconds, reboots):
+    for more, expected in ((0, []), (1, ["boot"])):
+        mote = announced(frames)
+        receive(mote, frames.packet(0))
+        packet = frames.packet(0, boot=1 + reboots + more, clock=seconds * S)
+        assert rejections(receive(mote, packet, radio=seconds * S, received=seconds * S)) == expected
+
+
+@pytest.mark.parametrize(("clock", "expected"), [(1 + 999 * S, []), (1, ["boot"])])
+def test_boots_while_the_proxy_was_away_are_bounded_by_the_motes_clock(frames, clock, expected):
+    mote = announced(frames, position=MotePosition("m1", 1, 5, 1))
+    assert rejections(receive(mote, frames.packet(0, boot=1_900, clock=clock))) == expected
+
+
 @pytest.mark.parametrize("boot", [1, 0], ids=["same boot number", "smaller boot number"])
 def test_announcement_is_requested_if_it_was_lost_with_the_counters(frames, boot):
     mote = announced(frames)

@@ -191,6 +191,29 @@ async def test_batch_stays_in_the_spool_over_a_restart_until_it_is_acknowledged(
         await until(lambda: second.stores.spool.batches == 0)
 
 
+@pytest.mark.parametrize(
+    ("setting", "deleted"), [("", False), ("c/new", True), ("c/old", False)], ids=["as before", "moved on", "unmoved"]
+)
+async def test_another_cluster_deletes_nothing_from_the_spool_over_restarts(settings, frames, setting, deleted):
+    async with running(settings) as first:
+        await introduce(first, frames)
+        await receive(first, frames.packet(0, (0, 1.5), clock=1, program=NUMBER))
+        await until(lambda: published_batches(first.link))
+        epoch = published_batches(first.link)[-1].epoch
+        through = published_batches(first.link)[-1].sequence
+        await send(first, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", through, (), "c/old"))
+        await until(lambda: first.stores.spool.batches == 0)
+    async with running(settings.model_copy(update={"cluster": setting})) as second:
+        await receive(second, frames.packet(1, (10 * S, 2.5), clock=10 * S, program=NUMBER))
+        await until(lambda: published_batches(second.link))
+        newest = published_batches(second.link)[-1].sequence
+        await send(second, topics.acks("p"), Ack(VERSION, "p", epoch, "traffic", newest, (), "c/new"))
+        await second.flush()
+        assert (second.stores.spool.batches == 0) is deleted
+        assert second.metrics.value("acks_refused", "cluster") == (not deleted)
+        assert second.stores.spool.cluster == ("c/new" if deleted else "c/old")
+
+
 async def test_what_a_mote_has_lost_is_known_after_a_restart(settings, frames):
     counted = QueryDemand("q", ("speed",), None, completeness=CompletenessDemand("c1", 60 * S))
     async with running(settings) as first:

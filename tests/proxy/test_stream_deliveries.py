@@ -38,8 +38,10 @@ def deliveries(in_flight: int = 3) -> StreamDeliveries:
     return StreamDeliveries("p", "e", in_flight=in_flight, resend_after_us=3 * S)
 
 
-def ack(stream: str, through: int, *rejected: Rejection, proxy: str = "p", epoch: str = "e") -> Ack:
-    return Ack(VERSION, proxy, epoch, stream, through, rejected)
+def ack(
+    stream: str, through: int, *rejected: Rejection, proxy: str = "p", epoch: str = "e", cluster: str | None = None
+) -> Ack:
+    return Ack(VERSION, proxy, epoch, stream, through, rejected, cluster)
 
 
 def all_due(streams: StreamDeliveries) -> list[tuple[str, int]]:
@@ -206,6 +208,29 @@ def test_an_acknowledgement_that_cannot_be_for_these_batches_changes_nothing(fou
     assert [each.reason for each in streams.acknowledged(found, 0) if isinstance(each, AckRefused)] == [reason]
     assert streams.take_deletions() == {}
     assert len(all_due(streams)) == 4
+
+
+def test_only_the_first_cluster_that_has_stored_a_batch_is_obeyed() -> None:
+    streams = with_batches(3)
+    assert streams.acknowledged(ack("a", 0, cluster="c/1"), 0) == []
+    assert streams.cluster is None, "it has stored nothing yet"
+    streams.acknowledged(ack("a", 99, cluster="c/1"), 0)
+    assert streams.cluster is None, "what cannot be right binds it to no cluster"
+    assert streams.acknowledged(ack("a", 1, cluster="c/2"), 0) == [BatchesStored("a", 1)]
+    assert streams.cluster == "c/2"
+    for other in ("c/1", "d/2", None):
+        (refused,) = streams.acknowledged(ack("a", 3, cluster=other), 0)
+        assert isinstance(refused, AckRefused)
+        assert (refused.reason, "'c/2'" in refused.problem) == ("cluster", True)
+    assert streams.take_deletions() == {"a": 1}
+    assert streams.acknowledged(ack("b", 3, cluster="c/2"), 0) == [BatchesStored("b", 3)]
+
+
+def test_clusters_that_name_none_are_obeyed_until_one_names_itself() -> None:
+    streams = with_batches(3)
+    assert streams.acknowledged(ack("a", 1), 0) == [BatchesStored("a", 1)]
+    assert streams.acknowledged(ack("a", 2, cluster="c/2"), 0) == [BatchesStored("a", 1)]
+    assert [each.reason for each in streams.acknowledged(ack("a", 3), 0) if isinstance(each, AckRefused)] == ["cluster"]
 
 
 def test_what_is_acknowledged_while_it_is_queued_is_not_published() -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from protocols.mqtt.link import Message
 from protocols.wire import topics
 from protocols.wire.batches import Ack
@@ -229,14 +231,21 @@ def _radio_quick(world: World, name: str, _: float) -> None:
 
 
 def _stray_acknowledgement(world: World, name: str, _: float) -> None:
-    """Let a proxy receive an acknowledgement of all its batches that is for another spool than its own."""
+    """Let a proxy receive an acknowledgement of all its batches that is for another spool than its own.
+
+    And one that is of another cluster than the one that it obeys, if it obeys one already.
+    """
     if world.broker.host.incarnation is None:
         return
+    proxy = world.proxies[name]
     newest: dict[str, int] = {}
-    for batch in world.proxies[name].spooled:
+    for batch in proxy.spooled:
         newest[batch.stream] = max(batch.sequence, newest.get(batch.stream, 0))
-    for stream, through in sorted(newest.items()):
-        ack = Ack(VERSION, name, "another", stream, through)
+    strays = [Ack(VERSION, name, "another", stream, through) for stream, through in sorted(newest.items())]
+    if proxy.service is not None and proxy.service.stores.spool.cluster is not None:
+        epoch = proxy.service.stores.spool.epoch
+        strays += [structs.replace(each, epoch=epoch, cluster="another/cluster") for each in strays]
+    for ack in strays:
         world.broker.broker.publish(Message(topics.acks(name), encode(ack)))
 
 

@@ -214,6 +214,7 @@ def make_parts(
         reserved_for=names.reserved_for,
         needed=positions,
         troubles=registry.troubles,
+        cluster=f"{settings.name}/{registry.engine_id}",
         budget=budgets.of,
         forgotten=budgets.forget,
         passed=ReadProgress(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),

@@ -94,4 +94,16 @@ def _foreign_acknowledgement() -> None:
 def _as_own(deliveries: StreamDeliveries, ack: Ack) -> Ack:
     from msgspec.structs import replace as replaced
 
-    return replaced(ack, proxy=deliveries._proxy, epoch=deliveries._epoch)
+    return replaced(ack, proxy=deliveries._proxy, epoch=deliveries._epoch, cluster=deliveries.cluster)
+
+
+@PLANTS.planted("acknowledgement of another cluster obeyed", "only acknowledgements of the proxy's own cluster count")
+def _acknowledgement_of_another_cluster() -> None:
+    acknowledged = StreamDeliveries.acknowledged
+
+    def obeyed(self: StreamDeliveries, ack: Ack, now_us: int) -> list[Notice]:
+        from msgspec.structs import replace as replaced
+
+        return acknowledged(self, replaced(ack, cluster=self.cluster or ack.cluster), now_us)
+
+    put(StreamDeliveries, "acknowledged", obeyed)

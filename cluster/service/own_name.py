@@ -1,0 +1,44 @@
+"""The name of a cluster at its broker, which no other cluster has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from cluster.physical.plan_files import PlanFiles
+from cluster.service.data_folder.format import REGISTRY
+from cluster.service.registry.registry import Registry
+from cluster.service.running.settings import ClusterSettings
+from protocols.mqtt.link import Message, MqttLink, Subscription
+from protocols.presence.claiming import claimed
+from protocols.presence.name_claim import claim_of_cluster
+from protocols.wire.catalog import Presence, Status
+from protocols.wire.frames import VERSION
+
+
+def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AbstractAsyncContextManager[None]:
+    """Have the cluster's name while the context lasts; its data folder is owned, and not open yet.
+
+    Parameters
+    ----------
+    settings
+        Of the cluster.
+    stop
+        Called if the name turns out to be taken only when the broker is there.
+
+    Raises
+    ------
+    NameTakenError
+        If another cluster has it.
+    """
+    data = settings.folder.resolve()
+    registry = Registry(data / REGISTRY, PlanFiles(data / "plans"), max_queries=settings.max_queries)
+    identity = registry.engine_id  # which is drawn now, if there is none yet
+    registry.close()
+
+    def make_link(client_id: str, subscriptions: Sequence[Subscription], births: Sequence[Message]) -> MqttLink:
+        return MqttLink(settings.broker, client_id=client_id, subscriptions=subscriptions, births=births)
+
+    own = Status(VERSION, settings.name, Presence.ONLINE, identity, time.time_ns() // 1_000)
+    return claimed(claim_of_cluster(own), "cluster", make_link, stop=stop)

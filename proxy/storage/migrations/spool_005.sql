@@ -1,0 +1,1 @@
+CREATE TABLE cluster (only INTEGER PRIMARY KEY CHECK (only = 1), identity TEXT NOT NULL);

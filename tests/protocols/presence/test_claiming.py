@@ -1,0 +1,99 @@
+"""Two of a name at a real broker: the one that comes second is refused, and the first goes on undisturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+
+from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.presence.claiming import NameTakenError, claimed
+from protocols.presence.name_claim import ANSWER_SECONDS, claim_of_proxy, concerns_another
+from protocols.wire import topics
+from protocols.wire.catalog import Presence, Status
+from protocols.wire.frames import VERSION, encode
+
+
+def own(identity, presence=Presence.ONLINE):
+    return Status(VERSION, "p", presence, identity, time.time_ns() // 1_000)
+
+
+def name_of(address, identity, stop=lambda: None):
+    def make_link(client_id, subscriptions, births):
+        return MqttLink(address, client_id=client_id, subscriptions=subscriptions, births=births)
+
+    return claimed(claim_of_proxy(own(identity)), "proxy", make_link, stop=stop)
+
+
+@contextlib.asynccontextmanager
+async def holder(address, identity):
+    """A part that has the name, and answers."""
+    status = Message(topics.proxy_status("p"), encode(own(identity)), retain=True)
+
+    async def answer(message):
+        if concerns_another(message.payload, identity):
+            await link.publish(status)
+
+    link = MqttLink(
+        address,
+        client_id=f"holder-{identity}",
+        subscriptions=[Subscription(topics.proxy_claim("p"))],
+        births=[status],
+        will=Message(topics.proxy_status("p"), encode(own(identity, Presence.OFFLINE)), retain=True),
+    )
+    running = asyncio.create_task(link.run(answer))
+    await link.connected.wait()
+    yield link
+    running.cancel()
+
+
+async def test_a_name_that_no_part_has_or_had_is_free_at_once(broker):
+    for identity in ("a", "b"):
+        began = time.monotonic()
+        async with name_of(broker, identity):
+            assert time.monotonic() - began < ANSWER_SECONDS / 2
+
+
+async def test_second_is_refused_while_the_first_runs_and_gets_the_name_afterwards(broker):
+    async with holder(broker, "first") as link:
+        with pytest.raises(NameTakenError, match="another proxy named 'p' runs at this broker, with identity first"):
+            async with name_of(broker, "second"):
+                pytest.fail("it must not begin")
+        async with name_of(broker, "first"):
+            pass  # the same, started again: at once
+        assert link.connects_total == 1
+    async with name_of(broker, "second"):
+        pass
+
+
+async def test_a_status_without_a_part_that_answers_is_overcome_after_a_while(broker):
+    link = MqttLink(
+        broker, client_id="dead", births=[Message(topics.proxy_status("p"), encode(own("dead")), retain=True)]
+    )
+    running = asyncio.create_task(link.run_in_bursts(lambda _: asyncio.sleep(0)))
+    await link.connected.wait()
+    running.cancel()
+    began = time.monotonic()
+    async with name_of(broker, "new"):
+        assert ANSWER_SECONDS <= time.monotonic() - began < 3 * ANSWER_SECONDS
+
+
+async def test_without_a_broker_a_part_begins_and_learns_later_that_it_came_second():
+    from proxy.broker import running_broker
+
+    stopped = asyncio.Event()
+    async with running_broker() as address:
+        port = address.port
+
+    async def second():
+        async with name_of(BrokerAddress(port=port), "second", stopped.set):
+            began.set()
+            await stopped.wait()
+
+    began, running = asyncio.Event(), asyncio.create_task(second())
+    await asyncio.wait_for(began.wait(), 10)
+    async with running_broker(port=port) as address, holder(address, "first"):
+        with pytest.raises(NameTakenError):
+            await asyncio.wait_for(running, 60)
