@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protocols.security.keys_command import keys_command
+
 if TYPE_CHECKING:
     from protocols.deployment.folder import DeploymentFolder
     from protocols.deployment.names import Names, Part
@@ -18,6 +20,7 @@ app = typer.Typer(
 )
 add = typer.Typer(add_completion=False, no_args_is_help=True, help="Add a part to a deployment.")
 app.add_typer(add, name="add")
+app.command("keys")(keys_command)
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the deployment.", file_okay=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
 import msgspec
 
@@ -92,6 +93,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         an older broker it has no effect.
     user_properties
         Names and values for the receiver's use, also in MQTT 5 only.
+    refusal
+        Of a message that was received: why it is refused, as its seal is not right; empty for one that is not.
     """
 
     topic: str
@@ -100,6 +103,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     retain: bool = False
     expiry_seconds: int | None = None
     user_properties: tuple[tuple[str, str], ...] = ()
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +112,22 @@ class Subscription:
 
     filter: str
     qos: int = 1
+
+
+class Seals(Protocol):
+    """What a link does to messages besides carrying them: it seals what is published, and opens what is received."""
+
+    def connecting(self) -> None:
+        """Note that a connection begins, before anything is sealed for it."""
+
+    def seal(self, message: Message) -> Message:
+        """Return a message as it is published."""
+        ...
+
+    def seal_will(self, message: Message) -> Message:
+        """Return the will of a connection, which is published after everything else."""
+        ...
+
+    def open(self, message: Message) -> Message:
+        """Return a message that was received, with the reason if it is refused."""
+        ...

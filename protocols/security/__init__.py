@@ -1,1 +1,1 @@
-"""TLS: the files that a part identifies itself with, what is made of them, and when they expire."""
+"""Which part something is from: certificates and TLS, keys of parts, sealed frames, and which were seen before."""

@@ -16,6 +16,7 @@ from protocols.wire.frames import (
     DurationMicroseconds,
     Frame,
     FrameDecoder,
+    FrameT,
     Microseconds,
     Name,
     PeriodMicroseconds,
@@ -26,6 +27,10 @@ from protocols.wire.programs import MOST_REPORTS, SamplingProgram
 from protocols.wire.streams import FieldName, StreamSchema
 from protocols.wire.topics import check_name
 
+_SHORT_ARRAY = 0x90
+"""The first byte of a MessagePack array of at most 15 elements, without their number."""
+SEAL_BYTES = 5
+"""What the seal of a mote with keys adds to each of its frames: :mod:`protocols.security.sealing`."""
 MAX_PACKET_BYTES = 64 * KIBIBYTE
 MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
 MAX_CONTROL_BYTES = 16 * KIBIBYTE
@@ -227,6 +232,22 @@ class Announcement(Frame, frozen=True):
     replays: bool = False
 
 
+class NumberedAnnouncement(Announcement, frozen=True):
+    """An announcement of a mote with keys: by its number a replay is recognised.
+
+    Parameters
+    ----------
+    sequence
+        The sequence number of the mote's next packet of this boot.
+    """
+
+    sequence: Counter = 0
+
+    def plain(self) -> Announcement:
+        """Return the announcement without its number."""
+        return Announcement(*(getattr(self, name) for name in Announcement.__struct_fields__))
+
+
 class RunProgram(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
     """Run this program from now on.
 
@@ -274,6 +295,40 @@ class Control(Frame, frozen=True):
     instructions: Annotated[tuple[Instruction, ...], Meta(min_length=1, max_length=16)]
 
 
+class AnsweringControl(Control, frozen=True):
+    """Control for a mote with keys. It is an answer to one packet, so that it does nothing in another listen window.
+
+    Parameters
+    ----------
+    boot, sequence
+        Of the packet with which the mote began to listen, or of a later one.
+    """
+
+    boot: Counter
+    sequence: Counter
+
+
+class LongerDecoder(FrameDecoder[FrameT]):
+    """Decodes frames of which there is a longer kind for motes with keys.
+
+    Parameters
+    ----------
+    kind, longer
+        Both kinds.
+    max_bytes
+        As in :class:`protocols.wire.frames.FrameDecoder`.
+    """
+
+    def __init__(self, kind: type[FrameT], longer: type[FrameT], *, max_bytes: int) -> None:
+        super().__init__(kind, max_bytes=max_bytes)
+        self._longer = FrameDecoder(longer, max_bytes=max_bytes, name=kind.__name__.lower())
+        self._first = bytes([_SHORT_ARRAY | len(longer.__struct_fields__)])
+
+    def __call__(self, payload: bytes | bytearray | memoryview) -> FrameT:
+        """Return the frame in `payload`; raises as :class:`protocols.wire.frames.FrameDecoder` does."""
+        return self._longer(payload) if payload[:1] == self._first else super().__call__(payload)
+
+
 class PacketDecoder(FrameDecoder[Packet]):
     """Decodes packets. It checks only new names of motes: a check takes as long as the rest of a packet."""
 
@@ -296,15 +351,17 @@ def _check_mote(mote: str) -> None:
 
 
 decode_packet = PacketDecoder()
-decode_announcement = FrameDecoder(Announcement, max_bytes=MAX_ANNOUNCEMENT_BYTES)
-decode_control = FrameDecoder(Control, max_bytes=MAX_CONTROL_BYTES)
+decode_announcement = LongerDecoder(Announcement, NumberedAnnouncement, max_bytes=MAX_ANNOUNCEMENT_BYTES)
+decode_control = LongerDecoder(Control, AnsweringControl, max_bytes=MAX_CONTROL_BYTES)
 
 __all__ = [
     "VERSION",
     "AdjustClock",
     "Announcement",
+    "AnsweringControl",
     "Control",
     "Health",
+    "NumberedAnnouncement",
     "Packet",
     "Partial",
     "Record",

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 KINDS: tuple[tuple[type[Frame], Callable[[bytes], object]], ...] = (
     (packets.Packet, packets.decode_packet),
     (packets.Announcement, packets.decode_announcement),
+    (packets.NumberedAnnouncement, packets.decode_announcement),
     (packets.Control, packets.decode_control),
+    (packets.AnsweringControl, packets.decode_control),
     (batches.Batch, batches.decode_batch),
     (batches.Ack, batches.decode_ack),
     (batches.Resumption, batches.decode_resumption),

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from hashlib import blake2b, blake2s
 from pathlib import Path
 
 import msgpack
 import msgspec
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protocols.wire import batches, catalog, demand_pieces, demand_reports, demands, packets
+from protocols.security.keys import MoteKeys
+from protocols.security.sealing import MoteSeal, open_sealed, seal
+from protocols.wire import batches, catalog, demand_pieces, demand_reports, demands, packets, topics
 from protocols.wire.frames import Frame, encode
 from protocols.wire.programs import SamplingProgram
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -45,6 +49,16 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
         batches.decode_batch,
     ),
     "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1, (), "fjord/5f2c"), batches.decode_ack),
+    "numbered_announcement": (
+        packets.NumberedAnnouncement(
+            1, "m1", 1, "loop", TRAFFIC, {"sensor": "716328"}, 300_000_000, 1_000_000, "telosb+seal", sequence=8
+        ),
+        packets.decode_announcement,
+    ),
+    "answering_control": (
+        packets.AnsweringControl(1, "m1", (packets.SendAnnouncement(),), 1, 7),
+        packets.decode_control,
+    ),
     "resumption": (batches.Resumption(1, "roadside", "e1", "traffic", 8), batches.decode_resumption),
     "demand": (
         demands.StreamDemand(1, "cluster", "traffic", 3, (Q1,), TRAFFIC),
@@ -88,7 +102,7 @@ def documented() -> dict[str, bytes]:
 
 
 def test_every_frame_has_an_example() -> None:
-    assert set(documented()) == set(EXAMPLES)
+    assert set(documented()) == set(EXAMPLES) | {"sealed_packet", "sealed_ack"}
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
@@ -97,6 +111,29 @@ def test_example_is_what_the_code_writes_and_reads(name: str) -> None:
     expected = documented()[name]
     assert encode(frame).hex(" ") == expected.hex(" ")
     assert decode(expected) == frame
+
+
+def test_sealed_examples_are_what_the_code_writes_and_reads() -> None:
+    secret, found = bytes(range(32)), documented()
+    of_mote = MoteSeal(MoteKeys(secret).secret("m1"), topics.packet("roadside", "m1"), to_mote=False)
+    assert of_mote.seal(found["packet"]).hex(" ") == found["sealed_packet"].hex(" ")
+    assert of_mote.open(found["sealed_packet"]) == found["packet"]
+    key, topic, counter = Ed25519PrivateKey.from_private_bytes(secret), topics.acks("roadside"), 1_764_057_600 << 32 | 7
+    assert seal(key, topic, counter, found["ack"]).hex(" ") == found["sealed_ack"].hex(" ")
+    assert open_sealed(key.public_key(), topic, found["sealed_ack"]) == (counter, found["ack"])
+
+
+def test_sealed_examples_follow_from_the_document_alone() -> None:
+    """As another implementation would make them, with nothing of ours."""
+    found, topic = documented(), b"fjord/v1/motes/roadside/m1/packet"
+    secret = blake2b(b"1/m1", key=bytes(range(32)), digest_size=32, person=b"fjord mote").digest()
+    key = blake2s(secret, person=b"fjord up").digest()
+    tag = blake2s(topic + b"\0" + found["packet"], key=key, digest_size=4).digest()
+    assert found["sealed_packet"] == b"\xc1" + found["packet"] + tag
+    number = (1_764_057_600).to_bytes(4, "big") + (7).to_bytes(4, "big")
+    digest = blake2b(b"fjord/v1/proxies/roadside/acks\0" + number + found["ack"], digest_size=32).digest()
+    signature = Ed25519PrivateKey.from_private_bytes(bytes(range(32))).sign(b"fjord sealed frame 1\0" + digest)
+    assert found["sealed_ack"] == b"\xc1" + number + found["ack"] + signature
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))

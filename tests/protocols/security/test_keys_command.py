@@ -1,0 +1,75 @@
+"""`fjord security keys`: files for their owner only, which the parts accept."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+from typer.testing import CliRunner
+
+from protocols.errors import SettingsError
+from protocols.security.keys_command import app
+from protocols.security.seals import load_mote_keys, load_part_keys
+
+
+def run(*arguments):
+    done = CliRunner().invoke(app, ["keys", *map(str, arguments)])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def contents(folder):
+    return {each.name: each.read_text() for each in folder.iterdir()}
+
+
+def test_files_are_made_for_their_owner_only_and_each_part_accepts_its_own(tmp_path):
+    folder = tmp_path / "keys"
+    done = run(folder, "--proxy", "roadside", "--proxy", "tunnel")
+    assert done.exit_code == 0
+    assert len(done.output.split("written: ")) == 6
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
+    cluster = load_part_keys(folder / "cluster.keys", proxy=None)
+    proxy = load_part_keys(folder / "proxy-roadside.keys", proxy="roadside")
+    assert proxy.motes == load_mote_keys(folder / "motes-roadside.keys")
+    assert (proxy.cluster, proxy.proxies) == (cluster.cluster, cluster.proxies)
+    assert not [text for text in contents(folder).values() if text.split('"')[1] in done.output]
+
+
+def test_the_same_again_changes_nothing_and_a_new_proxy_changes_no_key(tmp_path):
+    run(tmp_path, "--proxy", "a")
+    before = contents(tmp_path)
+    assert run(tmp_path, "--proxy", "a").output == ""
+    assert contents(tmp_path) == before
+    run(tmp_path, "--proxy", "b")
+    assert load_part_keys(tmp_path / "proxy-a.keys", proxy="a").signing.hex() in before["proxy-a.keys"]
+    assert load_part_keys(tmp_path / "cluster.keys", proxy=None).proxies.keys() == {"a", "b"}
+
+
+def test_keys_are_renewed_and_revoked_one_by_one(tmp_path):
+    run(tmp_path, "--proxy", "a", "--proxy", "b")
+    before = contents(tmp_path)
+    run(tmp_path, "--renew-mote", "a/m1")
+    changed = {name for name, text in contents(tmp_path).items() if text != before[name]}
+    assert changed == {"proxy-a.keys", "motes-a.keys"}
+    run(tmp_path, "--renew", "a")
+    assert contents(tmp_path)["motes-b.keys"] == before["motes-b.keys"]
+    assert contents(tmp_path)["cluster.keys"] != before["cluster.keys"]
+    assert "removed:" in run(tmp_path, "--revoke", "b").output
+    assert set(contents(tmp_path)) == {"cluster.keys", "proxy-a.keys", "motes-a.keys"}
+    cluster = load_part_keys(tmp_path / "cluster.keys", proxy=None)
+    run(tmp_path, "--renew-cluster")
+    after = load_part_keys(tmp_path / "cluster.keys", proxy=None)
+    assert (after.cluster != cluster.cluster, after.proxies) == (True, cluster.proxies)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--renew", "c"], ["--revoke", "c"], ["--renew-mote", "c/m"], ["--renew-mote", "m"]]
+)
+def test_what_there_is_not_cannot_be_changed(tmp_path, arguments):
+    run(tmp_path, "--proxy", "a")
+    before = contents(tmp_path)
+    with pytest.raises(SettingsError):
+        run(tmp_path, *arguments)
+    assert contents(tmp_path) == before
