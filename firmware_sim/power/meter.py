@@ -19,7 +19,7 @@ from protocols.power.costs import (
 )
 from protocols.power.estimate import pause_us
 from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile, preset_names
+from protocols.power.profiles import find_profile, is_preset
 from protocols.wire.programs import SLEEP, SamplingProgram
 
 SETTLES_AFTER_US = 60_000_000
@@ -65,7 +65,7 @@ class Meter:
     def device(self) -> str:
         """The name of its preset; empty if its profile is another one."""
         name = self.profile.name
-        return name if name in preset_names() and find_profile(name) == self.profile else ""
+        return name if is_preset(name) and find_profile(name) == self.profile else ""
 
     @property
     def usable_joules(self) -> float | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from protocols.acquisition.program_reports import Abilities
 from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile, preset_names
+from protocols.power.profiles import find_profile, is_preset
 from protocols.wire.catalog import MoteEntry
 from protocols.wire.packets import Announcement
 
@@ -66,4 +66,4 @@ def traits_of(mote: Announcement | MoteEntry, abilities: Abilities | None = None
 
 def is_known(device: str) -> bool:
     """Return whether a device has an energy model; else one is assumed."""
-    return device in preset_names()
+    return is_preset(device)

@@ -12,6 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from protocols.wire.packets import SEAL_BYTES
+
 NotNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 
@@ -98,6 +100,10 @@ class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The most attempts to send a packet until it is acknowledged.
     max_payload_bytes
         The largest payload of one packet.
+    seal_bits
+        What the seal of a mote with keys adds to a packet: less than its length if it takes the place of a checksum.
+    sealed_payload_bytes
+        The largest payload of a packet with a seal; None if the seal takes its length from the payload.
     lora
         Its modulation, if it is a LoRa radio.
     """
@@ -114,6 +120,8 @@ class Radio(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     channel_sense_us: NotNegative = 0.0
     maximum_attempts: Annotated[float, Meta(ge=1, le=16)] = 1.0
     max_payload_bytes: Positive
+    seal_bits: NotNegative = 8.0 * SEAL_BYTES
+    sealed_payload_bytes: Positive | None = None
     lora: Lora | None = None
 
     def airtime_us(self, payload_bits: float) -> float:

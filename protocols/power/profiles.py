@@ -12,8 +12,11 @@ from protocols.errors import SettingsError
 from protocols.power.constants_file import convert, read_table, without_sources
 from protocols.power.profile import DeviceProfile
 from protocols.text.plain_text import read_text_file
+from protocols.wire.packets import SEAL_BYTES
 
 _FOLDER = "presets"
+SEALED_SUFFIX = "+seal"
+"""Behind the name of a profile: that of the same device with keys, each of whose frames has a seal."""
 
 
 @cache
@@ -31,13 +34,36 @@ def find_profile(name: str) -> DeviceProfile:
     ------
     SettingsError
         If there is none, or it is wrong; lists the existing ones, or names the place.
+
+    Examples
+    --------
+    >>> plain, sealed = find_profile("telosb"), find_profile("telosb+seal")
+    >>> sealed.name, sealed.radio.overhead_bits - plain.radio.overhead_bits
+    ('telosb+seal', 40.0)
     """
+    if name.endswith(SEALED_SUFFIX):
+        return with_seals(find_profile(name.removesuffix(SEALED_SUFFIX)))
     if name.endswith(".toml"):
         return read_profile(read_text_file(Path(name), "the profile"), name)
     if name not in preset_names():
         raise SettingsError(f"there is no preset {name!r}", hint=f"there are {', '.join(preset_names())}")
     text = (resources.files("protocols.power") / _FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     return read_profile(text, f"preset {name}")
+
+
+def is_preset(name: str) -> bool:
+    """Return whether a profile comes with Fjord, sealed or not."""
+    return name.removesuffix(SEALED_SUFFIX) in preset_names()
+
+
+def with_seals(profile: DeviceProfile) -> DeviceProfile:
+    """Return the profile of the same device with keys: each packet is longer by its seal."""
+    radio = msgspec.structs.replace(
+        profile.radio,
+        overhead_bits=profile.radio.overhead_bits + profile.radio.seal_bits,
+        max_payload_bytes=profile.radio.sealed_payload_bytes or profile.radio.max_payload_bytes - SEAL_BYTES,
+    )
+    return msgspec.structs.replace(profile, name=profile.name + SEALED_SUFFIX, radio=radio)
 
 
 def read_profile(text: str, origin: str) -> DeviceProfile:
