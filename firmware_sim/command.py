@@ -89,6 +89,9 @@ def run(
         int | None, duration_option("--duration", help="Stop after this long.", shown_default="never")
     ] = None,
     preset: Annotated[str, typer.Option(help="Device profile of the motes: a name, or a TOML file.")] = "telosb",
+    keys: Annotated[
+        Path | None, typer.Option(envvar="FJORD_MOTES_KEYS", help="File of the motes' keys.", dir_okay=False)
+    ] = None,
     battery: Annotated[
         str | None, typer.Option(help="Battery of each mote: a name, or ideal:MAH; an endless one unless given.")
     ] = None,
@@ -161,6 +164,7 @@ def run(
         seconds=None if duration is None else duration / 1e6,
         preset=preset,
         radio=None if radio is None else str(radio),
+        keys=None if keys is None else str(keys),
         battery=battery,
         lifetime_us=lifetime or 0,
         counted=counters is not None,

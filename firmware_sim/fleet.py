@@ -22,7 +22,8 @@ from firmware_sim.radio.channel import Channel, RadioFaults
 from protocols.errors import ProtocolError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
-from protocols.power.profiles import find_profile
+from protocols.mqtt.messages import Seals
+from protocols.power.profiles import find_profile, with_seals
 from protocols.stimulus import HANDLED
 from protocols.wire import topics
 from protocols.wire.frames import encode
@@ -68,6 +69,8 @@ class FleetSettings:
         Device profile of the motes, their battery (None for an endless supply), and its temperature.
     lifetime_us
         How long each battery should last; 0 for any time.
+    sealed, seals
+        Whether the motes have keys, and what seals their frames with them on a link that the fleet makes itself.
     faults
         Faults of their packets on the way to the broker.
     """
@@ -82,6 +85,8 @@ class FleetSettings:
     battery: Battery | None = None
     temperature_c: float = 20.0
     lifetime_us: int = 0
+    sealed: bool = False
+    seals: Seals | None = None
     faults: RadioFaults | None = None
 
 
@@ -134,6 +139,9 @@ class Fleet:
             speed=settings.speed,
         )
         profile = find_profile(settings.preset)
+        sealed = settings.sealed
+        if sealed:
+            profile = with_seals(profile)
         self.motes = [
             Mote(
                 each,
@@ -143,6 +151,9 @@ class Fleet:
                 meter=Meter(profile, settings.battery, temperature_c=settings.temperature_c),
                 lifetime_us=settings.lifetime_us,
                 replays=begins_us is not None,
+                sealed=sealed,
+                # A real mote keeps this counter; here each run continues after all before it.
+                boot=now_us // 1_000_000 if sealed else 0,
             )
             for place, each in enumerate(phenomenon.motes)
         ]
@@ -247,7 +258,8 @@ class Fleet:
             self._changed.clear()
 
     def _broker_link(self, client_id: str, subscriptions: Sequence[Subscription]) -> FleetLink:
-        return MqttLink(self._settings.broker, client_id=client_id, subscriptions=subscriptions)
+        settings = self._settings
+        return MqttLink(settings.broker, client_id=client_id, subscriptions=subscriptions, seals=settings.seals)
 
     async def _receive(self, messages: Sequence[Message]) -> None:
         for message in messages:
@@ -258,6 +270,9 @@ class Fleet:
     def _handle(self, message: Message) -> None:
         try:
             topic = topics.parse(message.topic)
+            if message.refusal:
+                self._refuse(topic.names[1], message)
+                return
             control = decode_control(message.payload)
         except ProtocolError as error:
             log.warning("control rejected", topic=message.topic, error=str(error))
@@ -270,6 +285,11 @@ class Fleet:
         if self._first_program_us is None and self.motes[place].sampling:
             self._first_program_us = now_us
         self._changed.set()
+
+    def _refuse(self, mote: str, message: Message) -> None:
+        log.warning("control rejected", topic=message.topic, reason=message.refusal)
+        if mote in self._by_name:
+            self.motes[self._by_name[mote]].counters.control_refused += 1
 
     def _release_if_ready(self, now_us: int) -> None:
         """Start a held replay once all motes are ready, or have had enough time."""

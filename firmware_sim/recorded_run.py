@@ -17,7 +17,7 @@ import msgspec
 
 from firmware_sim.fleet import Fleet, FleetLink, MakeFleetLink
 from firmware_sim.live_run import run_until
-from firmware_sim.run_options import RunOptions, make_fleet
+from firmware_sim.run_options import RunOptions, make_fleet, seals_of
 from protocols.errors import FjordError
 from protocols.mqtt.link import BrokerAddress, MqttLink, Subscription
 from protocols.recording.entries import FORMAT, Header, LogError
@@ -53,7 +53,7 @@ async def run_on(
     """
     epoch_us = timeline.ahead_ns // 1_000  # from then on, their clock never steps
     clock = lambda: epoch_us + timeline.radio_us()  # noqa: E731 - as short as that
-    fleet = make_fleet(options, broker, clock=clock, make_link=_taped(timeline, broker))
+    fleet = make_fleet(options, broker, clock=clock, make_link=_taped(timeline, broker, options))
     look = began(fleet)
     await run_until(fleet, timeline.stopped, options.seconds, look)
     return fleet
@@ -119,7 +119,7 @@ def _void(_: object) -> None:
     """Do nothing."""
 
 
-def _taped(timeline: Timeline, broker: BrokerAddress) -> MakeFleetLink:
+def _taped(timeline: Timeline, broker: BrokerAddress, options: RunOptions) -> MakeFleetLink:
     def make(client_id: str, subscriptions: Sequence[Subscription]) -> FleetLink:
         return timeline.taped_link(
             lambda connect, disconnect: MqttLink(
@@ -128,6 +128,7 @@ def _taped(timeline: Timeline, broker: BrokerAddress) -> MakeFleetLink:
                 subscriptions=subscriptions,
                 on_connect=connect,
                 on_disconnect=disconnect,
+                seals=seals_of(options),
             ),
             None,
         )

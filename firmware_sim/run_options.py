@@ -16,6 +16,7 @@ from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.radio.channel import read_faults
 from protocols.mqtt.link import BrokerAddress
+from protocols.security.seals import FleetSeals, load_mote_keys
 from protocols.wire.topics import check_name
 
 DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"
@@ -39,6 +40,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         After which they stop; None for never.
     preset, radio
         The device profile and the faults of the radio: a name, or the path of a file; no faults if `radio` is None.
+    keys
+        The file of their keys; None for none.
     battery, lifetime_us
         The battery of each mote, and how long it must last.
     counted
@@ -61,6 +64,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     seconds: float | None = None
     preset: str = USUAL_PRESET
     radio: str | None = None
+    keys: str | None = None
     battery: str | None = None
     lifetime_us: int = 0
     counted: bool = False
@@ -99,9 +103,16 @@ def make_fleet(
         preset=options.preset,
         battery=None if options.battery is None else find_battery(options.battery),
         lifetime_us=options.lifetime_us,
+        sealed=options.keys is not None,
+        seals=seals_of(options) if make_link is None else None,
         faults=None if options.radio is None else read_faults(Path(options.radio)),
     )
     return Fleet(_phenomenon(options), settings, clock=clock, make_link=make_link)
+
+
+def seals_of(options: RunOptions) -> FleetSeals | None:
+    """Return what seals the frames of the motes, by the file of their keys; None without one; raises SettingsError."""
+    return None if options.keys is None else FleetSeals(load_mote_keys(Path(options.keys)))
 
 
 def _phenomenon(options: RunOptions) -> Phenomenon:

@@ -59,6 +59,9 @@ def proxy(
             help="The one cluster that is obeyed.", metavar="NAME/IDENTITY", show_default="the first that answers"
         ),
     ] = None,
+    keys: Annotated[
+        str | None, typer.Option(help="File of this proxy's keys.", metavar="FILE", show_default="none")
+    ] = None,
     drivers: Annotated[
         str | None,
         typer.Option(help="TOML file of drivers for devices of other makers.", metavar="FILE", show_default="none"),
@@ -122,6 +125,7 @@ def proxy(
         "broker_silence": broker_silence,
         "data": data,
         "cluster": cluster,
+        "keys": keys,
         "drivers": drivers,
         "flush_interval": flush_interval,
         "spool_size": spool_size,
@@ -148,6 +152,7 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
 
     from protocols.recording.ticking_loop import TickingLoop
     from protocols.security.expiry import ExpiryCollector, files_to_watch, watched
+    from protocols.security.seals import PartSeals, load_part_keys
     from protocols.security.tls import check_at_start
     from proxy.drivers.settings import load_drivers
     from proxy.running.link_interface import claim_of, mqtt_link
@@ -161,12 +166,16 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
         check_at_start(address.tls, time.time())
     certificates = files_to_watch(broker=address.tls)
     drivers = load_drivers(Path(settings.drivers)) if settings.drivers else []
-    make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6)
+    keys = load_part_keys(Path(settings.keys), proxy=settings.name) if settings.keys else None
     with contextlib.ExitStack() as stack:
         stack.enter_context(watched(certificates))
         stores = stack.enter_context(
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
+
+        seals = None if keys is None else PartSeals(keys, settings.folder)
+        of_claim = None if keys is None else PartSeals(keys, settings.folder, purpose="claim")
+        make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)
 
         def began(service: ProxyService) -> None:
             if settings.metrics_port is not None:
@@ -176,13 +185,13 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
         async def run() -> None:
             stop = asyncio.Event()
             _stop_on_signals(stop.set)
-            async with claim_of(settings.name, stores.spool.epoch, address, stop.set):
+            async with claim_of(settings.name, stores.spool.epoch, address, stop.set, of_claim):
                 service = ProxyService(settings, stores, make_link, drivers=drivers)
                 began(service)
                 await service.run(stop)
 
         async def check_name() -> None:
-            async with claim_of(settings.name, stores.spool.epoch, address, stop=lambda: None):
+            async with claim_of(settings.name, stores.spool.epoch, address, lambda: None, of_claim):
                 pass
 
         if record is None:

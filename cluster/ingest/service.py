@@ -253,11 +253,15 @@ class Ingest:
                 case _:
                     pass
         except (ProtocolError, StorageError) as error:
-            reason = error.reason if isinstance(error, FrameError) else "schema"
-            self.rejected[reason] = self.rejected.get(reason, 0) + 1
-            self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])
-            log.warning("message rejected", topic=message.topic, reason=reason, error=str(error))
+            self.refuse(message, error, topic.kind)
         return None
+
+    def refuse(self, message: Message, error: ProtocolError | StorageError, kind: str = "frame") -> None:
+        """Count a message that was rejected, and keep it; `kind` is what it should have been."""
+        reason = error.reason if isinstance(error, FrameError) else "schema"
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+        self._quarantine(kind, str(error), message.topic, message.payload[:4096])
+        log.warning("message rejected", topic=message.topic, reason=reason, error=str(error))
 
     async def acknowledge(self, acks: Iterable[Ack]) -> None:
         """Send acknowledgements to their proxies, all at once."""

@@ -30,6 +30,10 @@ def run_cluster(
         Path, typer.Option(envvar="FJORD_CLUSTER_DATA", help="Folder of tables, registry and checkpoints.")
     ] = Path(".fjord/cluster"),
     name: Annotated[str, typer.Option(envvar="FJORD_CLUSTER", help="Name of this cluster.")] = "cluster",
+    keys: Annotated[
+        Path | None,
+        typer.Option(envvar="FJORD_CLUSTER_KEYS", help="File of this cluster's keys.", dir_okay=False),
+    ] = None,
     api_host: Annotated[str, typer.Option(envvar="FJORD_API_HOST", help="Address of the HTTP API.")] = "127.0.0.1",
     api_port: Annotated[
         int, typer.Option(envvar="FJORD_API_PORT", min=0, max=65535, help="Port of the HTTP API.")
@@ -227,6 +231,7 @@ def run_cluster(
             name=name,
             folder=data,
             broker=parse_broker(broker, os.environ),
+            keys=keys,
             api_host=api_host,
             api_port=api_port,
             api_tls=api_tls,

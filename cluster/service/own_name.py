@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.data_folder.format import REGISTRY
@@ -13,8 +14,16 @@ from cluster.service.running.settings import ClusterSettings
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.presence.claiming import claimed
 from protocols.presence.name_claim import claim_of_cluster
+from protocols.security.seals import PartSeals, load_part_keys
 from protocols.wire.catalog import Presence, Status
 from protocols.wire.frames import VERSION
+
+
+def seals_of(settings: ClusterSettings, folder: Path, purpose: str = "link") -> PartSeals | None:
+    """Return what seals the frames of a cluster, with counters in its data folder; None without keys."""
+    if settings.keys is None:
+        return None
+    return PartSeals(load_part_keys(settings.keys, proxy=None), folder, purpose=purpose)
 
 
 def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AbstractAsyncContextManager[None]:
@@ -33,12 +42,13 @@ def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AbstractAsy
         If another cluster has it.
     """
     data = settings.folder.resolve()
+    seals = seals_of(settings, data, "claim")
     registry = Registry(data / REGISTRY, PlanFiles(data / "plans"), max_queries=settings.max_queries)
     identity = registry.engine_id  # which is drawn now, if there is none yet
     registry.close()
 
     def make_link(client_id: str, subscriptions: Sequence[Subscription], births: Sequence[Message]) -> MqttLink:
-        return MqttLink(settings.broker, client_id=client_id, subscriptions=subscriptions, births=births)
+        return MqttLink(settings.broker, client_id=client_id, subscriptions=subscriptions, births=births, seals=seals)
 
     own = Status(VERSION, settings.name, Presence.ONLINE, identity, time.time_ns() // 1_000)
     return claimed(claim_of_cluster(own), "cluster", make_link, stop=stop)

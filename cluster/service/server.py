@@ -29,13 +29,14 @@ from cluster.service.http.listening import ApiServer, listen
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.request_bodies import ASGIApp
 from cluster.service.http.taped_api import TapedApi
+from cluster.service.own_name import seals_of
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.registry.registry import Registry
 from cluster.service.running.early import Begun
 from cluster.service.running.parts import BrokerLink, Sources, make_parts
 from cluster.service.running.settings import ClusterSettings
-from protocols.errors import ProtocolError, TopicError
+from protocols.errors import FrameError, ProtocolError, TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message, MqttLink, Subscription
 from protocols.presence.name_claim import concerns_another
@@ -193,6 +194,7 @@ class ClusterServer:
             on_connect=connected,
             on_disconnect=lost,
             silence_seconds=self._settings.broker_silence_seconds,
+            seals=seals_of(self._settings, self._folder.path),
         )
 
     async def _handle(self, messages: Sequence[Message]) -> None:
@@ -200,6 +202,9 @@ class ClusterServer:
         ingest, acks = self.parts.ingest, []
         for message in messages:
             HANDLED.set(message)
+            if message.refusal:
+                ingest.refuse(message, FrameError(message.refusal, "its seal is not right"))
+                continue
             try:
                 topic = topics.parse(message.topic)
             except TopicError as error:

@@ -39,6 +39,7 @@ from protocols.power.profiles import find_profile
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import (
     AdjustClock,
+    AnsweringControl,
     Control,
     Health,
     Packet,
@@ -81,6 +82,8 @@ class Mote:
         How long its battery should last; 0 for any time.
     replays
         Whether its clock is that of a recording; its announcement states this.
+    sealed
+        Whether it has a key: it obeys controls that answer a packet of its listen window only.
     """
 
     description: MoteDescription
@@ -91,6 +94,7 @@ class Mote:
     meter: Meter = field(default_factory=lambda: Meter(find_profile(USUAL_PRESET)))
     lifetime_us: int = 0
     replays: bool = False
+    sealed: bool = False
     program: SamplingProgram = SLEEP
     boot: int = 0
     counters: MoteCounters = field(default_factory=MoteCounters)
@@ -101,6 +105,7 @@ class Mote:
     _waiting: list[Stamped] = field(default_factory=list)
     _impatient_us: int | None = None
     _window_began_us: int = -(2**62)
+    _window_sequence: int = 0
     _listens_until_us: int = -(2**62)
     _adjusted_in_us: int | None = None
     _sample_packets: int = 0
@@ -233,7 +238,7 @@ class Mote:
         self.counters.transmit_us += self.meter.sent(bits)
         if listen_us:
             self.meter.listened(listen_us)
-            self._window_began_us = radio_us
+            self._window_began_us, self._window_sequence = radio_us, packet.sequence
             self._listens_until_us = radio_us + listen_us
             self.counters.listen_us += listen_us
         return SendPacket(packet, bits)
@@ -252,6 +257,9 @@ class Mote:
         if control.mote != self.description.name or radio_us > self._listens_until_us:
             self.counters.control_missed += 1
             return []
+        if self.sealed and not self._is_answer(control):
+            self.counters.control_refused += 1
+            return []
         self.counters.control_received += 1
         instructions: list[Instruction] = []
         for wanted in control.instructions:
@@ -263,6 +271,11 @@ class Mote:
                 case AdjustClock(by_us):
                     instructions.extend(self._adjust(radio_us, by_us))
         return instructions
+
+    def _is_answer(self, control: Control) -> bool:
+        """Return whether a control answers a packet of this listen window; one of another window is replayed."""
+        window = range(self._window_sequence, self._sequence)
+        return isinstance(control, AnsweringControl) and control.boot == self.boot and control.sequence in window
 
     def _adjust(self, radio_us: int, by_us: int) -> list[Instruction]:
         """Move the clock, once in a listen window: a repeated instruction would move it twice.
@@ -320,7 +333,12 @@ class Mote:
     def _announce(self) -> Announce:
         self.counters.announcements += 1
         announcement = self.description.announcement(
-            self.boot, self.meter.device, self.meter.usable_joules, self.lifetime_us, replays=self.replays
+            self.boot,
+            self.meter.device,
+            self.meter.usable_joules,
+            self.lifetime_us,
+            replays=self.replays,
+            sequence=self._sequence if self.sealed else None,
         )
         most_bytes = self.meter.profile.radio.max_payload_bytes
         for _ in range(math.ceil(len(encode(announcement)) / most_bytes)):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import asdict
+
 from protocols.wire.frames import VERSION
-from protocols.wire.packets import Announcement, Control, Packet, SampleValue
+from protocols.wire.packets import Announcement, Control, NumberedAnnouncement, Packet, SampleValue
 from protocols.wire.streams import StreamSchema
 
 
@@ -28,6 +30,7 @@ class MoteDescription:
         lifetime_us: int = 0,
         *,
         replays: bool = False,
+        sequence: int | None = None,
     ) -> Announcement:
         """Return its announcement to its proxy after it has booted for the `boot`-th time.
 
@@ -39,8 +42,10 @@ class MoteDescription:
             The usable energy of its battery, if known, and how long it should last; 0 for any time.
         replays
             Whether its clock is that of a recording.
+        sequence
+            Number of its next packet, if it has a key.
         """
-        return Announcement(
+        announcement = Announcement(
             VERSION,
             self.name,
             boot,
@@ -54,6 +59,9 @@ class MoteDescription:
             lifetime_us,
             replays,
         )
+        if sequence is None:
+            return announcement
+        return NumberedAnnouncement(**asdict(announcement), sequence=sequence)
 
 
 @dataclass(slots=True)
@@ -69,6 +77,8 @@ class MoteCounters:
     late_ticks: int = 0
     control_received: int = 0
     control_missed: int = 0
+    control_refused: int = 0
+    """Of a mote with a key: for another listen window than the present one, or with a seal that is not right."""
     clock_adjustments: int = 0
     programs_refused: int = 0
     samples_filtered: int = 0

@@ -22,6 +22,7 @@ from protocols.mqtt.messages import (
     BrokerAddress,
     LinkError,
     Message,
+    Seals,
     Subscription,
     Version,
 )
@@ -76,6 +77,8 @@ class MqttLink:
     versions
         Of MQTT that may be spoken, in the order in which they are tried; one that a broker did not take is tried again
         after ten minutes, with the next connection.
+    seals
+        Seals what is published but for results, and opens what is received; None if no keys are in use.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class MqttLink:
         silence_seconds: float = SILENCE_SECONDS,
         versions: Sequence[Version] = VERSIONS,
         random_source: random.Random | None = None,
+        seals: Seals | None = None,
     ) -> None:
         self.address = address
         self.connected = asyncio.Event()
@@ -111,6 +115,7 @@ class MqttLink:
         self._versions = VersionChoice(versions)
         self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
         self._connection: Connection | None = None
+        self._seals = seals
 
     async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
         """Keep the connection and call `handle` for each message, one after another, until cancelled."""
@@ -126,6 +131,7 @@ class MqttLink:
 
         They are acknowledged when it has returned.
         """
+        take = self._opening(take)
         waiting, loop = pauses(self._random), asyncio.get_running_loop()
         while True:
             began = loop.time()
@@ -160,7 +166,7 @@ class MqttLink:
         connection = self._connection
         if connection is None:
             raise LinkError(f"not connected to the broker at {self.address}")
-        await connection.publish(message)
+        await connection.publish(message if self._seals is None else self._seals.seal(message))
 
     async def publish_frames(self, frames: PublishFrames) -> None:
         """Publish many messages with a quality of service of 1, and wait until the broker has all of them.
@@ -184,6 +190,18 @@ class MqttLink:
         if self._connection is not None:
             await self._connection.subscribe([subscription])
 
+    def _opening(
+        self, take: Callable[[Sequence[Message]], Awaitable[None]]
+    ) -> Callable[[Sequence[Message]], Awaitable[None]]:
+        if self._seals is None:
+            return take
+        open_sealed = self._seals.open
+
+        async def take_opened(messages: Sequence[Message]) -> None:
+            await take([open_sealed(message) for message in messages])
+
+        return take_opened
+
     def _disconnected(self) -> None:
         if self.connected.is_set():
             self.connected.clear()
@@ -191,11 +209,15 @@ class MqttLink:
                 self._on_disconnect()
 
     async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
-        now = asyncio.get_running_loop().time
+        now, will, births = asyncio.get_running_loop().time, self._will, self._births
+        if self._seals is not None:
+            self._seals.connecting()
+            will = None if will is None else self._seals.seal_will(will)
+            births = tuple(map(self._seals.seal, births))
         async with connect(
             self.address,
             client_id=self._client_id,
-            will=self._will,
+            will=will,
             max_queued=self._max_queued,
             silence_seconds=self._silence,
             versions=self._versions.order(now()),
@@ -207,7 +229,7 @@ class MqttLink:
                 await connection.subscribe(self._subscriptions)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    for birth in self._births:
+                    for birth in births:
                         await connection.publish(birth)
             except TimeoutError as error:
                 raise LinkError(f"the broker at {self.address} did not acknowledge a birth") from error

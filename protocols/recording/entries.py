@@ -15,11 +15,15 @@ import msgspec
 from msgspec import Meta
 
 from protocols.errors import FjordError
+from protocols.mqtt.messages import Message
 
 FORMAT = 1
 MAGIC = b"fjordlog"
 PLAIN, RETAINED = 1, 4
 """Flags of a message: its quality of service, and whether it was retained."""
+REFUSALS = ("", "unsealed", "forged", "replayed")
+REFUSED_SHIFT = 3
+"""By how many bits the place of a refusal in these is shifted among the flags."""
 MAX_FRAME_BYTES = 256 * 1024 * 1024
 """Of a header with a copy of the state, or a chunk."""
 MOST_PAUSE_NS = 86_400 * 10**9
@@ -105,7 +109,8 @@ class Messages(Entry, frozen=True, tag=3):
     topics, payloads
         Of each.
     flags
-        Of each its quality of service, and 4 more if it was retained; empty if all are :data:`PLAIN`.
+        Of each its quality of service, 4 more if it was retained, and 8 times the place of its refusal; empty if all
+        are :data:`PLAIN`.
     """
 
     topics: tuple[Text, ...]
@@ -241,3 +246,17 @@ def decode_chunk(content: bytes) -> Chunk:
         return _chunk_decoder.decode(content)
     except _NOT_READABLE as error:
         raise LogError(f"a log of events is damaged: {error}") from error
+
+
+def flags_of(message: Message) -> int:
+    """Return the flags of a message that was received."""
+    refused = REFUSALS.index(message.refusal) << REFUSED_SHIFT if message.refusal else 0
+    return message.qos | refused | (RETAINED if message.retain else 0)
+
+
+def with_flags(topic: str, payload: bytes, flags: int) -> Message:
+    """Return a message that was received; raises LogError if the flags are none."""
+    if flags >> REFUSED_SHIFT >= len(REFUSALS):
+        raise LogError(f"a log of events is damaged: a message has the flags {flags}")
+    refusal = REFUSALS[flags >> REFUSED_SHIFT]
+    return Message(topic, payload, flags & (RETAINED - 1), bool(flags & RETAINED), refusal=refusal)

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from protocols.mqtt.link import LinkError, Message
-from protocols.recording.entries import RETAINED, Connected, LogError, Messages, Published, Requested, Sent, Worked
+from protocols.recording.entries import Connected, LogError, Messages, Published, Requested, Sent, Worked, with_flags
 from protocols.recording.taped_link import Arrival, Handle
 from protocols.recording.ticking_loop import TickingLoop
 from protocols.recording.timeline import MakeLink, Timeline, answer_of
@@ -190,7 +190,7 @@ class Player(Timeline):
 
 def _messages(entry: Messages) -> list[Message]:
     columns = zip(entry.topics, entry.payloads, entry.flags_of_each(), strict=True)
-    return [Message(topic, payload, flags & ~RETAINED, bool(flags & RETAINED)) for topic, payload, flags in columns]
+    return [with_flags(topic, payload, flags) for topic, payload, flags in columns]
 
 
 def play(player: Player, part: Callable[[], Coroutine[None, None, None]]) -> None:

@@ -18,7 +18,6 @@ from protocols.recording.entries import (
     LATEST_NS,
     MOST_PAUSE_NS,
     PLAIN,
-    RETAINED,
     AnyEntry,
     Began,
     Chunk,
@@ -34,6 +33,7 @@ from protocols.recording.entries import (
     Turn,
     WallClock,
     Worked,
+    flags_of,
 )
 from protocols.recording.taped_link import Arrival, Handle
 from protocols.recording.timeline import Answer, Given, MakeLink, Timeline, WrappedLink, answer_of
@@ -198,7 +198,7 @@ class Recorder(Timeline):
     async def _take(self, messages: Sequence[Message]) -> None:
         payloads = tuple([each.payload for each in messages])
         self._bytes += sum(map(len, payloads)) + BYTES_OF_TOPIC * len(payloads)
-        flags = bytes([each.qos | RETAINED if each.retain else each.qos for each in messages])
+        flags = bytes(map(flags_of, messages))
         plain = flags.count(PLAIN) == len(flags)
         entry = Messages(tuple([each.topic for each in messages]), payloads, b"" if plain else flags)
         await self._arrive(entry, messages)

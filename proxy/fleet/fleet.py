@@ -12,7 +12,7 @@ import msgspec
 from protocols.acquisition.program_reports import Abilities
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.demands import RefusedDemand, StreamDemand
-from protocols.wire.packets import Announcement, Packet
+from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet
 from protocols.wire.programs import SECOND_US, SamplingProgram
 from proxy.fleet.announcement_checks import problem_of
 from proxy.fleet.batching import CutBatch
@@ -70,6 +70,8 @@ class Fleet:
         Which motes belong to other proxies.
     checked
         Returns whether the stamps of a mote are checked against the time of day before its frames come here.
+    sealed
+        Returns whether the frames of a mote are sealed with a key of its own.
     """
 
     def __init__(
@@ -85,9 +87,10 @@ class Fleet:
         abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
         neighbours: Neighbours | None = None,
         checked: Callable[[str], bool] = lambda _: False,
+        sealed: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._members = FleetMembers(
-            proxy, limits, programs=programs, positions=positions, losses=losses, streams=streams
+            proxy, limits, programs=programs, positions=positions, losses=losses, streams=streams, sealed=sealed
         )
         self.motes: Mapping[str, MoteTracking] = self._members.motes
         self.streams: Mapping[str, StreamState] = self._members.streams
@@ -134,6 +137,12 @@ class Fleet:
         mote = self._members.mote(announcement.mote, self._now_us)
         if mote is None:
             return [self._too_many_motes(announcement.mote)]
+        if mote.numbers.is_stale(announcement):
+            number = f"of boot {announcement.boot}"
+            last = f"packet {mote.numbers.sequence} of boot {mote.numbers.boot}"
+            return [RejectAnnouncement(announcement.mote, "replayed", f"the announcement {number} came after {last}")]
+        if isinstance(announcement, NumberedAnnouncement):
+            announcement = announcement.plain()
         # After a reboot no missing packet arrives any more, and packets may be numbered from 0 again.
         instructions = self._process_held(mote, mote.reordering.release_all(), radio_us)
         problem = problem_of(announcement, self._members, self._neighbours)

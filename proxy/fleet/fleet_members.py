@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from protocols.acquisition.program_reports import ProgramStyle
@@ -40,6 +40,8 @@ class FleetMembers:
     programs, positions, losses, streams
         From before a restart: programs, the last accepted packet of each mote, until when samples of it were missing,
         and the progress of each stream.
+    sealed
+        Returns whether the frames of a mote are sealed with a key of its own.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class FleetMembers:
         positions: Mapping[str, MotePosition] | None = None,
         losses: Mapping[str, int] | None = None,
         streams: Iterable[StreamProgress] = (),
+        sealed: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        self._sealed = sealed
         self.motes: dict[str, MoteTracking] = {}
         self.streams = {each.stream: StreamState(each, limits.batches, proxy, style=limits.style) for each in streams}
         self._proxy = proxy
@@ -83,6 +87,7 @@ class FleetMembers:
                 started_us=now_us,
                 position=self._positions.pop(name, None),
                 lost_until_us=self._losses_before.get(name, LOWEST_US),
+                sealed=self._sealed(name),
             )
         return found
 

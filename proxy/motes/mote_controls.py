@@ -9,7 +9,7 @@ A mote listens for a while after some of its packets, and at no other time::
 from __future__ import annotations
 
 from protocols.wire.frames import VERSION
-from protocols.wire.packets import AdjustClock, Control, Instruction, Packet, SendAnnouncement
+from protocols.wire.packets import AdjustClock, AnsweringControl, Control, Instruction, Packet, SendAnnouncement
 from proxy.motes.mote_clock import MoteClock
 from proxy.motes.mote_events import MoteInstruction, PacketReceived, ProgramNotTakenUp, SendControl
 from proxy.motes.program_handover import ProgramHandover
@@ -26,12 +26,15 @@ class MoteControls:
         Its clock.
     handover
         Of the program it should run.
+    answering
+        Whether the mote has a key: then it obeys controls only that name the packet they answer.
     """
 
-    __slots__ = ("_clock", "_handover", "_mote", "_rejected_boot")  # one for each mote
+    __slots__ = ("_answering", "_clock", "_handover", "_mote", "_rejected_boot")  # one for each mote
 
-    def __init__(self, mote: str, clock: MoteClock, handover: ProgramHandover) -> None:
+    def __init__(self, mote: str, clock: MoteClock, handover: ProgramHandover, *, answering: bool = False) -> None:
         self._mote = mote
+        self._answering = answering
         self._clock = clock
         self._handover = handover
         self._rejected_boot: int | None = None
@@ -73,4 +76,7 @@ class MoteControls:
         return [self._control(SendAnnouncement(), packet)]
 
     def _control(self, instruction: Instruction, packet: Packet) -> SendControl:
-        return SendControl(Control(VERSION, self._mote, (instruction,)), packet.listen_us)
+        control = Control(VERSION, self._mote, (instruction,))
+        if self._answering:
+            control = AnsweringControl(VERSION, self._mote, (instruction,), packet.boot, packet.sequence)
+        return SendControl(control, packet.listen_us)

@@ -71,6 +71,8 @@ class MoteTracking:
         Of its last packet that was accepted before a restart.
     lost_until_us
         Samples stamped before this instant were missing then, and perhaps not counted.
+    sealed
+        Whether its frames are sealed with a key of its own.
     """
 
     def __init__(
@@ -83,13 +85,14 @@ class MoteTracking:
         started_us: int,
         position: MotePosition | None = None,
         lost_until_us: int = LOWEST_US,
+        sealed: bool = False,
     ) -> None:
         self.mote = mote
         self.announcement: Announcement | None = None
         self.running: int | None = None
         """Number of the program that the mote runs; None until a packet names it."""
         self.counters = MoteCounters()
-        self.numbers = PacketNumbers(mote, position)
+        self.numbers = PacketNumbers(mote, position, strict=sealed)
         self.reordering = Reordering(limits.reorder_within_us)
         self.ledger = SampleLedger()
         self._proxy = proxy
@@ -97,7 +100,7 @@ class MoteTracking:
         self._presence = MotePresence(limits, started_us)
         self.clock = MoteClock(limits.clock, limits.clock_tolerance_us)
         self._handover = ProgramHandover(limits.patience_us, limits.attempts)
-        self._controls = MoteControls(mote, self.clock, self._handover)
+        self._controls = MoteControls(mote, self.clock, self._handover, answering=sealed)
         self._readers = RecordReaders(programs)
         self._low_watermark_us: int | None = None
         """Of the mote: no sample that it has still to send is stamped before it; None if that is not known."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.wire.packets import Packet
+from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet
 from proxy.records.waiting_tuples import MotePosition
 from proxy.records.watermarks import LOWEST_US
 
@@ -41,11 +41,14 @@ class PacketNumbers:
         Its name.
     position
         The same from before a restart of the proxy, if it is known.
+    strict
+        Whether the mote has a key: then it keeps its counters, and numbers that are set back are of replays.
     """
 
-    def __init__(self, mote: str, position: MotePosition | None = None) -> None:
+    def __init__(self, mote: str, position: MotePosition | None = None, *, strict: bool = False) -> None:
         _, self.boot, self.sequence, self._clock_us = position or MotePosition(mote, -1, -1, LOWEST_US)
         self._mote = mote
+        self._strict = strict
         self._announced_boot: int | None = None
         self._accepted: tuple[int, int] | None = None
 
@@ -72,14 +75,20 @@ class PacketNumbers:
         """
         if packet.boot > self.boot or (packet.boot == self.boot and packet.sequence > self.sequence):
             return False
-        return not (self._announced_boot == packet.boot and packet.clock_us > self._clock_us)
+        return self._strict or not (self._announced_boot == packet.boot and packet.clock_us > self._clock_us)
 
     def may_begin_again(self, packet: Packet) -> bool:
         """Return whether a packet that seems replayed may be of a mote that lost its counters: its clock advanced.
 
         Its announcement was lost, too, if the proxy was not connected when it was sent.
         """
-        return packet.clock_us > self._clock_us
+        return not self._strict and packet.clock_us > self._clock_us
+
+    def is_stale(self, announcement: Announcement) -> bool:
+        """Return whether packets have been accepted that the mote sent after this announcement: it is a replay."""
+        if not isinstance(announcement, NumberedAnnouncement):
+            return self._strict
+        return (announcement.boot, announcement.sequence) <= (self.boot, self.sequence)
 
     def is_unreachable(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool = True) -> bool:
         """Return whether the mote cannot have rebooted so often since the last packet: its number is damaged or forged.
@@ -88,7 +97,7 @@ class PacketNumbers:
         """
         elapsed_us = self._elapsed_us(packet, radio_us, received_us, keeps_real_time=keeps_real_time)
         most = MOST_BOOTS_AT_ONCE + max(0, elapsed_us) // SHORTEST_BOOT_US
-        return self.any_received and packet.boot - self.boot > most
+        return not self._strict and self.any_received and packet.boot - self.boot > most
 
     def accept_next(self, packet: Packet, radio_us: int, received_us: int) -> None:
         """Accept the next packet of the same boot."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
+from protocols.mqtt.messages import Seals
 from protocols.presence.claiming import claimed
 from protocols.presence.name_claim import claim_of_proxy
 from protocols.wire import topics
@@ -94,8 +95,13 @@ def client_session(
     )
 
 
-def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECONDS) -> LinkFactory:
-    """Return the factory of the real link, which drops a broker that has been silent for this long."""
+def mqtt_link(
+    address: BrokerAddress, *, silence_seconds: float = SILENCE_SECONDS, seals: Seals | None = None
+) -> LinkFactory:
+    """Return the factory of the real link, which drops a broker that has been silent for this long.
+
+    With `seals` all frames are sealed.
+    """
 
     def make(session: ClientSession) -> Link:
         return MqttLink(
@@ -107,13 +113,14 @@ def mqtt_link(address: BrokerAddress, *, silence_seconds: float = SILENCE_SECOND
             on_connect=session.on_connect,
             on_disconnect=session.on_disconnect,
             silence_seconds=silence_seconds,
+            seals=seals,
         )
 
     return make
 
 
 def claim_of(
-    proxy: str, epoch: str, address: BrokerAddress, stop: Callable[[], None]
+    proxy: str, epoch: str, address: BrokerAddress, stop: Callable[[], None], seals: Seals | None = None
 ) -> AbstractAsyncContextManager[None]:
     """Have the name of a proxy while the context lasts; `stop` is called if it turns out later that it is taken.
 
@@ -124,7 +131,7 @@ def claim_of(
     """
 
     def make_link(client_id: str, subscriptions: Sequence[Subscription], births: Sequence[Message]) -> MqttLink:
-        return MqttLink(address, client_id=client_id, subscriptions=subscriptions, births=births)
+        return MqttLink(address, client_id=client_id, subscriptions=subscriptions, births=births, seals=seals)
 
     own = Status(VERSION, proxy, Presence.ONLINE, epoch, time.time_ns() // 1_000)
     return claimed(claim_of_proxy(own), "proxy", make_link, stop=stop)

@@ -103,6 +103,9 @@ class Receiver:
         try:
             for message in messages:
                 HANDLED.set(message)
+                if message.refusal:
+                    self._reject(message, message.refusal, "its seal is not right")
+                    continue
                 if self._devices.handles(message.topic):
                     self._devices.received(message)
                     continue

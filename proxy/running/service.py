@@ -91,6 +91,7 @@ class ProxyService:
             abilities_of=registry.abilities_of,
             neighbours=neighbours,
             checked=registry.__contains__,
+            sealed=lambda mote: bool(settings.keys) and mote not in registry,
         )
         self._session = client_session(
             settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions

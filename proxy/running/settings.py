@@ -95,6 +95,7 @@ class ProxySettings(BaseModel):
         "",
         description="The one cluster that is obeyed, as NAME/IDENTITY; empty for the first that acknowledges a batch.",
     )
+    keys: str = Field("", description="File of this proxy's keys, from `fjord security keys`; empty for none.")
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
     flush_interval: Duration = Field(
         100_000, le=LONGEST_PAUSE_US, description="Longest time that an accepted sample waits for its batch."

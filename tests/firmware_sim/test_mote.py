@@ -24,7 +24,16 @@ from firmware_sim.mote.mote_events import (
     WakeAt,
 )
 from firmware_sim.mote.sample_clock import SampleClock
-from protocols.wire.packets import Control, Health, Packet, RunProgram, SampleValue, SendAnnouncement
+from protocols.wire.packets import (
+    AnsweringControl,
+    Control,
+    Health,
+    NumberedAnnouncement,
+    Packet,
+    RunProgram,
+    SampleValue,
+    SendAnnouncement,
+)
 from protocols.wire.programs import SLEEP, ListenSchedule, SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -251,3 +260,49 @@ def test_no_packet_is_below_the_low_watermark(changes: list[tuple[SamplingProgra
     assert [packet.sequence for packet in found[1:]] == list(
         range(found[0].sequence + 1, len(found) + found[0].sequence)
     )
+
+
+def answer(boot: int, sequence: int) -> Control:
+    return AnsweringControl(1, "m1", (RunProgram(HERTZ, 0),), boot, sequence)
+
+
+def sealed() -> Mote:
+    mote = make()
+    mote.sealed = True
+    mote.handle(PowerOn(0))  # packet 0 of boot 1, and listens
+    return mote
+
+
+def test_a_mote_with_keys_obeys_only_what_answers_a_packet_of_this_listen_window() -> None:
+    for control, obeyed in (
+        (answer(1, 0), True),
+        (answer(1, 1), False),  # of a packet that it has not sent
+        (answer(0, 0), False),  # replayed: of the boot before
+        (run(HERTZ), False),  # of a proxy without keys
+    ):
+        mote = sealed()
+        mote.handle(ControlReceived(50_000, control))
+        assert mote.sampling is obeyed
+        assert mote.counters.control_refused == (not obeyed)
+
+
+def test_a_mote_with_keys_refuses_the_program_of_an_earlier_window() -> None:
+    mote = sealed()
+    until(mote, 4 * SECOND, mote.handle(Wake(2 * SECOND)))  # packets 1 and 2, each with a window
+    assert mote.handle(ControlReceived(4 * SECOND + 50_000, answer(1, 1))) == []
+    assert (mote.program, mote.counters.control_refused) == (SLEEP, 1)
+    assert mote.handle(ControlReceived(4 * SECOND + 60_000, answer(1, 2))) != []
+    assert mote.program == HERTZ
+
+
+def test_a_mote_with_keys_numbers_its_announcements_by_its_next_packet() -> None:
+    mote = make()
+    mote.sealed = True
+    (first, *_) = mote.handle(PowerOn(0))
+    assert isinstance(first, Announce)
+    assert isinstance(first.announcement, NumberedAnnouncement)
+    assert (first.announcement.boot, first.announcement.sequence) == (1, 0)
+    asked = AnsweringControl(1, "m1", (SendAnnouncement(),), 1, 0)
+    (again,) = [each for each in mote.handle(ControlReceived(50_000, asked)) if isinstance(each, Announce)]
+    assert isinstance(again.announcement, NumberedAnnouncement)
+    assert again.announcement.sequence == 1

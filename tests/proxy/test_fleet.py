@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from protocols.wire.packets import RunProgram
+from protocols.wire.packets import NumberedAnnouncement, RunProgram
 from protocols.wire.programs import SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits
@@ -320,3 +320,34 @@ def test_stamps_checked_by_a_driver_are_not_held_to_the_bounds(frames):
     announce(proxy, frames.announcement())
     proxy.receive_demand("traffic", frames.demand(("a", ["speed"], 10 * S)), radio_us=0)
     assert rejections(at(frames, proxy, "m1", 0, NOW - DAY)) == []
+
+
+def numbered(frames, sequence, **changes):
+    return NumberedAnnouncement(**asdict(frames.announcement("m1", **changes)), sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    ("boot", "sequence", "accepted"),
+    [(7, 6, True), (8, 0, True), (7, 5, False), (7, 0, False), (6, 99, False)],
+)
+def test_an_announcement_of_before_a_packet_changes_nothing_where_motes_have_keys(frames, boot, sequence, accepted):
+    proxy = fleet(sealed=lambda _: True, positions={"m1": MotePosition("m1", 7, 5, 0)})
+    announce(proxy, numbered(frames, 6, boot=7))
+    known = proxy.motes["m1"].announcement
+    found = announce(proxy, numbered(frames, sequence, boot=boot, minimum=2 * S))
+    refused = [each.reason for each in found if isinstance(each, RejectAnnouncement)]
+    assert refused == ([] if accepted else ["replayed"])
+    assert (proxy.motes["m1"].announcement == known) is not accepted
+
+
+def test_an_announcement_without_a_number_is_refused_where_motes_have_keys_and_only_there(frames):
+    for sealed in (True, False):
+        found = announce(fleet(sealed=lambda _, sealed=sealed: sealed), frames.announcement())
+        assert [each.reason for each in found if isinstance(each, RejectAnnouncement)] == ["replayed"] * sealed
+
+
+def test_the_number_of_an_announcement_is_not_kept(frames):
+    proxy = fleet(sealed=lambda _: True)
+    kept = [each for each in announce(proxy, numbered(frames, 0)) if isinstance(each, RememberAnnouncement)]
+    assert [each.announcement for each in kept] == [frames.announcement("m1")]
+    assert announce(proxy, numbered(frames, 0))[-1:] != kept

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocols.wire.catalog import MoteState
-from protocols.wire.packets import RunProgram, SendAnnouncement
+from protocols.wire.packets import AnsweringControl, RunProgram, SendAnnouncement
 from protocols.wire.programs import (
     SLEEP,
     DeadBand,
@@ -49,7 +49,7 @@ FAST_NUMBER, SLOW_NUMBER = program_number(FAST), program_number(SLOW)
 WINDOW = 50_000
 
 
-def tracking(*programs, position=None, **limits):
+def tracking(*programs, position=None, sealed=False, **limits):
     return MoteTracking(
         "m1",
         proxy="p",
@@ -57,6 +57,7 @@ def tracking(*programs, position=None, **limits):
         limits=TrackingLimits(**limits),
         started_us=0,
         position=position,
+        sealed=sealed,
     )
 
 
@@ -215,6 +216,28 @@ def test_packet_of_a_boot_that_cannot_be_does_not_silence_the_mote(frames):
     receive(mote, frames.packet(0, clock=S))
     assert rejections(receive(mote, frames.packet(0, boot=2**62, clock=2 * S))) == ["boot"]
     assert rejections(receive(mote, frames.packet(1, clock=S + 1))) == []
+
+
+@pytest.mark.parametrize(("boot", "sequence"), [(7, 4), (7, 5), (6, 9), (0, 0)])
+def test_counters_of_a_mote_with_keys_that_are_set_back_are_replayed_even_after_an_announcement(frames, boot, sequence):
+    mote = announced(frames, sealed=True, position=MotePosition("m1", 7, 5, S))
+    mote.handle(AnnouncementReceived(frames.announcement(boot=boot), 0, 0))
+    found = receive(mote, frames.packet(sequence, boot=boot, clock=9 * S, listen=WINDOW), received=9 * S)
+    assert (rejections(found), controls(found)) == (["replayed"], [])
+    assert rejections(receive(mote, frames.packet(6, boot=7, clock=9 * S))) == []
+
+
+def test_a_mote_with_keys_may_have_rebooted_as_often_as_it_proves(frames):
+    mote = announced(frames, sealed=True)
+    receive(mote, frames.packet(0))
+    assert rejections(receive(mote, frames.packet(0, boot=2**40))) == []
+
+
+def test_a_control_for_a_mote_with_keys_names_the_packet_that_it_answers(frames):
+    mote = announced(frames, desired=FAST, sealed=True)
+    (sent,) = [each for each in receive(mote, frames.packet(4, listen=WINDOW)) if isinstance(each, SendControl)]
+    assert isinstance(sent.control, AnsweringControl)
+    assert (sent.control.boot, sent.control.sequence) == (1, 4)
 
 
 @pytest.mark.parametrize(("seconds", "reboots"), [(0, 1_000), (9, 1_009)])

@@ -25,6 +25,8 @@ class ClusterSettings:
         Where stream tables, results, plans, registry and checkpoint are kept.
     broker
         The MQTT broker.
+    keys
+        The file of its keys; None for none.
     broker_silence_seconds
         A broker that sends nothing for so long counts as hung, and the cluster connects again.
     api_host, api_port
@@ -97,6 +99,7 @@ class ClusterSettings:
     name: str = "cluster"
     folder: Path = Path(".fjord/cluster")
     broker: BrokerAddress = field(default_factory=BrokerAddress)
+    keys: Path | None = None
     broker_silence_seconds: float = SILENCE_SECONDS
     api_host: str = "127.0.0.1"
     api_port: int = DEFAULT_API_PORT
