@@ -7,7 +7,9 @@ that both kinds of program give the same answers.
 
 `life_gain_count`, `life_gain_events`: life with push-down over life without. `predicted_error`: the largest relative
 difference between predicted and simulated draw. `worst_over_optimum`: the dearest program chosen for random demands,
-over the cheapest of all programs that serve them (1 is the optimum).
+over the cheapest of all programs that serve them (1 is the optimum). `keyed_over_plain_raw`, `_events`, `_count`: the
+simulated draw of motes with keys over that of motes without, with the programs of magnetometers that send every sample,
+each passage, or counts.
 
     python benchmarks/energy.py [--quick] [--json]
 """
@@ -21,6 +23,7 @@ import random
 import statistics
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -44,7 +47,7 @@ from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.search import Search
 from protocols.event_log import configure_logging
 from protocols.power.estimate import draw_mw
-from protocols.power.profiles import find_profile, preset_names
+from protocols.power.profiles import find_profile, preset_names, with_seals
 from protocols.wire.packets import Packet, VehicleEvent
 from protocols.wire.programs import ListenSchedule, Measure, SamplingProgram, Threshold
 from tests.protocols.acquisition.brute_force import least_milliwatts
@@ -54,6 +57,8 @@ HIGHWAY = Path(__file__).parents[1] / "examples" / "highway"
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 NOON_US = 20_000 * 86_400 * SECOND + 12 * 3600 * SECOND
+KEYED = {"raw": ("count", "keyed_raw"), "events": ("passages", "keyed_pushed"), "count": ("count", "keyed_pushed")}
+"""Where among the figures of vehicles those of motes with keys are."""
 SETTLE_US = 6 * MINUTE
 """Motes take up their programs within a listen interval; energy is counted from here."""
 
@@ -72,6 +77,7 @@ def main() -> None:
         "life_gain_count": vehicles["count"]["gain"],
         "life_gain_events": vehicles["passages"]["gain"],
         "predicted_error": max(errors),
+        **{f"keyed_over_plain_{name}": vehicles[row][keyed] for name, (row, keyed) in KEYED.items()},
         "worst_over_optimum": worst_over_optimum(20 if options.quick else 300),
         "vehicles": vehicles,
         "median_gain_of_mixes": statistics.median(row["gain"] for row in mixes),
@@ -90,6 +96,7 @@ def main() -> None:
 def measure_vehicles(minutes: float) -> dict[str, dict[str, Any]]:
     """Return life gains for a query that counts vehicles, one for each passage, and both."""
     fleet = load_fleet(HIGHWAY / "vehicles.toml")
+    keyed = replace(fleet, motes=tuple(replace(each, profile=with_seals(each.profile)) for each in fleet.motes))
     count, passages = load_queries(HIGHWAY / "vehicles.sql", fleet.motes[0].description.stream)
     found = {}
     for name, queries in {"count": [count], "passages": [passages], "both": [count, passages]}.items():
@@ -104,6 +111,8 @@ def measure_vehicles(minutes: float) -> dict[str, dict[str, Any]]:
         found[name] = {
             "raw_mw": simulated_raw,
             "pushed_mw": simulated,
+            "keyed_raw": _simulated(_road(), keyed, raw, minutes)[0] / simulated_raw,
+            "keyed_pushed": _simulated(_road(), keyed, pushed, minutes)[0] / simulated,
             "gain": simulated_raw / simulated,
             "predicted_mw": predicted,
             "error": max(abs(predicted / simulated - 1), abs(_predicted(fleet, raw) / simulated_raw - 1)),
@@ -235,7 +244,8 @@ def _random_need(dice: random.Random) -> Need:
 def print_report(report: dict[str, Any]) -> None:
     """Print the figures as tables."""
     console = Console(markup=False)
-    for name in ("life_gain_count", "life_gain_events", "predicted_error", "worst_over_optimum"):
+    keyed = [f"keyed_over_plain_{name}" for name in KEYED]
+    for name in ("life_gain_count", "life_gain_events", "predicted_error", "worst_over_optimum", *keyed):
         console.print(f"{name:24} {report[name]:.4g}")
     table = Table("queries", "raw mW", "pushed mW", "life", "simulated mW", "error", box=None)
     for name, row in report["vehicles"].items():

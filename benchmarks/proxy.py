@@ -5,7 +5,8 @@ In the same run and in turn, a publisher sends the same packets, with a quality 
 * bare: an aiomqtt 2 subscriber that only counts them;
 * link: Fjord's own link to the broker, which only counts them;
 * proxy: a whole proxy, with its stores on disk, 300 queries on the motes' stream, and a process that acknowledges
-  its batches.
+  its batches;
+* keyed: the same, with a key for each mote and for the proxy (`keyed_over_plain`).
 
 The broker's processor time is measured too: one core of it is the upper limit for all of them.
 
@@ -31,7 +32,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
-from proxy_load import QUERIES, SAMPLES_PER_PACKET, Publisher, Shared, announcement, announcements, publish
+from proxy_load import KEYED, QUERIES, SAMPLES_PER_PACKET, Publisher, Shared, announcement, announcements, publish
 from proxy_merging import merging
 from proxy_processes import TIME_LIMIT_SECONDS, context, new_shared, start_process, wait_for
 from proxy_recording import recording
@@ -107,7 +108,8 @@ async def throughput(folder: Path, size: Size) -> tuple[list[Contender], dict[st
             contenders = [
                 start(stack, run_bare, broker.port, "bare"),
                 start(stack, run_link, broker.port, "link"),
-                start(stack, run_proxy, broker.port, "proxy", str(folder)),
+                start(stack, run_proxy, broker.port, KEYED, str(folder / KEYED)),
+                start(stack, run_proxy, broker.port, "proxy", str(folder / "proxy")),
             ]
             await asyncio.to_thread(take_turns, stack, broker.port, contenders, size)
     return contenders, describe(contenders, size)
@@ -121,19 +123,26 @@ def start(stack: ExitStack, run: Callable[..., None], port: int, name: str, *mor
 
 def take_turns(stack: ExitStack, port: int, contenders: list[Contender], size: Size) -> None:
     """Prepare all contenders, and measure each in each round."""
-    proxy = contenders[-1]
-    start_process(stack, run_acknowledger, port, proxy.name, proxy.shared)
+    proxies = contenders[-2:]
+    for proxy in proxies:
+        start_process(stack, run_acknowledger, port, proxy.name, proxy.shared)
     for each in contenders:
         wait_for(lambda ready=each.shared.ready: ready.value > 0, f"{each.name} is not ready")
-    publisher = Publisher(port)
-    publisher.publish(announcements(proxy.name, size.motes), context.Value("q", 0))
-    publisher.close()
-    wait_for(lambda: proxy.shared.ready.value > size.motes, "the proxy does not know the motes")
+    for proxy in proxies:
+        publisher = Publisher(port)
+        publisher.publish(announcements(proxy.name, size.motes), context.Value("q", 0))
+        publisher.close()
+        wait_for(lambda ready=proxy.shared.ready: ready.value > size.motes, "the proxy does not know the motes")
     for _ in range(size.rounds):
         for each in contenders:
             measure_round(each, port, size)
-    rows = proxy.sent * SAMPLES_PER_PACKET
-    wait_for(lambda: proxy.shared.rows.value >= rows, "rows did not reach the cluster", fail=False)
+    for proxy in proxies:
+        rows = proxy.sent * SAMPLES_PER_PACKET
+        wait_for(
+            lambda rows=rows, stored=proxy.shared.rows: stored.value >= rows,
+            f"rows of {proxy.name} did not reach the cluster",
+            fail=False,
+        )
 
 
 def measure_round(contender: Contender, port: int, size: Size) -> None:
@@ -170,13 +179,16 @@ def used_us(process: psutil.Process) -> float:
 
 def describe(contenders: list[Contender], size: Size) -> dict[str, Any]:
     """Return the report."""
-    proxy = contenders[-1]
+    keyed, proxy = contenders[-2:]
     medians = {each.name: statistics.median(each.rates) for each in contenders}
     resident = proxy.resident_bytes
     return {
         "over_bare_aiomqtt2": round(medians["proxy"] / medians["bare"], 2),
         "link_over_bare_aiomqtt2": round(medians["link"] / medians["bare"], 2),
+        "keyed_over_plain": round(medians[KEYED] / medians["proxy"], 2),
         "lost": proxy.lost,
+        "keyed_lost": keyed.lost,
+        "keyed_lost_rows": keyed.sent * SAMPLES_PER_PACKET - keyed.shared.rows.value,
         "lost_rows": proxy.sent * SAMPLES_PER_PACKET - proxy.shared.rows.value,
         "memory_growth_mb": round((resident[-1] - resident[0]) / MEBIBYTE, 1),
         "memory_mb": round(resident[-1] / MEBIBYTE, 1),

@@ -8,8 +8,9 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from multiprocessing.synchronize import Event
@@ -17,10 +18,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from msgspec.structs import asdict
+
+from protocols.mqtt.messages import Message
+from protocols.security.keys import make_keys, read_part_keys
+from protocols.security.seals import MoteSeals, PartSeals
 from protocols.wire import topics
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
-from protocols.wire.packets import Announcement, Packet, Sample
+from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet, Sample
 from protocols.wire.programs import SECOND_US, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.fleet import Fleet
@@ -42,6 +48,9 @@ TRAFFIC = StreamSchema(
     (Field("segment", FieldType.INTEGER, fixed=True), Field("speed", FieldType.REAL), Field("flow", FieldType.INTEGER)),
 )
 LARGEST_NUMBER = 60_000
+KEYED = "keyed"
+"""The contender with keys."""
+KEYS = make_keys(bytes(32), [KEYED])
 LONGEST_ONE_BYTE_LENGTH = 127
 
 
@@ -109,23 +118,46 @@ def frame(topic: str, payload: bytes, number: int, *, retain: bool = False) -> b
 
 def packets(proxy: str, motes: int, first: int, count: int) -> list[bytes]:
     """Return the frames of packets `first` and following, the motes taking turns."""
+    seal = seal_of(proxy)
     number, frames = program(), []
     for place in range(first, first + count):
         sequence, mote = divmod(place, motes)
         clock_us = BEGAN_US + (sequence + 1) * SAMPLES_PER_PACKET * SECOND_US
         samples = tuple(Sample(ago * SECOND_US, (50.5 + ago, place % 97)) for ago in range(SAMPLES_PER_PACKET, 0, -1))
         packet = Packet(VERSION, mote_name(mote), 1, sequence, clock_us, clock_us, 0, number, samples)
-        frames.append(frame(topics.packet(proxy, mote_name(mote)), encode(packet), place))
+        topic = topics.packet(proxy, mote_name(mote))
+        frames.append(frame(topic, seal(topic, encode(packet)), place))
     return frames
 
 
 def announcements(proxy: str, motes: int) -> list[bytes]:
     """Return the frames of the demand and of all motes' announcements."""
-    announced = [
-        frame(topics.announcement(proxy, mote_name(place)), encode(announcement(place)), place)
-        for place in range(motes)
-    ]
-    return [frame(topics.demand(TRAFFIC.name), encode(demand()), motes, retain=True), *announced]
+    seal, announced = seal_of(proxy), []
+    for place in range(motes):
+        topic, found = topics.announcement(proxy, mote_name(place)), announcement(place)
+        if proxy == KEYED:
+            found = NumberedAnnouncement(**asdict(found), sequence=0)
+        announced.append(frame(topic, seal(topic, encode(found)), place))
+    demanded = Message(topics.demand(TRAFFIC.name), encode(demand()))
+    if proxy == KEYED:
+        with tempfile.TemporaryDirectory() as folder:
+            demanded = keyed_seals("cluster.keys", Path(folder)).seal(demanded)
+    return [frame(demanded.topic, demanded.payload, motes, retain=True), *announced]
+
+
+def keyed_seals(file: str, folder: Path) -> PartSeals:
+    """Return the seals of a part of the deployment with keys."""
+    seals = PartSeals(read_part_keys(KEYS.files()[file], file), folder)
+    seals.connecting()
+    return seals
+
+
+def seal_of(proxy: str) -> Callable[[str, bytes], bytes]:
+    """Return what seals the frames of a proxy's motes, given topic and frame: nothing, but for the one with keys."""
+    if proxy != KEYED:
+        return lambda _, payload: payload
+    seals = MoteSeals(KEYS.motes[KEYED])
+    return lambda topic, payload: seals.of(topic).seal(payload)
 
 
 class Publisher:

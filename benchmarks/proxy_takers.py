@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import tempfile
 import time
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aiomqtt
-from proxy_load import UNACKNOWLEDGED, Shared
+from proxy_load import KEYED, UNACKNOWLEDGED, Shared, keyed_seals
 
 from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
@@ -75,7 +76,8 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
 
     async def serve() -> None:
         with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
-            service = ProxyService(settings, stores, mqtt_link(settings.broker_address()))
+            seals = keyed_seals(f"proxy-{proxy}.keys", settings.folder) if proxy == KEYED else None
+            service = ProxyService(settings, stores, mqtt_link(settings.broker_address(), seals=seals))
             stop = asyncio.Event()
             running = asyncio.create_task(service.run(stop))
             await _share(service, shared)
@@ -119,6 +121,7 @@ def _settings(port: int, proxy: str, folder: str) -> ProxySettings:
         data=folder,
         silence_after=SILENCE_AFTER_US,
         patience=SILENCE_AFTER_US,
+        keys="in memory" if proxy == KEYED else "",
         max_clock_ahead=0,
         max_clock_behind=0,
     )
@@ -150,7 +153,10 @@ def run_acknowledger(port: int, proxy: str, shared: Shared) -> None:
         await link.publish(Message(topics.acks(proxy), encode(ack)))
 
     link = MqttLink(
-        BrokerAddress(port=port), client_id="acknowledger", subscriptions=[Subscription(topics.batches(proxy))]
+        BrokerAddress(port=port),
+        client_id=f"acknowledger-{proxy}",
+        subscriptions=[Subscription(topics.batches(proxy))],
+        seals=keyed_seals("cluster.keys", Path(tempfile.mkdtemp())) if proxy == KEYED else None,
     )
     asyncio.run(_until_stopped(link.run(take), shared))
 
