@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from msgspec.structs import asdict
 
 from protocols.mqtt.messages import Message
-from protocols.security.keys import make_keys, read_part_keys
-from protocols.security.seals import MoteSeals, PartSeals
+from protocols.sealing.keys import make_keys, read_part_keys
+from protocols.sealing.seals import MoteSeals, PartSeals
 from protocols.wire import topics
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode

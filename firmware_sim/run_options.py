@@ -16,7 +16,7 @@ from firmware_sim.phenomena.worlds import Phenomenon, make_world
 from firmware_sim.power.batteries import find_battery
 from firmware_sim.radio.channel import read_faults
 from protocols.mqtt.link import BrokerAddress
-from protocols.security.seals import FleetSeals, load_mote_keys
+from protocols.sealing.seals import FleetSeals, load_mote_keys
 from protocols.wire.topics import check_name
 
 DEFAULT_WORLD, DEFAULT_MOTES, DEFAULT_STREAM = "traffic", 64, "traffic"

@@ -151,8 +151,8 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
     import time
 
     from protocols.recording.ticking_loop import TickingLoop
+    from protocols.sealing.seals import PartSeals, load_part_keys
     from protocols.security.expiry import ExpiryCollector, files_to_watch, watched
-    from protocols.security.seals import PartSeals, load_part_keys
     from protocols.security.tls import check_at_start
     from proxy.drivers.settings import load_drivers
     from proxy.running.link_interface import claim_of, mqtt_link

@@ -14,7 +14,7 @@ from cluster.service.running.settings import ClusterSettings
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.presence.claiming import claimed
 from protocols.presence.name_claim import claim_of_cluster
-from protocols.security.seals import PartSeals, load_part_keys
+from protocols.sealing.seals import PartSeals, load_part_keys
 from protocols.wire.catalog import Presence, Status
 from protocols.wire.frames import VERSION
 

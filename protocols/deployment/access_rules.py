@@ -99,6 +99,7 @@ def _rules(user: str, found: Found) -> Iterator[Rule]:
 
 def _cluster(cluster: str) -> Found:
     yield Access.WRITE, topics.cluster_status(cluster)
+    yield Access.WRITE, topics.cluster_claim(cluster)
     yield Access.WRITE, topics.acks(ANY)
     yield Access.WRITE, topics.demand(ANY)
     yield Access.WRITE, topics.demand_piece(ANY, ANY)
@@ -113,11 +114,15 @@ def _cluster(cluster: str) -> Found:
     yield Access.READ, topics.mote_entry(ANY, ANY)
     yield Access.READ, topics.demand_report(ANY, ANY)
     yield Access.READ, topics.demand_request(ANY, ANY)
+    # Whether another cluster has its name.
+    yield Access.READ, topics.cluster_status(cluster)
+    yield Access.READ, topics.cluster_claim(cluster)
 
 
 def _proxy(part: ProxyPart) -> Found:
     name = part.name
     yield Access.WRITE, topics.proxy_status(name)
+    yield Access.WRITE, topics.proxy_claim(name)
     yield Access.WRITE, topics.batches(name)
     yield Access.WRITE, topics.resumptions(name)
     yield Access.WRITE, topics.proxy_clock(name)
@@ -133,6 +138,7 @@ def _proxy(part: ProxyPart) -> Found:
     yield Access.READ, topics.demand(ANY)
     yield Access.READ, topics.demand_piece(ANY, ANY)
     yield Access.READ, topics.cluster_status(ANY)
+    yield Access.READ, topics.proxy_claim(name)
     # Which motes other proxies have: a mote belongs to one.
     yield Access.READ, topics.proxy_status(ANY)
     yield Access.READ, topics.mote_entry(ANY, ANY)

@@ -1,4 +1,4 @@
-"""`fjord security`: certificates, keys and access rules for a deployment. Nothing here is secret but files `*.key`."""
+"""`fjord security`: certificates, keys and access rules for a deployment; files `*.key` and `*.keys` are secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from protocols.security.keys_command import keys_command
+from protocols.deployment.keys_command import keys_command
 
 if TYPE_CHECKING:
     from protocols.deployment.folder import DeploymentFolder
@@ -200,14 +200,16 @@ def revoke(
     folder: Folder, name: Annotated[str, typer.Argument(help="Whose certificates.")], *, as_json: AsJson = False
 ) -> None:
     """Let the broker accept a part no more: its certificates are listed as revoked, its access rules are gone."""
-    count = _open(folder).revoke(name, time.time())
+    opened = _open(folder)
+    count = opened.revoke(name, time.time())
     if as_json:
-        typer.echo(json.dumps({"revoked": name, "certificates": count}))
+        typer.echo(json.dumps({"revoked": name, "certificates": count, "keys": opened.changed_keys}))
     else:
         typer.echo(
             f"revoked: {name}; copy {folder / 'broker' / 'revoked.crl'} and {folder / 'broker' / 'acl'} "
             "to the broker, and let it read them again (SIGHUP)"
         )
+        _show_keys(opened)
 
 
 @app.command()
@@ -253,12 +255,20 @@ def _change(opened: DeploymentFolder, names: Names, *, as_json: bool) -> None:
     before = opened.deployment
     new = opened.change(names, time.time())
     if as_json:
-        typer.echo(json.dumps({"added": new, "changed": before.names != names}))
+        typer.echo(json.dumps({"added": new, "changed": before.names != names, "keys": opened.changed_keys}))
     elif before.names == names:
         typer.echo("nothing to add: it is there already")
     else:
         made = f"made certificates of {', '.join(new)}; " if new else ""
         typer.echo(f"{made}copy {opened.path / 'broker' / 'acl'} to the broker, and let it read that again (SIGHUP)")
+        _show_keys(opened)
+
+
+def _show_keys(opened: DeploymentFolder) -> None:
+    if opened.changed_keys:
+        typer.echo("keys that seal frames have changed; copy these files to their machines, and start the parts again:")
+        for each in opened.changed_keys:
+            typer.echo(f"  {opened.path / each}")
 
 
 def _summarize(opened: DeploymentFolder, *, as_json: bool) -> None:

@@ -18,6 +18,7 @@ from protocols.deployment.identities import (
     AUTHORITY,
     CA,
     CA_KEY,
+    KEYS,
     STATE,
     Deployment,
     Identity,
@@ -27,8 +28,11 @@ from protocols.deployment.identities import (
     environments,
     identities,
     identity_of,
+    keys_of_machines,
 )
 from protocols.deployment.names import RESERVED, Names
+from protocols.sealing.key_files import SUFFIX, read_files, write_files
+from protocols.sealing.keys import SECRET_BYTES, make_keys, read_deployment
 from protocols.security.certificates import Pair, issue, make_authority, revocation_list
 from protocols.security.errors import ExpiredCertificateError, SecurityError
 from protocols.security.pem_files import date_text
@@ -57,6 +61,8 @@ class DeploymentFolder:
     def __init__(self, path: Path, deployment: Deployment) -> None:
         self.path = path
         self.deployment = deployment.check()
+        self.changed_keys: list[str] = []
+        """Files of machines that the last change has written or removed: keys that seal frames."""
 
     @classmethod
     def open(cls, path: Path) -> DeploymentFolder:
@@ -109,6 +115,36 @@ class DeploymentFolder:
         made += [self._issue(each, authority, now) for each in missing]
         self._store(made)
         self._write_derived(authority, now)
+
+    def hand_out_keys(self) -> list[str]:
+        """Let each machine have the keys that seal its frames, and no others; return the files that have changed.
+
+        Proxies that have none get some; those of proxies that are gone count no more.
+
+        Raises
+        ------
+        FjordError
+            If the keys are damaged, or files cannot be written.
+        """
+        kept = self.path / KEYS
+        before = read_files(kept)
+        random = secrets.token_bytes(SECRET_BYTES)
+        keys = read_deployment(before) if before else make_keys(random, ())
+        proxies = {each.name for each in self.deployment.names.proxies}
+        for gone in keys.proxies.keys() - proxies:
+            keys = keys.without(gone)
+        keys = keys.renewed(random, proxies=proxies - keys.proxies.keys())
+        write_files(kept, before, keys)
+        files, handed = keys.files(), keys_of_machines(self.deployment)
+        there = {str(each.relative_to(self.path)) for each in self.path.glob(f"*/**/*{SUFFIX}") if each.parent != kept}
+        changed = sorted(there - handed.keys())
+        for file in changed:
+            (self.path / file).unlink()
+        for file, name in handed.items():
+            if self._replace(file, files[name].encode(), mode=SECRET):
+                changed.append(file)
+        self.changed_keys = changed
+        return changed
 
     def change(self, names: Names, now: float) -> list[str]:
         """Give the deployment these names; return those that are new. Raises FjordError."""
@@ -223,6 +259,7 @@ class DeploymentFolder:
         listed = revocation_list(authority, revoked, now=now)
         write_file(self.path / "broker" / "revoked.crl", listed, mode=PUBLIC, overwrite=True)
         self._replace("broker/acl", acl_text(rules_of(deployment.names)).encode(), mode=SECRET)
+        self.hand_out_keys()
         once = {"broker/mosquitto.conf": configuration_text(deployment.broker)}
         for folder, variables in environments(deployment, str(self.path.absolute())).items():
             once[f"{folder}/environment"] = environment_text(variables)
@@ -230,10 +267,13 @@ class DeploymentFolder:
             if not (self.path / file).exists():
                 write_file(self.path / file, text.encode(), mode=PUBLIC)
 
-    def _replace(self, file: str, content: bytes, *, mode: int = PUBLIC) -> None:
+    def _replace(self, file: str, content: bytes, *, mode: int = PUBLIC) -> bool:
+        """Write a file unless it has this content; return whether it had another."""
         path = self.path / file
-        if not path.exists() or path.read_bytes() != content:
-            write_file(path, content, mode=mode, overwrite=True)
+        if path.exists() and path.read_bytes() == content:
+            return False
+        write_file(path, content, mode=mode, overwrite=True)
+        return True
 
     def _authority(self) -> Pair:
         try:

@@ -8,7 +8,9 @@
     FOLDER/cluster/                            for the cluster's machine: two certificates
     FOLDER/proxies/NAME/ gateways/NAME/ subscribers/NAME/ devices/NAME/
 
-Each folder but the first has ``ca.crt``, ``NAME.crt``, ``NAME.key``, and ``environment`` unless it is the broker's.
+Each folder but the first has ``ca.crt``, ``NAME.crt``, ``NAME.key``, and ``environment`` unless it is the broker's;
+those of the cluster, a proxy and a gateway have ``cluster.keys``, ``proxy-NAME.keys`` and ``motes-PROXY.keys``, too,
+which seal frames. ``authority`` has all of these.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ import msgspec
 
 from protocols.deployment.broker_configuration import BrokerPart
 from protocols.deployment.names import DevicePart, GatewayPart, Names, Part, ProxyPart, SubscriberPart
+from protocols.sealing.keys import CLUSTER_FILE, file_of_motes, file_of_proxy
 from protocols.security.certificates import Purpose, check_host
 from protocols.security.errors import SecurityError
 
 AUTHORITY, BROKER, API = "authority", "broker", "api"
 STATE, CA, CA_KEY = "deployment.json", "authority/ca.crt", "authority/ca.key"
+KEYS = "authority"
+"""Where the keys of all parts that seal frames are kept: beside the authority, which is copied to no machine either."""
 API_PORT = 8642
 FORMAT = 1
 
@@ -155,20 +160,43 @@ def environments(deployment: Deployment, folder: str) -> dict[str, dict[str, str
         **_broker(deployment, folder, "cluster", cluster),
         "FJORD_API_CERTIFICATE": f"{folder}/cluster/{API}.crt",
         "FJORD_API_KEY": f"{folder}/cluster/{API}.key",
+        "FJORD_CLUSTER_KEYS": f"{folder}/cluster/{CLUSTER_FILE}",
         **_api(deployment, folder, "cluster"),
     }
     for part in deployment.names.parts:
         own = identity_of(part).folder
         match part:
             case ProxyPart():
-                more = {"FJORD_PROXY_NAME": part.name}
+                more = {
+                    "FJORD_PROXY_NAME": part.name,
+                    "FJORD_PROXY_KEYS": f"{folder}/{own}/{file_of_proxy(part.name)}",
+                }
             case GatewayPart():
-                more = {"FJORD_PROXY": part.proxy}
+                more = {
+                    "FJORD_PROXY": part.proxy,
+                    "FJORD_MOTES_KEYS": f"{folder}/{own}/{file_of_motes(part.proxy)}",
+                }
             case SubscriberPart():
                 more = _api(deployment, folder, own)
             case DevicePart():
                 more = {}
         found[own] = {**_broker(deployment, folder, own, part.name), **more}
+    return found
+
+
+def keys_of_machines(deployment: Deployment) -> dict[str, str]:
+    """Return the files with keys that seal frames, in the folders of machines, and which of all such files each is."""
+    found = {f"cluster/{CLUSTER_FILE}": CLUSTER_FILE}
+    proxies = {each.name for each in deployment.names.proxies}
+    for part in deployment.names.parts:
+        match part:
+            case ProxyPart():
+                name = file_of_proxy(part.name)
+            case GatewayPart() if part.proxy in proxies:
+                name = file_of_motes(part.proxy)
+            case _:
+                continue
+        found[f"{identity_of(part).folder}/{name}"] = name
     return found
 
 

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from protocols.deployment.identities import CA, CA_KEY, STATE, Deployment, environments, identities
+from protocols.deployment.identities import (
+    CA,
+    CA_KEY,
+    KEYS,
+    STATE,
+    Deployment,
+    environments,
+    identities,
+    keys_of_machines,
+)
 
 
 def summary(deployment: Deployment, folder: str) -> dict[str, Any]:
@@ -29,7 +38,12 @@ def summary(deployment: Deployment, folder: str) -> dict[str, Any]:
     machines["broker"]["files"] += [f"{folder}/broker/{each}" for each in ("revoked.crl", "acl", "mosquitto.conf")]
     for name in variables:
         machines[name]["files"].append(f"{folder}/{name}/environment")
-    return {"stays": [f"{folder}/{each}" for each in (STATE, CA, CA_KEY)], "machines": machines}
+    keys = keys_of_machines(deployment)
+    for file in keys:
+        machines[file.rpartition("/")[0]]["files"].append(f"{folder}/{file}")
+    kept = [f"{folder}/{each}" for each in (STATE, CA, CA_KEY)]
+    kept += sorted({f"{folder}/{KEYS}/{name}" for name in keys.values()})
+    return {"stays": kept, "machines": machines}
 
 
 def summary_lines(found: dict[str, Any]) -> Iterator[str]:

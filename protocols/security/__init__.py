@@ -1,1 +1,1 @@
-"""Which part something is from: certificates and TLS, keys of parts, sealed frames, and which were seen before."""
+"""TLS: the files that a part identifies itself with, what is made of them, and when they expire."""

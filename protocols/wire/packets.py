@@ -30,7 +30,7 @@ from protocols.wire.topics import check_name
 _SHORT_ARRAY = 0x90
 """The first byte of a MessagePack array of at most 15 elements, without their number."""
 SEAL_BYTES = 5
-"""What the seal of a mote with keys adds to each of its frames: :mod:`protocols.security.sealing`."""
+"""What the seal of a mote with keys adds to each of its frames: :mod:`protocols.sealing.sealing`."""
 MAX_PACKET_BYTES = 64 * KIBIBYTE
 MAX_ANNOUNCEMENT_BYTES = 16 * KIBIBYTE
 MAX_CONTROL_BYTES = 16 * KIBIBYTE

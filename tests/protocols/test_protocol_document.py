@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protocols.security.keys import MoteKeys
-from protocols.security.sealing import MoteSeal, open_sealed, seal
+from protocols.sealing.keys import MoteKeys
+from protocols.sealing.sealing import MoteSeal, open_sealed, seal
 from protocols.wire import batches, catalog, demand_pieces, demand_reports, demands, packets, topics
 from protocols.wire.frames import Frame, encode
 from protocols.wire.programs import SamplingProgram

@@ -10,8 +10,8 @@ import pytest
 from firmware_sim.fleet import Fleet, FleetSettings
 from firmware_sim.phenomena.worlds import make_world
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
-from protocols.security.keys import make_keys, read_mote_keys, read_part_keys
-from protocols.security.seals import FleetSeals, PartSeals
+from protocols.sealing.keys import make_keys, read_mote_keys, read_part_keys
+from protocols.sealing.seals import FleetSeals, PartSeals
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.catalog import Presence, Status, decode_mote_entry

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
-from protocols.security.keys import make_keys, read_part_keys
-from protocols.security.seals import PartSeals
+from protocols.sealing.keys import make_keys, read_part_keys
+from protocols.sealing.seals import PartSeals
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Resumption, decode_ack
 from protocols.wire.catalog import MoteEntry, MoteState, Presence, ProxyClock, ProxySpool, Status, StreamOffer

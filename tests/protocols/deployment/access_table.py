@@ -53,8 +53,12 @@ proxies/roadside/motes/m1           roadside rw         harbour r           clus
 proxies/harbour/motes/m1            roadside r          harbour rw          cluster r
 proxies/roadside/demands/traffic    roadside w          cluster r
 proxies/roadside/requests/traffic   roadside w          cluster r
-clusters/cluster/status             cluster w           roadside r          harbour r
+proxies/roadside/claim              roadside rw
+proxies/harbour/claim               harbour rw
+clusters/cluster/status             cluster rw          roadside r          harbour r
 clusters/second/status              roadside r          harbour r
+clusters/cluster/claim              cluster rw
+clusters/second/claim
 demands/traffic                     cluster w           roadside r          harbour r
 demands/traffic/3                   cluster w           roadside r          harbour r
 results/slow                        cluster w           wall r              archive r

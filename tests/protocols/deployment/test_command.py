@@ -91,7 +91,11 @@ def test_init_refuses_wildcards_and_names_that_clash(run, tmp_path, option):
 
 def test_parts_are_added_once(run, tmp_path):
     run(*INIT)
-    assert json.loads(run("add", "proxy", "d", "harbour", "--json").output) == {"added": ["harbour"], "changed": True}
+    assert json.loads(run("add", "proxy", "d", "harbour", "--json").output) == {
+        "added": ["harbour"],
+        "changed": True,
+        "keys": ["cluster/cluster.keys", "proxies/roadside/proxy-roadside.keys", "proxies/harbour/proxy-harbour.keys"],
+    }
     assert json.loads(run("add", "mote", "d", "harbour/h1", "harbour/h2@pier", "--json").output)["added"] == [
         "harbour-motes",
         "pier",
@@ -107,7 +111,8 @@ def test_parts_are_added_once(run, tmp_path):
         assert run("add", *arguments).output == "nothing to add: it is there already\n"
     with pytest.raises(FjordError, match="belongs to another part"):
         run("add", "device", "d", "roadside")
-    assert json.loads(run("add", "subscriber", "d", "archive", "--json").output) == {"added": [], "changed": True}
+    found = json.loads(run("add", "subscriber", "d", "archive", "--json").output)
+    assert found == {"added": [], "changed": True, "keys": []}
     assert "topic read fjord/v1/results/+" in (tmp_path / "d" / "broker" / "acl").read_text()
 
 
@@ -127,7 +132,8 @@ def test_show_renew_and_revoke(run):
         "roadside-motes",
     ]
     assert "renewed: cluster" in run("renew", "d", "cluster", "--days", "200", "--revoke-old").output
-    assert json.loads(run("revoke", "d", "wall", "--json").output) == {"revoked": "wall", "certificates": 2}
+    found = json.loads(run("revoke", "d", "wall", "--json").output)
+    assert found == {"revoked": "wall", "certificates": 2, "keys": []}
     rows = {each["name"]: each["left"] for each in json.loads(run("show", "d", "--json").output)}
     assert rows["wall"] == "revoked"
     assert rows["cluster"] == "199"

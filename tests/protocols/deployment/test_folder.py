@@ -12,8 +12,9 @@ import pytest
 from protocols.deployment.broker_configuration import BrokerPart, configuration_text
 from protocols.deployment.expiry_report import expiry_report
 from protocols.deployment.folder import DeploymentFolder
-from protocols.deployment.identities import identities
+from protocols.deployment.identities import environments, identities
 from protocols.deployment.names import GatewayPart, Names, ProxyPart, SubscriberPart
+from protocols.sealing.seals import load_mote_keys, load_part_keys
 from protocols.security.errors import ExpiredCertificateError, SecurityError
 from protocols.security.tls import check_files
 from tests.secured_broker import deployed, files_of
@@ -39,7 +40,7 @@ def contents(folder):
 def test_all_files_are_there_and_fit(opened):
     for each in identities(opened.deployment):
         check_files(files_of(opened, each.name), NOW)
-    assert {name for name in contents(opened.path) if not name.endswith((".crt", ".key", "/environment"))} == {
+    assert {name for name in contents(opened.path) if not name.endswith((".crt", ".key", ".keys", "/environment"))} == {
         "deployment.json",
         "broker/acl",
         "broker/mosquitto.conf",
@@ -56,6 +57,42 @@ def test_keys_are_for_their_owner_only_and_the_authoritys_is_in_one_place(opened
     assert [each.parent.name for each in keys if each.read_bytes() == authority] == ["authority"]
     assert len({each.read_bytes() for each in keys}) == len(keys)
     assert b"PRIVATE" not in (opened.path / "deployment.json").read_bytes()
+
+
+def test_each_machine_has_the_keys_that_seal_its_frames_and_no_others(opened):
+    found = {name: text for name, text in contents(opened.path).items() if name.endswith(".keys")}
+    assert {name for name in found if not name.startswith("authority/")} == {
+        "cluster/cluster.keys",
+        "gateways/roadside-motes/motes-roadside.keys",
+        "proxies/roadside/proxy-roadside.keys",
+    }
+    for name, content in found.items():
+        assert content == found[f"authority/{name.rpartition('/')[2]}"]
+        assert stat.S_IMODE((opened.path / name).stat().st_mode) == 0o600
+    cluster = load_part_keys(opened.path / "cluster" / "cluster.keys", proxy=None)
+    proxy = load_part_keys(opened.path / "proxies" / "roadside" / "proxy-roadside.keys", proxy="roadside")
+    assert (proxy.cluster, proxy.proxies) == (cluster.cluster, cluster.proxies)
+    assert proxy.motes == load_mote_keys(opened.path / "gateways" / "roadside-motes" / "motes-roadside.keys")
+    variables = environments(opened.deployment, str(opened.path))
+    named = [value for each in variables.values() for name, value in each.items() if name.endswith("_KEYS")]
+    assert len(named) == 3
+    assert all((opened.path / each).is_file() for each in named)
+
+
+def test_keys_of_a_proxy_come_and_go_with_it(opened):
+    first = load_part_keys(opened.path / "cluster" / "cluster.keys", proxy=None)
+    opened.change(opened.deployment.names.with_part(ProxyPart("harbour")), NOW)
+    assert set(opened.changed_keys) == {
+        "cluster/cluster.keys",
+        "proxies/harbour/proxy-harbour.keys",
+        "proxies/roadside/proxy-roadside.keys",
+    }
+    second = load_part_keys(opened.path / "cluster" / "cluster.keys", proxy=None)
+    assert second.proxies.items() > first.proxies.items()
+    opened.revoke("harbour", NOW)
+    assert load_part_keys(opened.path / "cluster" / "cluster.keys", proxy=None).proxies == first.proxies
+    assert "proxies/harbour/proxy-harbour.keys" in opened.changed_keys
+    assert not list(opened.path.rglob("*-harbour.keys"))
 
 
 def test_the_same_again_changes_nothing(opened):

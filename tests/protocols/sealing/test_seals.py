@@ -8,8 +8,8 @@ import pytest
 
 from protocols.errors import SettingsError
 from protocols.mqtt.messages import Message
-from protocols.security.keys import make_keys, read_mote_keys, read_part_keys
-from protocols.security.seals import KEPT, OF_CLUSTER, OF_MOTES, OF_PROXIES, FleetSeals, PartSeals, load_part_keys
+from protocols.sealing.keys import make_keys, read_mote_keys, read_part_keys
+from protocols.sealing.seals import KEPT, OF_CLUSTER, OF_MOTES, OF_PROXIES, FleetSeals, PartSeals, load_part_keys
 from protocols.wire import topics
 
 OURS = make_keys(b"o" * 32, ["p", "q"])
@@ -65,7 +65,7 @@ def test_every_topic_of_frames_has_a_sender_with_a_key():
     assert TOPICS.keys() > KEPT
 
 
-@pytest.mark.parametrize("kind", TOPICS)
+@pytest.mark.parametrize("kind", sorted(TOPICS))
 def test_intruders_are_refused_and_nothing_else_is(kind, tmp_path):
     topic, moved, sender, receiver = TOPICS[kind]
     sends, receives = made(tmp_path, sender), made(tmp_path, receiver)
@@ -104,7 +104,7 @@ def test_intruders_are_refused_and_nothing_else_is(kind, tmp_path):
     assert [receives.open(each).refusal for each in (last, will)] == ["", ""]
 
 
-@pytest.mark.parametrize("kind", KEPT)
+@pytest.mark.parametrize("kind", sorted(KEPT))
 def test_older_frames_are_refused_after_restarts_of_both_and_after_a_clock_that_is_set_back(kind, tmp_path):
     topic, _, sender, receiver = TOPICS[kind]
     plain = Message(topic, b"a frame")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocols.errors import SettingsError, TopicError
-from protocols.security.keys import make_keys, read_deployment, read_mote_keys, read_part_keys
+from protocols.sealing.keys import make_keys, read_deployment, read_mote_keys, read_part_keys
 
 RANDOM, OTHER = b"r" * 32, b"q" * 32
 

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from protocols.errors import FrameError, SettingsError, TopicError
 from protocols.event_log import get_logger
 from protocols.mqtt.messages import Message
-from protocols.security.counters import SeenCounters, SentCounter
-from protocols.security.keys import MoteKeys, PartKeys, read_mote_keys, read_part_keys
-from protocols.security.sealing import MoteSeal, forged, open_sealed, seal
+from protocols.sealing.counters import SeenCounters, SentCounter
+from protocols.sealing.keys import MoteKeys, PartKeys, read_mote_keys, read_part_keys
+from protocols.sealing.sealing import MoteSeal, forged, open_sealed, seal
 from protocols.wire import topics
 
 log = get_logger(__name__)

@@ -7,9 +7,9 @@ import stat
 import pytest
 from typer.testing import CliRunner
 
+from protocols.deployment.command import app
 from protocols.errors import SettingsError
-from protocols.security.keys_command import app
-from protocols.security.seals import load_mote_keys, load_part_keys
+from protocols.sealing.seals import load_mote_keys, load_part_keys
 
 
 def run(*arguments):
@@ -73,3 +73,20 @@ def test_what_there_is_not_cannot_be_changed(tmp_path, arguments):
     with pytest.raises(SettingsError):
         run(tmp_path, *arguments)
     assert contents(tmp_path) == before
+
+
+def test_keys_of_a_deployment_are_renewed_in_it_and_handed_out(tmp_path):
+    folder = tmp_path / "d"
+    made = ["init", str(folder), "--broker-host", "localhost", "--proxy", "a", "--mote", "a/m1"]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    before = load_mote_keys(folder / "gateways" / "a-motes" / "motes-a.keys")
+    output = run(folder, "--renew-mote", "a/m1").output
+    assert [line.removeprefix(f"written: {folder}/") for line in output.splitlines()] == [
+        "proxies/a/proxy-a.keys",
+        "gateways/a-motes/motes-a.keys",
+    ]
+    after = load_mote_keys(folder / "gateways" / "a-motes" / "motes-a.keys")
+    assert after.secret("m1") != before.secret("m1")
+    assert after.secret("m2") == before.secret("m2")
+    with pytest.raises(SettingsError, match="has keys for the proxies that it has"):
+        run(folder, "--proxy", "b")

@@ -1,0 +1,63 @@
+"""The files of a deployment's keys, read and written; readable by their owner only."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from protocols.errors import SettingsError
+from protocols.sealing.keys import CLUSTER_FILE, Deployment
+
+SUFFIX = ".keys"
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    """Return the content of the files of keys in a folder, by name.
+
+    Raises
+    ------
+    SettingsError
+        If one cannot be read.
+    """
+    try:
+        return {each.name: each.read_text(encoding="utf-8") for each in sorted(folder.glob(f"*{SUFFIX}"))}
+    except OSError as error:
+        raise SettingsError(f"cannot read the keys in {folder}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise SettingsError(f"a file of keys in {folder} is no text") from None
+
+
+def write_files(folder: Path, before: dict[str, str], keys: Deployment) -> list[str]:
+    """Write the files that have changed, readable by their owner only, and remove those that are gone; return which.
+
+    The cluster's file is written last: until then the cluster knows no part under a new key.
+
+    Raises
+    ------
+    SettingsError
+        If one cannot be written.
+    """
+    after, changed = keys.files(), []
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in sorted(after, key=lambda name: (name == CLUSTER_FILE, name)):
+            if before.get(name) != after[name]:
+                _write(folder / name, after[name])
+                changed.append(f"written: {folder / name}")
+        for name in sorted(before.keys() - after.keys()):
+            (folder / name).unlink(missing_ok=True)
+            changed.append(f"removed: {folder / name}")
+    except OSError as error:
+        raise SettingsError(f"cannot write the keys in {folder}: {error.strerror}") from error
+    return changed
+
+
+def _write(file: Path, content: str) -> None:
+    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+    beside.replace(file)
