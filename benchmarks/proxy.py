@@ -6,7 +6,7 @@ In the same run and in turn, a publisher sends the same packets, with a quality 
 * link: Fjord's own link to the broker, which only counts them;
 * proxy: a whole proxy, with its stores on disk, 300 queries on the motes' stream, and a process that acknowledges
   its batches;
-* keyed: the same, with a key for each mote and for the proxy (`keyed_over_plain`).
+* keyed: the same, with a key for each mote and for the proxy, connected by TLS with a certificate (`keyed_over_plain`).
 
 The broker's processor time is measured too: one core of it is the upper limit for all of them.
 
@@ -16,7 +16,6 @@ The broker's processor time is measured too: one core of it is the upper limit f
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import multiprocessing.process
 import statistics
@@ -26,12 +25,14 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
+from proxy_broker import broker_with_tls
 from proxy_load import KEYED, QUERIES, SAMPLES_PER_PACKET, Publisher, Shared, announcement, announcements, publish
 from proxy_merging import merging
 from proxy_processes import TIME_LIMIT_SECONDS, context, new_shared, start_process, wait_for
@@ -41,7 +42,6 @@ from proxy_takers import run_acknowledger, run_bare, run_link, run_proxy
 from protocols.event_log import configure_logging
 from protocols.wire.frames import encode
 from protocols.wire.packets import decode_announcement
-from proxy.broker import running_broker
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 
@@ -64,7 +64,7 @@ def main() -> None:
     configure_logging("warning")
     size = Size(options.rounds, options.packets, options.motes)
     with tempfile.TemporaryDirectory(prefix="fjord-proxy-") as folder:
-        contenders, report = asyncio.run(throughput(Path(folder), size))
+        contenders, report = throughput(Path(folder), size)
     report |= idle_sensors() | merging() | recording(4 * options.rounds)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "proxy.json").write_text(json.dumps(report, indent=2) + "\n")
@@ -101,17 +101,17 @@ class Contender:
     resident_bytes: list[int] = field(default_factory=list)
 
 
-async def throughput(folder: Path, size: Size) -> tuple[list[Contender], dict[str, Any]]:
+def throughput(folder: Path, size: Size) -> tuple[list[Contender], dict[str, Any]]:
     """Let all take turns; return the contenders with their measurements, and the report."""
-    async with running_broker(engine="mosquitto") as broker:
-        with ExitStack() as stack:
-            contenders = [
-                start(stack, run_bare, broker.port, "bare"),
-                start(stack, run_link, broker.port, "link"),
-                start(stack, run_proxy, broker.port, KEYED, str(folder / KEYED)),
-                start(stack, run_proxy, broker.port, "proxy", str(folder / "proxy")),
-            ]
-            await asyncio.to_thread(take_turns, stack, broker.port, contenders, size)
+    with broker_with_tls(folder, KEYED) as ports, ExitStack() as stack:
+        keyed = start(stack, partial(run_proxy, deployment=str(ports.folder)), ports.tls, KEYED, str(folder / KEYED))
+        contenders = [
+            start(stack, run_bare, ports.plain, "bare"),
+            start(stack, run_link, ports.plain, "link"),
+            keyed,
+            start(stack, run_proxy, ports.plain, "proxy", str(folder / "proxy")),
+        ]
+        take_turns(stack, ports.plain, contenders, size)
     return contenders, describe(contenders, size)
 
 

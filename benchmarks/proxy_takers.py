@@ -71,8 +71,8 @@ def run_link(port: int, proxy: str, shared: Shared) -> None:
     asyncio.run(_until_stopped(count(), shared))
 
 
-def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
-    """Run a whole proxy, as `fjord proxy` does."""
+def run_proxy(port: int, proxy: str, folder: str, shared: Shared, *, deployment: str = "") -> None:
+    """Run a whole proxy, as `fjord proxy` does; with a deployment, by TLS with its certificate."""
 
     async def serve() -> None:
         with open_stores(settings.folder, proxy, quarantine_entries=settings.quarantine_entries) as stores:
@@ -84,7 +84,7 @@ def run_proxy(port: int, proxy: str, folder: str, shared: Shared) -> None:
             stop.set()
             await running
 
-    settings = _settings(port, proxy, folder)
+    settings = _settings(port, proxy, folder, deployment)
     configure_logging("error")
     asyncio.run(serve())
 
@@ -112,10 +112,13 @@ def run_recorded_proxy(port: int, proxy: str, folder: str, shared: Shared) -> No
             runner.run(serve())
 
 
-def _settings(port: int, proxy: str, folder: str) -> ProxySettings:
+def _settings(port: int, proxy: str, folder: str, deployment: str = "") -> ProxySettings:
     # Motes send nothing while other contenders have their turn: none may count as silent for that, nor as a mote
     # that does not begin, without which the stream goes on. Their clocks are made up.
+    own = f"{deployment}/proxies/{proxy}"
+    files = {"broker_ca": "ca.crt", "broker_certificate": f"{proxy}.crt", "broker_key": f"{proxy}.key"}
     return ProxySettings(
+        **{setting: f"{own}/{file}" for setting, file in files.items() if deployment},
         name=proxy,
         broker=f"127.0.0.1:{port}",
         data=folder,
