@@ -223,7 +223,7 @@ class DeltaSource(_FrameSource):
             raise SourceRefusedError(f"{self.shown} has a character in its path that Delta tables read as another")
         if (log := place / LOG).is_dir():
             self._files.folder(log)
-            for entry in log.iterdir():
+            for entry in log.rglob("*"):
                 if entry.is_symlink():
                     self._files.file(entry)
         yield place

@@ -196,7 +196,7 @@ def test_folders_that_the_library_would_read_as_others_are_refused(place: Place,
         place.read(f"delta:{place.open}/{name}/t")
 
 
-@pytest.mark.parametrize("way", ["file", "folder", "log", "entry"])
+@pytest.mark.parametrize("way", ["file", "folder", "log", "entry", "below the log"])
 def test_a_delta_table_with_links_to_the_outside_is_refused(place: Place, way: str) -> None:
     secret, inside = table("delta", place.closed), table("delta", place.open, "fine")
     match way:
@@ -213,6 +213,9 @@ def test_a_delta_table_with_links_to_the_outside_is_refused(place: Place, way: s
                 each.unlink()
             (inside / "_delta_log").rmdir()
             (inside / "_delta_log").symlink_to(secret / "_delta_log")
+        case "below the log":
+            (inside / "_delta_log" / "_sidecars").mkdir()
+            (inside / "_delta_log" / "_sidecars" / "s.parquet").symlink_to(next(secret.glob("*.parquet")))
         case _:
             (entry,) = (inside / "_delta_log").glob("*.json")
             entry.unlink()
