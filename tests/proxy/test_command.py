@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from protocols.security.certificates import Purpose, issue, make_authority
 from protocols.security.errors import ExpiredCertificateError
+from protocols.security.expiry import ExpiryCollector
 from protocols.security.private_files import PUBLIC, SECRET, write_file
 from proxy.command import app
 from proxy.errors import DataFolderInUseError
@@ -39,7 +40,7 @@ def test_second_proxy_on_a_data_folder_is_rejected(tmp_path):
     assert isinstance(result.exception, DataFolderInUseError)
 
 
-def test_metrics_are_served_on_this_machine_only():
+def test_metrics_are_served_on_this_machine_only(tmp_path):
     import socket
     import urllib.request
 
@@ -48,10 +49,13 @@ def test_metrics_are_served_on_this_machine_only():
         port = free.getsockname()[1]
     metrics = ProxyMetrics()
     metrics.count("packets", by=3)
-    end = serve_metrics(metrics, port)
+    write_file(tmp_path / "ca.crt", make_authority("Test", now=time.time(), days=3).certificate, mode=PUBLIC)
+    end = serve_metrics(metrics, port, ExpiryCollector({"broker authority": str(tmp_path / "ca.crt")}))
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            assert "fjord_proxy_packets_total 3.0" in answer.read().decode()
+            shown = answer.read().decode()
+        assert "fjord_proxy_packets_total 3.0" in shown
+        assert 'fjord_certificate_expiry_timestamp_seconds{use="broker authority"}' in shown
     finally:
         end()
 

@@ -20,6 +20,7 @@ from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.synced_files import Troubles
 from protocols.mqtt.link import BrokerAddress
+from protocols.security.tls import TlsFiles
 
 
 @pytest.mark.parametrize("written", ["hello", "x" * 200_000, '{"version":-7}'])
@@ -58,3 +59,9 @@ def test_a_position_before_the_first_commit_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"version":-7}')
     with pytest.raises(StorageError, match="cannot be read"):
         Publication(tmp_path)
+
+
+def test_a_publisher_gets_the_files_for_tls_of_its_cluster():
+    broker = BrokerAddress("gateway", 8883, tls=TlsFiles("ca.crt", "cluster.crt", "cluster.key"))
+    orders = Orders("data", broker, "publisher", 15.0, "error")
+    assert from_line(to_line(orders), Orders) == orders
