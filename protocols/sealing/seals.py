@@ -100,14 +100,14 @@ class PartSeals:
     purpose
         Of the link: several links of a part publish on topics of their own, and keep counters of their own.
     now
-        The time of day in seconds.
+        The time of day in seconds; None for that of this machine.
     """
 
     def __init__(
-        self, keys: PartKeys, folder: Path, *, purpose: str = "link", now: Callable[[], float] = time.time
+        self, keys: PartKeys, folder: Path, *, purpose: str = "link", now: Callable[[], float] | None = None
     ) -> None:
         self._file = folder / f"counters-{purpose}.json"
-        self._now = now
+        self._now = now or (lambda: time.time())  # noqa: PLW0108 - simulations replace it
         sent, seen = _read(self._file)
         self._sent, self._seen = SentCounter(sent), SeenCounters(seen)
         self._signing = Ed25519PrivateKey.from_private_bytes(keys.signing)

@@ -46,7 +46,8 @@ def program(period_us):
 class Proxy(ScriptedLink):
     """A link to a broker beside which a proxy lives."""
 
-    def __init__(self, address, *, client_id, subscriptions, on_connect, on_disconnect):
+    def __init__(self, address, *, client_id, subscriptions, on_connect, on_disconnect, seals):
+        assert seals is None
         super().__init__(on_connect, on_disconnect)
         self._gateways = {}
 

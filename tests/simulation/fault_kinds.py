@@ -15,6 +15,7 @@ from protocols.wire.frames import VERSION, encode
 from tests.simulation.disk import DiskFaults
 from tests.simulation.hosts import SECOND_NS
 from tests.simulation.network import Way
+from tests.simulation.stand_in import STORED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,7 +234,8 @@ def _radio_quick(world: World, name: str, _: float) -> None:
 def _stray_acknowledgement(world: World, name: str, _: float) -> None:
     """Let a proxy receive an acknowledgement of all its batches that is for another spool than its own.
 
-    And one that is of another cluster than the one that it obeys, if it obeys one already.
+    And one that is of another cluster than the one that it obeys, if it obeys one already. Where parts have keys, one
+    that an intruder has made just as it should be, but for the key.
     """
     if world.broker.host.incarnation is None:
         return
@@ -245,6 +247,8 @@ def _stray_acknowledgement(world: World, name: str, _: float) -> None:
     if proxy.service is not None and proxy.service.stores.spool.cluster is not None:
         epoch = proxy.service.stores.spool.epoch
         strays += [structs.replace(each, epoch=epoch, cluster="another/cluster") for each in strays]
+    if world.keys is not None:
+        strays += [structs.replace(each, cluster=STORED) for each in strays]
     for ack in strays:
         world.broker.broker.publish(Message(topics.acks(name), encode(ack)))
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from firmware_sim.phenomena.traffic import Traffic
     from protocols.mqtt.messages import Message as Received
     from protocols.wire.packets import SampleValue
+    from tests.simulation.keyed import WorldKeys
     from tests.simulation.network import Network
     from tests.simulation.virtual_loop import VirtualLoop
 
@@ -73,9 +74,20 @@ class Gateway:
         The proxy whose motes these are.
     broker
         Its address.
+    keys
+        Of the deployment; None for none. What motes seal with theirs is sealed here, and opened.
     """
 
-    def __init__(self, loop: VirtualLoop, network: Network, host: Host, proxy: str, broker: BrokerAddress) -> None:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        network: Network,
+        host: Host,
+        proxy: str,
+        broker: BrokerAddress,
+        keys: WorldKeys | None = None,
+    ) -> None:
+        self.keys = keys
         self.loop = loop
         self.network = network
         self.host = host
@@ -98,6 +110,7 @@ class Gateway:
                 self._broker,
                 client_id=f"gateway-{self.proxy}",
                 subscriptions=[Subscription(topics.control(self.proxy, "+"), qos=0)],
+                seals=None if self.keys is None else self.keys.of_motes(self.proxy),
             )
         )
         self.loop.spawn(process, self._link.run(self._receive), "gateway")
@@ -123,6 +136,8 @@ class Gateway:
             self.lost += 1
 
     async def _receive(self, message: Received) -> None:
+        if message.refusal:
+            return
         try:
             names = topics.parse(message.topic).names
             control = decode_control(message.payload)
@@ -169,7 +184,7 @@ class SimulatedMote:
         self._loop = gateway.loop
         true = SampleClock(self.now_us, begins_radio_us=self.now_us)
         clock = DriftingClock(true, Drift(drift_ppm, 60_000_000, error_us), begins_radio_us=self.now_us)
-        self.mote = Mote(self.description, clock, self._sense)
+        self.mote = Mote(self.description, clock, self._sense, sealed=gateway.keys is not None)
         gateway.adopt(self)
 
     @property

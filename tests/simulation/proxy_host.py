@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from proxy.storage.spool import Spool, SpooledBatch
     from tests.simulation.disk import Disk
     from tests.simulation.hosts import Host
+    from tests.simulation.keyed import WorldKeys
     from tests.simulation.network import Network
     from tests.simulation.virtual_loop import VirtualLoop
 
@@ -59,20 +60,37 @@ class ProxyHost:
         Its clocks and processes, and its disk.
     broker
         HOST:PORT.
+    keys
+        Of the deployment; None for none.
     settings
         Of the proxy, beside its name, broker and folder.
     """
 
     def __init__(
-        self, loop: VirtualLoop, network: Network, host: Host, disk: Disk, *, broker: str, **settings: object
+        self,
+        loop: VirtualLoop,
+        network: Network,
+        host: Host,
+        disk: Disk,
+        *,
+        broker: str,
+        keys: WorldKeys | None = None,
+        **settings: object,
     ) -> None:
+        self.keys = keys
         self.loop = loop
         self.network = network
         self.host = host
         self.disk = disk
         self.name = host.name
         self.settings = ProxySettings.model_validate(
-            {"name": host.name, "broker": broker, "data": str(disk.folder / "data"), **settings}
+            {
+                "name": host.name,
+                "broker": broker,
+                "data": str(disk.folder / "data"),
+                "keys": "" if keys is None else "in memory",
+                **settings,
+            }
         )
         self.service: ProxyService | None = None
         self.spooled: dict[BatchId, Spooled] = {}
@@ -148,9 +166,9 @@ class ProxyHost:
             address = settings.broker_address(None)
             with open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries) as stores:
                 self._observe(stores.spool)
-                self.service = ProxyService(
-                    settings, stores, mqtt_link(address, silence_seconds=settings.broker_silence / 1e6)
-                )
+                seals = None if self.keys is None else self.keys.of_proxy(self.name, settings.folder)
+                make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)
+                self.service = ProxyService(settings, stores, make_link)
                 await self.service.run(asyncio.Event())
         except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
             if process is not self.host.incarnation:

@@ -21,8 +21,10 @@ from tests.simulation.proxy_host import BatchId
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
+    from protocols.mqtt.messages import Seals
     from protocols.wire.streams import StreamSchema
     from tests.simulation.hosts import Host
     from tests.simulation.network import Network
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 COMMIT_SECONDS = 0.5
 """Batches that have come are stored together this often."""
 CLUSTER = "c"
+STORED = f"{CLUSTER}/stored"
+"""Its name and identity."""
 
 
 class StandInCluster:
@@ -44,11 +48,20 @@ class StandInCluster:
         Its address.
     schemas
         Of the streams that queries may read.
+    seals
+        Makes what seals its frames, for a process; None without keys.
     """
 
     def __init__(
-        self, loop: VirtualLoop, network: Network, host: Host, broker: BrokerAddress, schemas: tuple[StreamSchema, ...]
+        self,
+        loop: VirtualLoop,
+        network: Network,
+        host: Host,
+        broker: BrokerAddress,
+        schemas: tuple[StreamSchema, ...],
+        seals: Callable[[], Seals] | None = None,
     ) -> None:
+        self._seals = seals
         self.loop = loop
         self.network = network
         self.host = host
@@ -153,6 +166,7 @@ class StandInCluster:
             births=[self._status(Presence.ONLINE)],
             will=self._status(Presence.OFFLINE),
             on_connect=self._publish_demands,
+            seals=None if self._seals is None else self._seals(),
         )
 
     def _status(self, presence: Presence) -> Message:
@@ -168,6 +182,8 @@ class StandInCluster:
                 await self._link.publish(Message(topics.demand(schema.name), encode(demand), retain=True))
 
     async def _receive(self, message: Message) -> None:
+        if message.refusal:
+            return
         if topics.parse(message.topic).kind == "resumptions":
             found = decode_resumption(message.payload)
             lane = found.proxy, found.epoch, found.stream
@@ -195,7 +211,7 @@ class StandInCluster:
                 self._owed[_lane(batch)] = None
             owed, self._owed = self._owed, {}
             for lane in owed:
-                ack = Ack(VERSION, *lane, self._through(lane), (), f"{CLUSTER}/stored")
+                ack = Ack(VERSION, *lane, self._through(lane), (), STORED)
                 with suppress(LinkError):
                     assert self._link is not None
                     await self._link.publish(Message(topics.acks(lane[0]), encode(ack)))

@@ -15,6 +15,7 @@ from tests.simulation.broker_host import BrokerHost
 from tests.simulation.disk import Disk
 from tests.simulation.fault_kinds import KINDS, Target
 from tests.simulation.hosts import Host, HostClock, WorldTime
+from tests.simulation.keyed import drawn_keys
 from tests.simulation.liveness import Watch
 from tests.simulation.motes import Gateway, Radio, SimulatedMote
 from tests.simulation.network import Network
@@ -133,8 +134,13 @@ class World:
         self.network = self.loop.network = Network(self.loop, Random(f"network/{seed}"))
         self.broker = BrokerHost(self.loop, self.network, self._host("broker"))
         address = BrokerAddress("broker", PORT)
+        names = [f"p{number}" for number in range(len(schedule.proxies))]
+        self.keys = drawn_keys(schedule.seed, names) if make_cluster is None else None
+        keys, of_cluster = self.keys, None
+        if keys is not None:
+            of_cluster = lambda: keys.of_cluster(folder / "cluster")  # noqa: E731 - as short as that
         self.cluster: Cluster = (
-            StandInCluster(self.loop, self.network, self._host("cluster"), address, (TRAFFIC,))
+            StandInCluster(self.loop, self.network, self._host("cluster"), address, (TRAFFIC,), of_cluster)
             if make_cluster is None
             else make_cluster(self, folder / "cluster")
         )
@@ -146,10 +152,16 @@ class World:
             clock = HostClock(self.loop.world, drift_ppm=plan.drift_ppm, ahead_ns=plan.ahead_us * 1_000)
             disk = Disk(folder / name, Random(f"disk/{seed}/{name}"))
             self.proxies[name] = ProxyHost(
-                self.loop, self.network, Host(name, clock, seed), disk, broker=self.broker.address, **plan.settings
+                self.loop,
+                self.network,
+                Host(name, clock, seed),
+                disk,
+                broker=self.broker.address,
+                keys=keys,
+                **plan.settings,
             )
             gateway = self._host(f"g{number}")
-            self.gateways[f"g{number}"] = Gateway(self.loop, self.network, gateway, name, address)
+            self.gateways[f"g{number}"] = Gateway(self.loop, self.network, gateway, name, address, keys)
         road = Traffic(len(schedule.motes), seed=schedule.seed, default_period_us=schedule.period_us)
         self.motes = [
             SimulatedMote(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from protocols.security import seals
+from protocols.security.sealing import COUNTER_BYTES, MARK, SIGNATURE_BYTES
 from proxy.errors import StoreError
 from proxy.running.delivery_window import Connected, DeliveryEvent, DeliveryInstruction, DeliveryWindow, Send
 from proxy.running.service import ProxyService
@@ -89,6 +92,19 @@ def _foreign_acknowledgement() -> None:
         return acknowledged(self, _as_own(self, ack), now_us)
 
     put(StreamDeliveries, "acknowledged", obeyed)
+
+
+@PLANTS.planted("forged acknowledgement obeyed", "with keys, only what the cluster has signed counts")
+def _forged_acknowledgement() -> None:
+    put(seals, "open_sealed", lambda key, topic, payload: (next(_COUNTER), _unsealed(payload)))
+
+
+_COUNTER = count(2**63)
+
+
+def _unsealed(payload: bytes) -> bytes:
+    sealed = payload[:1] == bytes([MARK])
+    return payload[1 + COUNTER_BYTES : -SIGNATURE_BYTES] if sealed else payload
 
 
 def _as_own(deliveries: StreamDeliveries, ack: Ack) -> Ack:
