@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from protocols.mqtt.link import Message
+from protocols.wire import topics
 from protocols.wire.batches import decode_batch
 from protocols.wire.catalog import decode_mote_entry
 from protocols.wire.frames import encode
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from proxy.records.waiting_tuples import MotePosition
     from proxy.storage.spool import SpooledBatch
 
-NAME = "p"
+NAME, IDENTITY = "p", "e"
 BEGAN_US = 1_700_000_000_000_000
 SECOND_US = 1_000_000
 
@@ -89,7 +90,7 @@ class ProxyWorld:
         self._receiver = Receiver(
             NAME, self.fleet, accepting, neighbours, merging=self,  # type: ignore[arg-type]
             demands=demands, intake=self._intake, devices=self.devices, link=self, metrics=metrics,
-            clocks=clocks,
+            clocks=clocks, identity=IDENTITY, status=Message(topics.proxy_status(NAME), b""),
         )  # fmt: skip
         self._metrics = metrics
         self._cut: list[CutBatch] = []

@@ -247,7 +247,7 @@ def test_it_notes_callbacks_that_compute_for_too_long(loop, monkeypatch):
     monkeypatch.setattr("tests.simulation.virtual_loop.LONGEST_WORK_NS", 1_000_000)
 
     def compute():
-        sum(range(1_000_000))
+        sum(range(5_000_000))
 
     async def ask():
         await asyncio.to_thread(compute)

@@ -126,7 +126,7 @@ def run(application, monkeypatch):
 
         return asyncio.run(send())
 
-    def in_process(client, address, *, token=None):
+    def in_process(client, address, *, token=None, tls=None):
         client._http = httpx.Client(base_url=address, transport=httpx.MockTransport(answer))
 
     monkeypatch.setattr(ApiClient, "__init__", in_process)

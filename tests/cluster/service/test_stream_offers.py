@@ -449,7 +449,7 @@ async def run(parts, monkeypatch):
     def answer(request):
         return asyncio.run_coroutine_threadsafe(send(request), loop).result()
 
-    def in_process(client, address, *, token=None):
+    def in_process(client, address, *, token=None, tls=None):
         client._address = address
         client._http = httpx.Client(base_url=address, transport=httpx.MockTransport(answer))
 
