@@ -130,9 +130,9 @@ def test_a_cut_that_loses_its_bound_is_found(monkeypatch: pytest.MonkeyPatch) ->
         self._count += len(packet.starts_us)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(WaitingTuples, "join", joined)
-    monkeypatch.setattr(FleetTarget, "limit_seconds", 1.2)
+    monkeypatch.setattr(FleetTarget, "limit_seconds", 0.5)
     tally = Tally()
-    run_input(TARGETS["fleet"], "fleet/1/15", tally)
+    run_input(TARGETS["fleet"], "fleet/1/121", tally)
     assert tally.over_limit == 1
 
 
