@@ -11,7 +11,10 @@ import typer
 from protocols.command_line.options import byte_size_option, duration_option, record_option
 
 if TYPE_CHECKING:
+    from protocols.sealing.keys import PartKeys
+    from protocols.sealing.seals import PartSeals
     from proxy.running.settings import ProxySettings
+    from proxy.storage.stores import Stores
 
 app = typer.Typer(add_completion=False)
 
@@ -145,6 +148,15 @@ def proxy(
     _run(settings, broker_password(os.environ), record, record_size)
 
 
+def _seals_of(keys: PartKeys, settings: ProxySettings, stores: Stores) -> PartSeals:
+    """Return the seals of a proxy; motes whose secrets were renewed begin their numbers anew."""
+    from protocols.sealing.seals import PartSeals
+
+    seals = PartSeals(keys, settings.folder)
+    stores.spool.forget_positions(seals.renewed_motes)
+    return seals
+
+
 def _run(settings: ProxySettings, password: str | None, record: Path | None, record_size: int) -> None:
     import asyncio
     import contextlib
@@ -173,7 +185,7 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
 
-        seals = None if keys is None else PartSeals(keys, settings.folder)
+        seals = None if keys is None else _seals_of(keys, settings, stores)
         of_claim = None if keys is None else PartSeals(keys, settings.folder, purpose="claim")
         make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)
 

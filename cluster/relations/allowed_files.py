@@ -17,6 +17,8 @@ from cluster.relations.source import SourceAwayError, SourceRefusedError
 
 OF_PROCESSES: Final = (Path("/proc"), Path("/sys"), Path("/dev"))
 """What the system shows of processes, with their environment, and devices: no tables."""
+KEYS: Final = frozenset({".key", ".keys"})
+"""Endings of files with keys, as `fjord security` makes them: no tables either, wherever they are."""
 HINT: Final = "name the folder with `fjord cluster --relation-folder`, or put the file where the cluster was started"
 
 
@@ -27,7 +29,7 @@ class AllowedFiles:
     ----------
     folders
         Files below them may be read, but for files and folders whose names begin with a dot, such as keys and settings
-        of the user; a folder that is itself below such a one may be named.
+        of the user, and files of keys; a folder that is itself below such a one may be named.
     never
         Files and folders that may not be read, wherever they are: the cluster's data, its tokens and credentials.
     """
@@ -77,7 +79,7 @@ class AllowedFiles:
             raise SourceRefusedError(f"{_shown(path)} is not the name of a file") from None
         if not any(_is_open(found, folder) for folder in self.folders):
             raise SourceRefusedError(f"{_shown(path)} is outside of the folders that relations may read", hint=HINT)
-        if any(_leads_into(found, each) for each in self._never):
+        if found.suffix in KEYS or any(_leads_into(found, each) for each in self._never):
             raise SourceRefusedError(f"{_shown(path)} belongs to the cluster or the system, not to relations")
         return found
 

@@ -32,7 +32,8 @@ from protocols.deployment.identities import (
 )
 from protocols.deployment.names import RESERVED, Names
 from protocols.sealing.key_files import SUFFIX, read_files, write_files
-from protocols.sealing.keys import SECRET_BYTES, make_keys, read_deployment
+from protocols.sealing.keys import CLUSTER_FILE, SECRET_BYTES, make_keys, read_deployment
+from protocols.sealing.keys import Deployment as Keys
 from protocols.security.certificates import Pair, issue, make_authority, revocation_list
 from protocols.security.errors import ExpiredCertificateError, SecurityError
 from protocols.security.pem_files import date_text
@@ -129,15 +130,15 @@ class DeploymentFolder:
         kept = self.path / KEYS
         before = read_files(kept)
         random = secrets.token_bytes(SECRET_BYTES)
-        keys = read_deployment(before) if before else make_keys(random, ())
+        keys = self.kept_keys() or make_keys(random, ())
         proxies = {each.name for each in self.deployment.names.proxies}
         for gone in keys.proxies.keys() - proxies:
             keys = keys.without(gone)
         keys = keys.renewed(random, proxies=proxies - keys.proxies.keys())
         write_files(kept, before, keys)
         files, handed = keys.files(), keys_of_machines(self.deployment)
-        there = {str(each.relative_to(self.path)) for each in self.path.glob(f"*/**/*{SUFFIX}") if each.parent != kept}
-        changed = sorted(there - handed.keys())
+        there = [*self.path.glob(f"proxies/*/proxy-*{SUFFIX}"), *self.path.glob(f"gateways/*/motes-*{SUFFIX}")]
+        changed = sorted({str(each.relative_to(self.path)) for each in there} - handed.keys())
         for file in changed:
             (self.path / file).unlink()
         for file, name in handed.items():
@@ -145,6 +146,24 @@ class DeploymentFolder:
                 changed.append(file)
         self.changed_keys = changed
         return changed
+
+    def kept_keys(self) -> Keys | None:
+        """Return the keys of all parts that seal frames; None if none have been handed out yet.
+
+        Raises
+        ------
+        FjordError
+            If they are not here, or damaged.
+        """
+        before = read_files(self.path / KEYS)
+        if CLUSTER_FILE in before:
+            return read_deployment(before)
+        if (self.path / "cluster" / CLUSTER_FILE).exists():
+            raise SecurityError(
+                f"cannot read the keys in {self.path / KEYS}: they are not there",
+                hint="they are needed to make others; copy the folder back while it is used",
+            )
+        return None
 
     def change(self, names: Names, now: float) -> list[str]:
         """Give the deployment these names; return those that are new. Raises FjordError."""

@@ -42,7 +42,7 @@ def keys_command(
     from protocols.deployment.folder import DeploymentFolder
     from protocols.deployment.identities import KEYS, STATE
     from protocols.sealing.key_files import read_files, write_files
-    from protocols.sealing.keys import SECRET_BYTES, make_keys, read_deployment
+    from protocols.sealing.keys import CLUSTER_FILE, SECRET_BYTES, make_keys, read_deployment
 
     deployed = DeploymentFolder.open(folder) if (folder / STATE).exists() else None
     if deployed is not None and (proxy or revoke):
@@ -52,7 +52,11 @@ def keys_command(
         )
     kept = folder if deployed is None else folder / KEYS
     before, wanted = read_files(kept), set(proxy or ())
-    keys = make_keys(secrets.token_bytes(SECRET_BYTES), ()) if not before else read_deployment(before)
+    if deployed is not None:
+        known = deployed.kept_keys()
+    else:
+        known = read_deployment(before) if CLUSTER_FILE in before else None
+    keys = known or make_keys(secrets.token_bytes(SECRET_BYTES), ())
     unknown = set(renew or ()) - keys.proxies.keys()
     if unknown:
         raise SettingsError(f"there are no keys of proxy {min(unknown)!r} to renew", hint="name it with --proxy")

@@ -72,7 +72,8 @@ class NameClaim:
         if message.topic == self.topics[0]:
             self._status(status, retained=message.retain)
             return False
-        return status is not None and self._claim(status, now_us)
+        # No part retains a claim: one that is retained would keep a name from its part at each start.
+        return status is not None and not message.retain and self._claim(status, now_us)
 
     def time_passed(self, now_us: int) -> None:
         """Note that time has passed: a part that does not answer does not run."""

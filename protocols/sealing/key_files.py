@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from protocols.errors import SettingsError
-from protocols.sealing.keys import CLUSTER_FILE, Deployment
+from protocols.sealing.keys import CLUSTER_FILE, Deployment, read_deployment
 
 SUFFIX = ".keys"
 
@@ -45,12 +45,17 @@ def write_files(folder: Path, before: dict[str, str], keys: Deployment) -> list[
             if before.get(name) != after[name]:
                 _write(folder / name, after[name])
                 changed.append(f"written: {folder / name}")
-        for name in sorted(before.keys() - after.keys()):
+        for name in sorted(_ours(before) - after.keys()):
             (folder / name).unlink(missing_ok=True)
             changed.append(f"removed: {folder / name}")
     except OSError as error:
         raise SettingsError(f"cannot write the keys in {folder}: {error.strerror}") from error
     return changed
+
+
+def _ours(before: dict[str, str]) -> set[str]:
+    """Return the files that the keys before were in; others, such as copies that were kept, are left alone."""
+    return set(read_deployment(before).files()) & before.keys() if CLUSTER_FILE in before else set()
 
 
 def _write(file: Path, content: str) -> None:

@@ -7,13 +7,13 @@ such as results and messages of devices, passes as it is.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec.structs import replace
 
@@ -35,7 +35,7 @@ OF_PROXIES: Final = frozenset(
         *("stream_offer", "mote_entry", "demand_report", "demand_request"),
     }
 )
-KEPT: Final = OF_CLUSTER | {"batches", "resumptions", "proxy_status", "stream_offer"}
+KEPT: Final = OF_CLUSTER | {"batches", "resumptions", "proxy_status", "proxy_claim", "stream_offer"}
 """Topics whose counters are kept over restarts; with others, an older frame would only show an older state."""
 WRITE_SECONDS: Final = 1.0
 _MOST_TOPICS: Final = 65_536
@@ -108,8 +108,16 @@ class PartSeals:
     ) -> None:
         self._file = folder / f"counters-{purpose}.json"
         self._now = now or (lambda: time.time())  # noqa: PLW0108 - simulations replace it
-        sent, seen = _read(self._file)
-        self._sent, self._seen = SentCounter(sent), SeenCounters(seen)
+        self._checked_with = {"": keys.cluster.hex(), **{name: key.hex() for name, key in keys.proxies.items()}}
+        kept = _read(self._file)
+        # Counters belong to a key: what was seen under one that leaked must not shut out the one that replaced it.
+        seen = {topic: last for topic, last in kept.seen.items() if self._key_of(topic) == kept.keys.get(topic)}
+        self._sent, self._seen = SentCounter(kept.sent), SeenCounters(seen)
+        self._generations = {} if keys.motes is None else dict(keys.motes.generations)
+        self.renewed_motes = frozenset(
+            mote for mote, generation in self._generations.items() if generation != kept.generations.get(mote, 1)
+        )
+        """Motes that have another secret than at the last start: their packets are numbered anew."""
         self._signing = Ed25519PrivateKey.from_private_bytes(keys.signing)
         self._cluster = Ed25519PublicKey.from_public_bytes(keys.cluster)
         self._proxies = {name: Ed25519PublicKey.from_public_bytes(key) for name, key in keys.proxies.items()}
@@ -179,13 +187,25 @@ class PartSeals:
         payload = seal(self._signing, message.topic, self._sent.next() if counter is None else counter, message.payload)
         return replace(message, payload=payload)
 
+    def _key_of(self, topic: str) -> str | None:
+        """Return the key that frames of a topic are checked with; None if they are of no part that has one."""
+        try:
+            parsed = topics.parse(topic)
+        except TopicError:
+            return None
+        if parsed.kind in OF_CLUSTER:
+            return self._checked_with[""]
+        return self._checked_with.get(parsed.names[0]) if parsed.kind in OF_PROXIES else None
+
     def _write(self) -> None:
         """Keep the counters; without them an older frame might be accepted after a restart, and nothing else."""
         self._written, self._unwritten = time.monotonic(), False
         kept = {topic: seen for topic, seen in self._seen.seen.items() if topics.parse(topic).kind in KEPT}
         beside = self._file.with_suffix(".new")
         with contextlib.suppress(OSError):
-            beside.write_text(json.dumps({"sent": self._sent.connection, "seen": kept}), encoding="utf-8")
+            keys = {topic: key for topic in kept if (key := self._key_of(topic)) is not None}
+            content = _Kept(self._sent.connection, kept, keys, self._generations)
+            beside.write_bytes(msgspec.json.encode(content))
             beside.replace(self._file)
 
 
@@ -224,12 +244,20 @@ def _text_of(file: Path) -> str:
         raise SettingsError(f"{file} is no file of keys: it is no text") from None
 
 
-def _read(file: Path) -> tuple[int, Mapping[str, int]]:
+class _Kept(msgspec.Struct, frozen=True):
+    """What lasts over restarts: the last connection, by topic counters and the keys they belong to, and generations."""
+
+    sent: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
+    seen: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    keys: dict[str, str] = {}
+    generations: dict[str, int] = {}
+
+
+def _read(file: Path) -> _Kept:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        return int(found["sent"]), {str(topic): int(seen) for topic, seen in found["seen"].items()}
+        return msgspec.json.decode(file.read_bytes(), type=_Kept)
     except FileNotFoundError:
-        return 0, {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return _Kept()
+    except (OSError, msgspec.DecodeError) as error:
         log.warning("counters of sealed frames cannot be read: older frames may be accepted once", error=str(error))
-        return 0, {}
+        return _Kept()

@@ -51,6 +51,7 @@ class PacketNumbers:
         self._strict = strict
         self._announced_boot: int | None = None
         self._accepted: tuple[int, int] | None = None
+        self._unreachable_since: tuple[int, int] | None = None
 
     @property
     def position(self) -> MotePosition:
@@ -95,14 +96,24 @@ class PacketNumbers:
 
         If it were accepted, all packets that the mote sends afterwards would seem replayed.
         """
+        if self._strict or not self.any_received:
+            return False
         elapsed_us = self._elapsed_us(packet, radio_us, received_us, keeps_real_time=keeps_real_time)
+        if self._unreachable_since is not None:
+            # After a restart nothing else may show how much time has passed: a mote must not be shut out for ever.
+            radio_since_us, received_since_us = self._unreachable_since
+            elapsed_us = max(elapsed_us, radio_us - radio_since_us, received_us - received_since_us)
         most = MOST_BOOTS_AT_ONCE + max(0, elapsed_us) // SHORTEST_BOOT_US
-        return not self._strict and self.any_received and packet.boot - self.boot > most
+        if packet.boot - self.boot <= most:
+            return False
+        if self._unreachable_since is None:
+            self._unreachable_since = radio_us, received_us
+        return True
 
     def accept_next(self, packet: Packet, radio_us: int, received_us: int) -> None:
         """Accept the next packet of the same boot."""
         self.sequence, self._clock_us = packet.sequence, packet.clock_us
-        self._accepted = radio_us, received_us
+        self._accepted, self._unreachable_since = (radio_us, received_us), None
         self._announced_boot = None
 
     def advance(self, packet: Packet, radio_us: int, received_us: int, *, keeps_real_time: bool = True) -> Advance:
@@ -121,7 +132,7 @@ class PacketNumbers:
         self.boot, self.sequence = packet.boot, packet.sequence
         if keeps_real_time:
             self._clock_us = packet.clock_us
-        self._accepted = radio_us, received_us
+        self._accepted, self._unreachable_since = (radio_us, received_us), None
         self._announced_boot = None
         if not missing and not rebooted:
             return NEXT

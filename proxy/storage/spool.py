@@ -192,6 +192,11 @@ class Spool:
             rows = self._connection.execute("SELECT mote, boot, sequence, clock_us FROM positions").fetchall()
         return {row[0]: MotePosition(*row) for row in rows}
 
+    def forget_positions(self, motes: Iterable[str]) -> None:
+        """Forget the last packets of motes, whose numbers begin anew; raises StoreError."""
+        with transaction(self._connection, self.path):
+            self._connection.executemany("DELETE FROM positions WHERE mote = ?", [(each,) for each in motes])
+
     def losses(self) -> dict[str, int]:
         """Return, by mote, until when samples were missing; raises StoreError."""
         with reading(self.path):

@@ -255,6 +255,18 @@ def test_boots_while_the_proxy_was_away_are_bounded_by_the_motes_clock(frames, c
     assert rejections(receive(mote, frames.packet(0, boot=1_900, clock=clock))) == expected
 
 
+def test_a_mote_that_rebooted_often_while_the_proxy_was_away_is_not_shut_out_for_ever(frames):
+    """Its clock begins at 0 with each boot, so nothing shows for how long the proxy was away."""
+    mote = announced(frames, position=MotePosition("m1", 1, 5, 900 * S))
+    found = [
+        rejections(receive(mote, frames.packet(number, boot=1_044, clock=seconds * S), radio=at, received=at))
+        for number, seconds in enumerate((1, 20, 60, 80))
+        for at in (seconds * S,)
+    ]
+    assert found == [["boot"], ["boot"], [], []]
+    assert rejections(receive(mote, frames.packet(9, boot=2**62, clock=81 * S), radio=81 * S)) == ["boot"]
+
+
 @pytest.mark.parametrize("boot", [1, 0], ids=["same boot number", "smaller boot number"])
 def test_announcement_is_requested_if_it_was_lost_with_the_counters(frames, boot):
     mote = announced(frames)

@@ -126,6 +126,15 @@ def test_secret_files_are_refused(place: Place) -> None:
         place.read(secret)
 
 
+@pytest.mark.parametrize("name", ["secure/authority/ca.key", "cluster.keys"])
+def test_files_of_keys_are_refused_wherever_they_are(place: Place, name: str) -> None:
+    secret = place.open / name
+    secret.parent.mkdir(parents=True, exist_ok=True)
+    secret.write_text("a\nx\n")
+    with pytest.raises(SourceRefusedError, match="belongs to the cluster"):
+        place.reach.files.file(secret)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_folder_of_links_is_no_file(place: Place, kind: str) -> None:
     folder = place.open / f"all.{kind}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 import time
 from dataclasses import replace
@@ -93,6 +94,42 @@ def test_keys_of_a_proxy_come_and_go_with_it(opened):
     assert load_part_keys(opened.path / "cluster" / "cluster.keys", proxy=None).proxies == first.proxies
     assert "proxies/harbour/proxy-harbour.keys" in opened.changed_keys
     assert not list(opened.path.rglob("*-harbour.keys"))
+
+
+def test_copies_of_keys_are_left_alone(opened):
+    copies = [opened.path / "authority-old", opened.path / "cluster.old"]
+    shutil.copytree(opened.path / "authority", copies[0])
+    shutil.copytree(opened.path / "cluster", copies[1])
+    kept = opened.path / "authority" / "cluster-2025.keys"
+    kept.write_text("a copy")
+    opened.change(opened.deployment.names.with_part(ProxyPart("harbour")), NOW)
+    opened.revoke("harbour", NOW)
+    assert kept.read_text() == "a copy"
+    assert {each.name for each in copies[0].glob("*.keys")} == {
+        "cluster.keys",
+        "motes-roadside.keys",
+        "proxy-roadside.keys",
+    }
+    assert (copies[1] / "cluster.keys").is_file()
+
+
+def test_keys_are_not_made_anew_while_the_authority_is_away(opened):
+    before = (opened.path / "cluster" / "cluster.keys").read_bytes()
+    (opened.path / "authority").rename(opened.path.parent / "drawer")
+    with pytest.raises(SecurityError, match="they are not there"):
+        opened.hand_out_keys()
+    assert (opened.path / "cluster" / "cluster.keys").read_bytes() == before
+
+
+def test_an_interrupted_command_that_wrote_some_keys_is_completed(opened):
+    for file in (opened.path / "authority" / "cluster.keys", opened.path / "cluster" / "cluster.keys"):
+        file.unlink()
+    opened.complete(NOW)
+    cluster = load_part_keys(opened.path / "cluster" / "cluster.keys", proxy=None)
+    assert (
+        load_part_keys(opened.path / "proxies/roadside/proxy-roadside.keys", proxy="roadside").cluster
+        == cluster.cluster
+    )
 
 
 def test_the_same_again_changes_nothing(opened):

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from protocols.deployment.command import app
 from protocols.errors import SettingsError
 from protocols.sealing.seals import load_mote_keys, load_part_keys
+from protocols.security.errors import SecurityError
 
 
 def run(*arguments):
@@ -90,3 +91,21 @@ def test_keys_of_a_deployment_are_renewed_in_it_and_handed_out(tmp_path):
     assert after.secret("m2") == before.secret("m2")
     with pytest.raises(SettingsError, match="has keys for the proxies that it has"):
         run(folder, "--proxy", "b")
+
+
+def test_the_keys_of_a_deployment_whose_authority_is_away_are_not_replaced(tmp_path):
+    folder = tmp_path / "d"
+    made = ["init", str(folder), "--broker-host", "localhost", "--proxy", "a"]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    before = contents(folder / "cluster")["cluster.keys"]
+    (folder / "authority").rename(tmp_path / "drawer")
+    with pytest.raises(SecurityError, match="they are not there"):
+        run(folder)
+    assert contents(folder / "cluster")["cluster.keys"] == before
+
+
+def test_copies_beside_keys_are_left_alone(tmp_path):
+    run(tmp_path, "--proxy", "a")
+    (tmp_path / "cluster-backup.keys").write_text("a copy")
+    assert "backup" not in run(tmp_path, "--proxy", "b").output
+    assert (tmp_path / "cluster-backup.keys").read_text() == "a copy"

@@ -58,6 +58,8 @@ def verdict(*events):
         ([status(retain=False)], Verdict.TAKEN),
         ([ECHO, status(retain=False)], Verdict.FREE),  # it is ours already: the other one came second
         ([claimed_by("other", 4)], Verdict.TAKEN),
+        # Nothing retains a claim but an intruder: it would keep the name from its part for ever.
+        ([status("other", topic=CLAIM, since=4), ECHO], Verdict.FREE),
         ([claimed_by("other", 6), ECHO], Verdict.FREE),
         ([claimed_by("other", 5)], Verdict.TAKEN),
         ([claimed_by("zzz", 5), ECHO], Verdict.FREE),

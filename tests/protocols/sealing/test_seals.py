@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import SettingsError
 from protocols.mqtt.messages import Message
 from protocols.sealing.keys import make_keys, read_mote_keys, read_part_keys
+from protocols.sealing.sealing import seal
 from protocols.sealing.seals import KEPT, OF_CLUSTER, OF_MOTES, OF_PROXIES, FleetSeals, PartSeals, load_part_keys
 from protocols.wire import topics
 
@@ -189,3 +191,29 @@ def test_damaged_counters_are_begun_again(tmp_path, content):
     (tmp_path / "p" / "counters-link.json").write_bytes(content)
     part(tmp_path, name="p")
     assert json.loads((tmp_path / "p" / "counters-link.json").read_text())["sent"] == int(NOW)
+
+
+def signed_far_ahead(keys, topic):
+    """A frame that a thief of the key of p has sealed: no later counter is left."""
+    signing = Ed25519PrivateKey.from_private_bytes(keys.proxies["p"])
+    return Message(topic, seal(signing, topic, 2**64 - 1, b"a frame"))
+
+
+def test_a_key_that_replaces_a_stolen_one_begins_with_counters_of_its_own(tmp_path):
+    topic = topics.batches("p")
+    first = part(tmp_path)
+    assert first.open(signed_far_ahead(OURS, topic)).refusal == ""
+    first.connecting()  # what it has seen is written now
+    assert part(tmp_path).open(part(tmp_path, name="p").seal(Message(topic, b"b"))).refusal == "replayed"
+    renewed = OURS.renewed(b"r" * 32, proxies=["p"])
+    receives = part(tmp_path, renewed)
+    assert receives.open(part(tmp_path, renewed, "p").seal(Message(topic, b"b"))).refusal == ""
+    assert receives.open(signed_far_ahead(OURS, topic)).refusal == "forged"
+
+
+def test_motes_whose_secret_was_renewed_are_named_once(tmp_path):
+    assert part(tmp_path, name="p").renewed_motes == frozenset()
+    keys = OURS.with_renewed_mote("p", "m7")
+    assert part(tmp_path, keys, "p").renewed_motes == {"m7"}
+    assert part(tmp_path, keys, "p").renewed_motes == frozenset()
+    assert part(tmp_path, keys.with_renewed_mote("p", "m7"), "p").renewed_motes == {"m7"}
