@@ -230,8 +230,9 @@ class DeploymentFolder:
             raise SecurityError(f"{name!r} cannot be revoked", hint=hint)
         count = self._revoke_issued(name, now)
         self.deployment = msgspec.structs.replace(self.deployment, names=self.deployment.names.without(name))
-        self._store()
+        # Stored last: of a command that was interrupted, the same again does the rest.
         self._write_derived(self._authority(), now)
+        self._store()
         for file in (identity.certificate, identity.key):
             (self.path / file).unlink(missing_ok=True)
         return count
@@ -241,8 +242,8 @@ class DeploymentFolder:
         for name in names:
             if name != AUTHORITY:
                 self._revoke_issued(name, now, keep=self.deployment.newest(name))
-        self._store()
         self._write_derived(self._authority(), now)
+        self._store()
 
     def _revoke_issued(self, name: str, now: float, keep: Issued | None = None) -> int:
         found = [each for each in self.deployment.issued if each.name == name and each.revoked is None and each != keep]

@@ -98,6 +98,13 @@ def test_a_spool_keeps_until_when_samples_of_motes_are_missing(tmp_path):
     again.close()
 
 
+def test_positions_of_motes_whose_numbers_begin_anew_are_forgotten(spool):
+    kept, renewed = MotePosition("m1", 1, 2, 3), MotePosition("m2", 57, 2, 3)
+    spool.append([], positions=[kept, renewed])
+    spool.forget_positions(["m2", "unknown"])
+    assert spool.positions() == {"m1": kept}
+
+
 def test_a_spool_knows_since_when_the_oldest_batch_waits(tmp_path):
     spool = Spool(tmp_path / "spool.sqlite", "p")
     assert spool.waiting_since_us() is None

@@ -132,6 +132,19 @@ def test_an_interrupted_command_that_wrote_some_keys_is_completed(opened):
     )
 
 
+def test_an_interrupted_revocation_is_done_by_the_same_command_again(opened, monkeypatch):
+    def end(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeploymentFolder, "_write_derived", end)
+        with pytest.raises(KeyboardInterrupt):
+            opened.revoke("wall", NOW)
+    again = DeploymentFolder.open(opened.path)
+    assert again.revoke("wall", NOW) == 1
+    assert "user wall" not in (opened.path / "broker" / "acl").read_text()
+
+
 def test_the_same_again_changes_nothing(opened):
     before = contents(opened.path)
     wanted = msgspec.structs.replace(opened.deployment, issued=())
