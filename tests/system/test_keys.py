@@ -136,7 +136,7 @@ def test_an_intruder_changes_nothing_where_all_parts_have_keys(tmp_path: Path) -
             of_cluster = refused(parts.api_address, "fjord_ingest_refused_total")
             for found in (of_proxy, of_cluster):
                 assert all(found.get(reason, 0) > 0 for reason in ("unsealed", "forged", "replayed")), found
-            sensors = api.sensors()["sensors"]
+            sensors = api.sensors()["rows"]
             assert len(sensors) == 4
             rows = api.results("all", limit=10_000)
             assert len({(row["start"], row["row"]["sensor"]) for row in rows}) == len(rows), "a replay counted again"
