@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from protocols.security.keys import (
+from protocols.sealing.keys import (
     CLUSTER_FILE,
     SECRET_BYTES,
     file_of_motes,
@@ -14,7 +14,7 @@ from protocols.security.keys import (
     read_mote_keys,
     read_part_keys,
 )
-from protocols.security.seals import FleetSeals, PartSeals
+from protocols.sealing.seals import FleetSeals, PartSeals
 
 if TYPE_CHECKING:
     from collections.abc import Collection
