@@ -18,7 +18,7 @@ from cluster.relations.opening import Reach
 from cluster.relations.source import SourceAwayError, SourceRefusedError, SourceSchemaError
 from tests.cluster.relations.source_cases import opened
 
-NOBODY: dict[str, str] = {}
+NO_VARIABLES: dict[str, str] = {}
 
 
 class Eavesdropper:
@@ -149,7 +149,7 @@ def test_other_hosts_are_refused(address: str) -> None:
     ],
 )
 def test_hosts_of_this_machine_and_named_ones_are_allowed(address: str, host: str | None) -> None:
-    hosts = AllowedHosts(["db.Example", "10.0.0.1", "/run/postgresql/"], environment=NOBODY)
+    hosts = AllowedHosts(["db.Example", "10.0.0.1", "/run/postgresql/"], environment=NO_VARIABLES)
     assert hosts.settings(address).get("host") == host
 
 
@@ -175,7 +175,9 @@ def test_settings_that_name_files_or_credentials_are_refused(setting: str) -> No
 
 
 def test_the_certificates_of_the_system_may_be_asked_for() -> None:
-    found = AllowedHosts(environment=NOBODY).settings("postgresql://localhost/r?sslmode=verify-full&sslrootcert=system")
+    found = AllowedHosts(environment=NO_VARIABLES).settings(
+        "postgresql://localhost/r?sslmode=verify-full&sslrootcert=system"
+    )
     assert (found["sslrootcert"], found["sslmode"]) == ("system", "verify-full")
 
 
@@ -210,7 +212,7 @@ def test_credentials_that_became_open_to_others_are_not_used(tmp_path: Path) -> 
     file = tmp_path / "credentials"
     file.write_text(r"db\:1.example:*:*:*:x\:y" + "\n")
     file.chmod(0o600)
-    hosts = AllowedHosts(["h"], credentials=file, environment=NOBODY)
+    hosts = AllowedHosts(["h"], credentials=file, environment=NO_VARIABLES)
     assert hosts.settings("postgresql://h/r")["passfile"] == str(file)
     file.chmod(0o644)
     with pytest.raises(SourceRefusedError, match="can be read by others"):
@@ -238,7 +240,7 @@ def test_an_address_is_allowed_only_if_all_its_hosts_are(hosts: list[str]) -> No
     ports = ",".join("5432" for _ in hosts)
     address = f"postgresql:///roads?host={','.join(hosts).replace('@', '%40')}&port={ports}"
     try:
-        found = AllowedHosts(["db.example"], environment=NOBODY).settings(address)
+        found = AllowedHosts(["db.example"], environment=NO_VARIABLES).settings(address)
     except SourceRefusedError:
         assert not all(map(is_allowed, hosts))
     else:
@@ -251,5 +253,5 @@ def test_no_setting_of_an_address_takes_the_place_of_what_is_closed(settings: di
     settings |= {"host": "localhost"}
     settings.pop("sslrootcert", None)
     address = "postgresql:///?" + "&".join(f"{name}={value}" for name, value in settings.items())
-    found = AllowedHosts(environment=NOBODY).settings(address)
+    found = AllowedHosts(environment=NO_VARIABLES).settings(address)
     assert (found["passfile"], found["sslkey"], found["hostaddr"]) == ("/dev/null/none", "/dev/null/none", "")
