@@ -62,6 +62,8 @@ class OneOfManyError(ClusterError):
         super().__init__(cause.message, hint=cause.hint)
         self.place = place
         self.cause = cause
+        self.others: tuple[OneOfManyError, ...] = ()
+        """More of them that are refused, if they have been looked at."""
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.expressions.reading import DATA_TYPES
 from cluster.language.comments import without_comments
+from cluster.language.parameter_marks import marks_in, with_marks, without_marks
 from cluster.language.parsing import FjordSqlParser
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class FjordSqlTokenizer(tokens.Tokenizer):
     def tokenize(self, sql: str) -> list[Token]:
         """Return the tokens of a text, without comments: sqlglot would keep ``GROUP /* ... */ BY`` apart."""
         points = {point.start() for point in _POINT.finditer(sql)}
-        found = super().tokenize(without_comments(sql))
+        marks = marks_in(sql)
+        found = with_marks(super().tokenize(without_marks(without_comments(sql), marks)), marks)
         return _with_points(found, points) if points else found
 
 

@@ -13,6 +13,7 @@ from cluster.language.call_parsing import LITERALS, ArgumentsError, CallParsing,
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
+from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE
 from cluster.language.statements import StatementParsing
@@ -63,6 +64,11 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
+def _placeholder(self: parser.Parser, token: Token) -> exp.Expr:
+    name = token.text[1:] if is_mark(token) else None
+    return self.expression(exp.Placeholder(this=name), token)
+
+
 class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
@@ -80,6 +86,17 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
         *(TokenType.ALL, TokenType.ANY, TokenType.CASE, TokenType.COLLATE, TokenType.DIV, TokenType.ESCAPE),
         *(TokenType.EXISTS, TokenType.FALSE, TokenType.IN, TokenType.IS, TokenType.ISNULL, TokenType.NULL),
         *(TokenType.OVER, TokenType.OVERLAPS, TokenType.SOME, TokenType.TRUE),
+    }
+    # A parameter is a value, and stands for no name: names are read by what sqlglot calls placeholders.
+    PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **parser.Parser.PRIMARY_PARSERS,
+        TokenType.PLACEHOLDER: _placeholder,
+    }
+    PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
+        kind: parse for kind, parse in parser.Parser.PLACEHOLDER_PARSERS.items() if kind != TokenType.PLACEHOLDER
+    }
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any] | None]] = {
+        kind: parse for kind, parse in parser.Parser.COLUMN_OPERATORS.items() if kind != TokenType.PLACEHOLDER
     }
     _steps: int = 0
     SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime"}
@@ -130,6 +147,13 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
             literal = exp.Literal(this=token.text, is_string=token.token_type == TokenType.STRING)
             return self._spanning(token, self.expression(literal, token))
         return balanced(super()._parse_disjunction())
+
+    def _parse_escape(self, this: exp.Expr | None) -> exp.Expr | None:
+        # sqlglot reads a text here, and no other value.
+        if self._match(TokenType.ESCAPE, advance=False) and is_mark(self._next):
+            self._advance(2)
+            return self.expression(exp.Escape(this=this, expression=_placeholder(self, self._prev)))
+        return super()._parse_escape(this)
 
     def _parse_bitwise(self) -> exp.Expr | None:
         return balanced(super()._parse_bitwise())

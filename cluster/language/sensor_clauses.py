@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cluster.language.parameter_marks import is_mark
+from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
 from cluster.language.words import EVENTS_SHAPE, SINCE_SHAPE
 
@@ -17,6 +19,7 @@ AFTER_QUANTITY = (
     *("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
     *("TO", "STALE", "SINCE", "AGO"),
 )
+UNITS = frozenset((*DURATION_UNITS, *FREQUENCY_UNITS))
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
 """Tokens behind LIFETIME which show that the query had not ended."""
@@ -58,7 +61,7 @@ class SensorClauseParsing(parser.Parser):
             self._curr
             and self._curr.text.upper() == "LIFETIME"
             and self._next
-            and self._next.token_type in (TokenType.NUMBER, TokenType.DASH)
+            and (self._next.token_type in (TokenType.NUMBER, TokenType.DASH) or is_mark(self._next))
         )
 
     def _at_since(self) -> bool:
@@ -67,7 +70,11 @@ class SensorClauseParsing(parser.Parser):
             self._curr
             and self._curr.text.upper() == "SINCE"
             and self._next
-            and (self._next.token_type in (TokenType.NUMBER, TokenType.DASH) or self._next.text.upper() == "BEGINNING")
+            and (
+                self._next.token_type in (TokenType.NUMBER, TokenType.DASH)
+                or is_mark(self._next)
+                or self._next.text.upper() == "BEGINNING"
+            )
         )
 
     def _parse_since(self) -> SinceClause:
@@ -82,12 +89,22 @@ class SensorClauseParsing(parser.Parser):
         since.meta["end"] = self._prev.end
         return since
 
+    def _parse_number(self) -> exp.Literal | exp.Placeholder | None:
+        """Return the number that comes next, or the parameter in its place; None if something else does."""
+        token = self._curr
+        if is_mark(token):
+            self._advance()
+            return self.expression(exp.Placeholder(this=token.text[1:]), token)
+        if not self._match(TokenType.NUMBER):
+            return None
+        return self.expression(exp.Literal(this=token.text, is_string=False), token)
+
     def _parse_quantity(self, *, hint: str | None = None, words: Iterable[str] = ()) -> Quantity:
         token = self._curr
-        if not self._match(TokenType.NUMBER):
+        value = self._parse_number()
+        if value is None:
             hint = hint or "it is a number with a unit, such as 5 MINUTES"
             self.refuse("a positive number was expected here", hint=hint, words=words)
-        value = self.expression(exp.Literal(this=token.text, is_string=False), token)
         unit = None
         following = self._curr
         if (
@@ -100,7 +117,14 @@ class SensorClauseParsing(parser.Parser):
             value.set("this", token.text + following.text)
             value.meta["end"] = following.end
             following = self._curr
-        if following and following.token_type == TokenType.VAR and following.text.upper() not in AFTER_QUANTITY:
+        # The value of a parameter may have a unit: then what comes next is none.
+        no_unit = isinstance(value, exp.Placeholder) and following and following.text.upper() not in UNITS
+        if (
+            following
+            and following.token_type == TokenType.VAR
+            and following.text.upper() not in AFTER_QUANTITY
+            and not no_unit
+        ):
             self._advance()
             unit = self.expression(exp.Var(this=following.text), following)
         return self.expression(Quantity(this=value, unit=unit))
@@ -165,23 +189,28 @@ class SensorClauseParsing(parser.Parser):
         events.meta["end"] = self._prev.end
         return events
 
-    def _parse_level(self) -> exp.Literal:
+    def _parse_level(self) -> exp.Expr:
         start = self._curr
-        sign = "-" if self._match(TokenType.DASH) else ""
-        token = self._curr
-        if not self._match(TokenType.NUMBER):
+        negative = self._match(TokenType.DASH)
+        level = self._parse_number()
+        if level is None:
             self.refuse("a number was expected here", hint=f"it is written {EVENTS_SHAPE}")
-        level = self.expression(exp.Literal(this=f"{sign}{token.text}", is_string=False), token)
-        level.meta["start"] = start.start
-        return level
+        return self._negative(level, start) if negative else level
+
+    def _negative(self, number: exp.Expr, start: Token) -> exp.Expr:
+        """Return a number of a clause with the sign before it."""
+        if isinstance(number, exp.Placeholder):
+            self.refuse("a sign cannot stand before a parameter here", token=start, hint="put it into the value")
+        number.set("this", f"-{number.this}")
+        number.meta["start"] = start.start
+        return number
 
     def _parse_within(self, column: exp.Column) -> Within | exp.Column:
         """Return a column with its allowed error; the column alone if WITHIN is a name."""
         token = self._next
         if token.token_type == TokenType.DASH and (number := self._tokens[self._index + 2 : self._index + 3]):
             self.refuse_span("the error allowed must be greater than zero", token.start, number[0].end + 1)
-        if token.token_type != TokenType.NUMBER:
+        if token.token_type != TokenType.NUMBER and not is_mark(token):
             return column
-        self._advance(2)
-        error = self.expression(exp.Literal(this=token.text, is_string=False), token)
-        return self.expression(Within(this=column, expression=error))
+        self._advance()
+        return self.expression(Within(this=column, expression=self._parse_number()))

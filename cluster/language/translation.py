@@ -6,25 +6,20 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import TokenType
-
 from cluster.language.acquisition import refuse_lifetimes_without_streams
 from cluster.language.bounds import unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
-from cluster.language.comments import unclosed, without_comments
+from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
 from cluster.language.context import Context
-from cluster.language.dialect import FjordSQL, tokens_of
-from cluster.language.emitting import emitted
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
-from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
-from cluster.language.parsing import FjordSqlParser
+from cluster.language.nesting import FLATTER, TOO_DEEP
 from cluster.language.plans import reads_relations_only
-from cluster.language.readable_text import check_numbers, readable
+from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.selects import NAME, NAME_SHAPE, Translator
+from cluster.language.statement_trees import EARLY, statement_tree
 from cluster.language.syntax import (
     CreateDerived,
     CreateRelationStatement,
@@ -126,12 +121,7 @@ class DropStream:
 
 
 _NO_STREAMS = Catalog()
-_EARLY = "early"
-"""By this name the tree of a statement has what it says of EMIT."""
 _FIRST_WORDS = re.compile(r"\w+\s+\w+")
-
-LONGEST_TEXT = 100_000
-"""Most characters of a statement."""
 
 DEEPEST_PLAN = 1_200
 """Most operators one above the other; functions on plans are recursive."""
@@ -158,7 +148,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
         If it cannot be read, resolved or typed, or is refused; the error has the place and what to write instead.
     """
     text = readable(text)
-    tree = _parse(text)
+    tree = statement_tree(text)
     if isinstance(tree, CreateSource | CreateDerived | CreateRelationStatement | DropStatement):
         of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
@@ -179,7 +169,7 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
         If it is another statement, or its query cannot be translated; positions are those in the whole statement.
     """
     text = readable(text)
-    tree = _parse(text)
+    tree = statement_tree(text)
     if not isinstance(tree, CreateDerived):
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
     _check_name(tree.this, Context(text, catalog))
@@ -206,7 +196,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
     refuse_lifetimes_without_streams(tree, context)
     _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
-    early = statement.meta.get(_EARLY)
+    early = statement.meta.get(EARLY)
     return Query(node, context.text, tuple(context.warnings), reads, context.readings.count, early)
 
 
@@ -229,7 +219,7 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
         If it is not a statement of FjordSQL.
     """
     text = readable(text)
-    tree = _parse(text)
+    tree = statement_tree(text)
     context = Context(text, _NO_STREAMS, registered)
     if isinstance(tree, CreateDerived):
         _check_name(tree.this, context)
@@ -255,35 +245,6 @@ def _declaration(tree: CreateSource | CreateRelationStatement | DropStatement, c
         case _:
             drop = DropRelation if tree.args["kind"] == "RELATION" else DropStream
             return drop(context.text, tree.this.name)
-
-
-def _parse(text: str) -> exp.Expr:
-    if len(text) > LONGEST_TEXT:
-        reason = f"the statement is longer than {LONGEST_TEXT} characters"
-        raise FjordSqlError(reason, text=text, start=LONGEST_TEXT, end=len(text))
-    try:
-        tree = _tree(text)
-    except RecursionError:
-        raise FjordSqlError(TOO_DEEP, text=text, start=0, end=len(text), hint=FLATTER) from None
-    for deepest in levels_too_deep(tree):
-        raise Context(text, _NO_STREAMS).error(deepest, TOO_DEEP, FLATTER)
-    return tree
-
-
-def _tree(text: str) -> exp.Expr:
-    try:
-        tokens = tokens_of(text)
-        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-            tokens.pop()
-    except TokenError as error:
-        reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
-        raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
-    check_numbers(tokens, text)
-    check_nesting(tokens, text)
-    tokens, early = emitted(tokens, text)
-    tree = FjordSqlParser(dialect=FjordSQL()).parse_one(tokens, text)
-    tree.meta[_EARLY] = early
-    return tree
 
 
 def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:

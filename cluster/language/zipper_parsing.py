@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from cluster.language.parameter_marks import is_mark
 from cluster.language.stream_items import StreamItemParsing
 from cluster.language.syntax import Quantity, Within, ZipBounds, ZipJoin
 from cluster.language.words import ZIP_SHAPE
@@ -57,11 +57,9 @@ class ZipJoinParsing(StreamItemParsing):
     def _parse_distance(self) -> Quantity:
         start = self._curr
         negative = self._match(TokenType.DASH)
-        if not self._curr or self._curr.token_type != TokenType.NUMBER:
+        if not self._curr or not (self._curr.token_type == TokenType.NUMBER or is_mark(self._curr)):
             self.refuse("a duration was expected here", hint=f"bounds are written {BOUNDS_SHAPES}")
         quantity = self._parse_quantity()
         if negative:
-            number = quantity.this
-            quantity.set("this", exp.Literal(this=f"-{number.this}", is_string=False))
-            quantity.this.meta.update(number.meta, start=start.start)
+            self._negative(quantity.this, start)
         return quantity

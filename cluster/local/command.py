@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.errors import ClusterError
+from cluster.local.query_arguments import QUERY_HELP, Settings, one_query, text_given, values_given
 from protocols.command_line.application import show_error
 from protocols.command_line.options import byte_size_option
 from protocols.text.plain_text import printable
 
 if TYPE_CHECKING:
+    from cluster.language.parameter_values import Value
     from cluster.local.answer_formats import Format
     from cluster.local.output_file import OutputFile
     from cluster.local.tried_query import Files
@@ -27,8 +29,9 @@ SHOWN_FROM_ROWS = 1_000_000
 
 
 def try_query(
-    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    sql: Annotated[str, typer.Argument(help=QUERY_HELP)],
     *,
+    settings: Settings = None,
     on: Annotated[
         list[str],
         typer.Option(
@@ -68,7 +71,6 @@ def try_query(
     windows that are open answer.
     """
     import os
-    import sys
 
     from cluster.local.memory_limit import MemoryLimitError, default_limit, limited_memory
     from cluster.local.output_file import OutputFile
@@ -76,7 +78,7 @@ def try_query(
 
     kind = _format(format_, output)
     types = types_given(type_ or [], text or [])
-    query = sys.stdin.read() if sql == "-" else sql
+    query, values = one_query(text_given(sql)), values_given(settings or [])
     written = None if output is None else OutputFile(output)
 
     def end(error: MemoryLimitError) -> None:
@@ -87,19 +89,22 @@ def try_query(
         os._exit(1)
 
     with limited_memory(default_limit() if memory is None else memory, end):
-        trial = _trial(query, lambda: open_files(on, relation or [], time_column or [], types))
+        trial = _trial(query, values, lambda: open_files(on, relation or [], time_column or [], types))
         if written is None or output is None:
             _print(_lines(trial, kind))
         else:
             _write(trial, kind, written, output)
 
 
-def _trial(sql: str, files: Callable[[], Files]) -> Trial:
+def _trial(sql: str, values: Mapping[str, Value], files: Callable[[], Files]) -> Trial:
     from cluster.language.errors import FjordSqlError
+    from cluster.language.parameters import bind
     from cluster.local.trying import Trial
 
     try:
-        trial = Trial(sql, files())
+        bound = bind(sql, values)
+        with bound.placed():
+            trial = Trial(bound.text, files())
     except FjordSqlError as error:
         raise ClusterError(f"{error.message}\n{error.underlined()}", hint=error.hint) from None
     for warning in trial.warnings:

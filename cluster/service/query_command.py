@@ -8,6 +8,15 @@ from typing import Annotated
 import typer
 
 from cluster.local.command import try_query
+from cluster.local.query_arguments import (
+    QUERY_HELP,
+    Settings,
+    file_text,
+    one_query,
+    placed,
+    text_given,
+    values_given,
+)
 from cluster.service.client.command import (
     DEFAULT_API,
     DEFAULT_BROKER,
@@ -21,6 +30,7 @@ from cluster.service.client.command import (
     refusal_texts,
 )
 
+NEW_LINE = "\n"
 query = typer.Typer(help="Add, list, drop, explain, bill and follow queries.", no_args_is_help=True)
 
 query.command("try", no_args_is_help=True)(try_query)
@@ -28,8 +38,11 @@ query.command("try", no_args_is_help=True)(try_query)
 
 @query.command("add")
 def add_query(
-    sql: Annotated[str | None, typer.Argument(help="The query, or - to read it from standard input.")] = None,
+    sql: Annotated[
+        str | None, typer.Argument(help="The query, a file NAME.sql of queries, or - to read them from standard input.")
+    ] = None,
     *,
+    settings: Settings = None,
     name: Annotated[str | None, typer.Option(help="Its name; q1, q2, ... unless given.")] = None,
     file: Annotated[
         Path | None,
@@ -41,22 +54,29 @@ def add_query(
     api: Api = DEFAULT_API,
     as_json: AsJson = False,
 ) -> None:
-    """Start a query, or those in a file, and print the topics of their results."""
-    import sys
+    """Start a query, or those in a file, and print the topics of their results.
 
+    For example: fjord query add slow.sql --set limit=40 --set road='A 7'
+    """
     if (sql is None) == (file is None):
         raise typer.BadParameter("give either a query, or --file", param_hint="SQL")
-    if file is not None:
+    given = text_given(str(sql)) if file is None else file_text(file)
+    values = values_given(settings or [])
+    statements = () if given.source is None else given.statements
+    if len(statements) > 1:
         if name is not None:
             raise typer.BadParameter("queries in a file have their names there", param_hint="--name")
-        from cluster.service.query_file import add_file
+        from cluster.service.query_file import add_together
 
-        add_file(file, api, as_json=as_json)
+        add_together(given, values, api, as_json=as_json)
         return
+    text = given.text
+    if statements:
+        text, name = placed(given.text, statements[0]), name or statements[0].name
     with make_client(api) as client:
-        added = client.add(sys.stdin.read() if sql == "-" else str(sql), name)
+        added = client.add(text, name, values)
     if as_json:
-        print_json(added)
+        print_json(added if file is None else [added])
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
@@ -106,7 +126,7 @@ def show_query(
     typer.echo(f"{'reads':10}{', '.join(found['reads'])}")
     typer.echo(f"{'rows':10}{found['rows']:,}")
     typer.echo(f"{'lag':10}{lag_text(found.get('lag'))}")
-    typer.echo(f"{'query':10}{' '.join(found['sql'].split())}")
+    typer.echo(f"{'query':10}{found['sql'].strip().replace(NEW_LINE, NEW_LINE + ' ' * 10)}")
     for text in mismatch_texts(found.get("mismatches", [])):
         typer.echo(f"{'mismatch':10}{text}")
     for text in refusal_texts(found.get("refused_demands", [])):
@@ -154,26 +174,25 @@ def tail_query(
 
 @query.command("explain")
 def explain_query(
-    sql: Annotated[str, typer.Argument(help="The query, or - to read it from standard input.")],
+    sql: Annotated[str, typer.Argument(help=QUERY_HELP)],
     *,
+    settings: Settings = None,
     energy: Annotated[bool, typer.Option("--energy", help="Show what it would cost the motes instead.")] = False,
     api: Api = DEFAULT_API,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; only with --energy.")] = False,
 ) -> None:
     """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend."""
-    import sys
-
     from cluster.service.billing.command import asks_for_energy, print_energy
 
-    text = sys.stdin.read() if sql == "-" else sql
+    text, values = one_query(text_given(sql)), values_given(settings or [])
     energy = energy or asks_for_energy(text)
     if as_json and not energy:
         raise typer.BadParameter("JSON is printed with --energy only", param_hint="--json")
     with make_client(api) as client:
         if not energy:
-            typer.echo(client.explain(text).rstrip("\n"))
+            typer.echo(client.explain(text, values).rstrip("\n"))
             return
-        answer = client.explain_energy(text)
+        answer = client.explain_energy(text, values)
     if as_json:
         print_json(answer)
     else:

@@ -1,12 +1,10 @@
-"""`fjord query add --file`: all queries in a file are started, or none."""
+"""`fjord query add FILE`: all queries in a file are started, or none."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -14,19 +12,23 @@ from rich.progress import Progress
 
 from cluster.service.client.api_client import ApiClient
 from cluster.service.client.command import make_client, print_json
-from protocols.errors import FjordError
+
+if TYPE_CHECKING:
+    from cluster.local.query_arguments import GivenText
 
 LOOK_SECONDS = 0.5
 """Between two looks at how far the cluster has come."""
 
 
-def add_file(file: Path, api: str, *, as_json: bool) -> None:
-    """Start the queries in a file, and print the topics of their results.
+def add_together(given: GivenText, values: Mapping[str, Any], api: str, *, as_json: bool) -> None:
+    """Start the queries of a text, and print the topics of their results.
 
     Parameters
     ----------
-    file
-        The file; ``-`` is standard input.
+    given
+        The text.
+    values
+        Of parameters, for all of them.
     api
         Address of the cluster.
     as_json
@@ -34,19 +36,11 @@ def add_file(file: Path, api: str, *, as_json: bool) -> None:
 
     Raises
     ------
-    FjordError
-        If the file cannot be read, or is empty.
     RefusedError
         If one of them is rejected: then none has been started.
     """
-    try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FjordError(f"{file} cannot be read: {error}") from error
-    if not text.strip():
-        raise FjordError(f"there is no query in {file}", hint="each ends with a semicolon: SELECT ... FROM stream;")
     with make_client(api) as client:
-        added = _with_progress(client, lambda: client.add_together(text))
+        added = _with_progress(client, lambda: client.add_together(given.text, values))
     if as_json:
         print_json(added)
         return

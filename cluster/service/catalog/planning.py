@@ -16,6 +16,8 @@ from cluster.fjord.acceptance import check_supported
 from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
+from cluster.language.parameter_values import NO_VALUES, Value
+from cluster.language.parameters import bind
 from cluster.language.translation import Query, translate
 from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
@@ -54,18 +56,36 @@ class PlanningContext:
     sizes: Mapping[str, RelationSize]
     large: frozenset[str]
 
-    def rewritten(self, sql: str, *, registered: bool = False) -> tuple[Query, Rewritten]:
-        """Return a query and its rewritten plan; `registered` is that of :func:`translate`."""
-        query = translate(sql, self.catalog, registered=registered)
-        if registered and query.warnings:
-            log.warning("query added before", query=sql, warnings=query.warnings)
-        if not registered:
-            check_text(query.node)
+    def rewritten(
+        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False
+    ) -> tuple[Query, Rewritten]:
+        """Return a query, with values for its parameters, and its rewritten plan.
+
+        Parameters
+        ----------
+        sql
+            Its text.
+        values
+            By parameter; see :func:`cluster.language.parameters.bind`.
+        registered
+            That of :func:`translate`.
+        """
+        if registered:
+            query = translate(sql, self.catalog, registered=True)
+            if query.warnings:
+                log.warning("query added before", query=sql, warnings=query.warnings)
+        else:
+            bound = bind(sql, values)
+            with bound.placed():
+                query = translate(bound.text, self.catalog)
+                check_text(query.node)
         return query, rewrite(query.node, large=self.large, sizes=self.sizes)
 
-    def planned(self, sql: str, *, registered: bool = False) -> tuple[Query, Node]:
-        """Return a query and its plan, which the engine can run."""
-        query, rewritten = self.rewritten(sql, registered=registered)
+    def planned(
+        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False
+    ) -> tuple[Query, Node]:
+        """Return a query and its plan, which the engine can run; the parameters are those of :meth:`rewritten`."""
+        query, rewritten = self.rewritten(sql, values, registered=registered)
         check_supported(rewritten.node)
         return query, rewritten.node
 

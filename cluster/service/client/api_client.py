@@ -12,6 +12,7 @@ from cluster.errors import ClusterError
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Mapping, Sequence
 
     from protocols.security.tls import TlsFiles
 
@@ -40,6 +41,9 @@ class RefusedError(ClusterError):
         self.kind = str(body.get("error", ""))
         self.line = body.get("line")
         self.column = body.get("column")
+        self.row = body.get("row")
+        self.others = tuple(RefusedError(each) for each in body.get("others") or () if isinstance(each, dict))
+        """More that was rejected for the same request: queries that were to be added together."""
 
 
 class ApiClient:
@@ -82,14 +86,21 @@ class ApiClient:
     ) -> None:
         self._http.close()
 
-    def add(self, sql: str, name: str | None = None) -> dict[str, Any]:
-        """Start a query."""
-        return dict(self._request("POST", "/v1/queries", json={"sql": sql, "name": name}).json())
+    def add(self, sql: str, name: str | None = None, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Start a query, with values for its parameters."""
+        body = {"sql": sql, "name": name, "parameters": dict(parameters or {})}
+        return dict(self._request("POST", "/v1/queries", json=body).json())
 
-    def add_together(self, sql: str) -> list[dict[str, Any]]:
+    def add_together(
+        self,
+        sql: str,
+        parameters: Mapping[str, Any] | None = None,
+        rows: Sequence[Mapping[str, Any]] | None = None,
+    ) -> list[dict[str, Any]]:
         """Start all queries of a text, or none; see `POST /v1/queries/together`."""
         timeout = httpx.Timeout(TIMEOUT_SECONDS, read=ADDING_SECONDS)
-        return list(self._request("POST", "/v1/queries/together", json={"sql": sql}, timeout=timeout).json()["queries"])
+        body = {"sql": sql, "parameters": dict(parameters or {}), "rows": rows}
+        return list(self._request("POST", "/v1/queries/together", json=body, timeout=timeout).json()["queries"])
 
     def queries(self) -> list[dict[str, Any]]:
         """Return all running queries."""
@@ -103,13 +114,14 @@ class ApiClient:
         """End a query."""
         self._request("DELETE", f"/v1/queries/{_quoted(name)}")
 
-    def explain(self, sql: str) -> str:
+    def explain(self, sql: str, parameters: Mapping[str, Any] | None = None) -> str:
         """Return how a query would be run, as text."""
-        return self._request("POST", "/v1/explain", json={"sql": sql}).text
+        return self._request("POST", "/v1/explain", json={"sql": sql, "parameters": dict(parameters or {})}).text
 
-    def explain_energy(self, sql: str) -> dict[str, Any]:
+    def explain_energy(self, sql: str, parameters: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what a query would cost motes; see :class:`cluster.service.billing.energy_report.EnergyAnswer`."""
-        return dict(self._request("POST", "/v1/explain/energy", json={"sql": sql}).json())
+        body = {"sql": sql, "parameters": dict(parameters or {})}
+        return dict(self._request("POST", "/v1/explain/energy", json=body).json())
 
     def bill(self) -> dict[str, Any]:
         """Return each query's share of the energy of motes; see :class:`cluster.service.billing.bill_report.Bill`."""

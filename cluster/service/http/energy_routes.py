@@ -10,12 +10,16 @@ import msgspec
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
+from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.service.billing.energy import THIS_QUERY, explain_energy
 from cluster.service.billing.energy_report import EnergyAnswer, RefusedPart
 from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from cluster.service.http.wanted_queries import Parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cluster.ingest.service import Ingest
     from cluster.service.billing.periods import BillingPeriods
     from cluster.service.queries.query_service import QueryService
@@ -27,6 +31,7 @@ class EnergyQuestion(BaseModel):
     """A query whose cost in energy is to be explained."""
 
     sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+    parameters: Parameters = Field(default_factory=dict)
 
 
 def energy_routes(queries: QueryService, ingest: Ingest, billing: BillingPeriods) -> APIRouter:
@@ -46,7 +51,7 @@ def energy_routes(queries: QueryService, ingest: Ingest, billing: BillingPeriods
     @api.post("/v1/explain/energy")
     async def explain(question: EnergyQuestion) -> Response:
         """Return what a query would cost the motes it touches; it may begin with EXPLAIN ENERGY."""
-        answer = await energy_answer(question.sql, queries, ingest, billing)
+        answer = await energy_answer(question.sql, queries, ingest, billing, question.parameters)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     @api.get("/v1/bill")
@@ -57,7 +62,13 @@ def energy_routes(queries: QueryService, ingest: Ingest, billing: BillingPeriods
     return api
 
 
-async def energy_answer(sql: str, queries: QueryService, ingest: Ingest, billing: BillingPeriods) -> EnergyAnswer:
+async def energy_answer(
+    sql: str,
+    queries: QueryService,
+    ingest: Ingest,
+    billing: BillingPeriods,
+    values: Mapping[str, Value] = NO_VALUES,
+) -> EnergyAnswer:
     """Return what a query would cost; see :func:`cluster.service.billing.energy.explain_energy`.
 
     Parameters
@@ -66,13 +77,15 @@ async def energy_answer(sql: str, queries: QueryService, ingest: Ingest, billing
         Its text.
     queries, ingest, billing
         As in :func:`energy_routes`.
+    values
+        Of its parameters.
 
     Raises
     ------
     FjordSqlError
         If the text is not a query over the streams there are.
     """
-    demanded = await queries.demands_for(without_explain(sql), THIS_QUERY)
+    demanded = await queries.demands_for(without_explain(sql), THIS_QUERY, values)
     entries = billing.entries()
     answer = await asyncio.to_thread(
         explain_energy, demanded, billing.demands(), ingest.schemas, entries, billing.ledger.measured_mw()

@@ -73,18 +73,34 @@ class RefusedStatementError(ClusterError):
         The rejected one.
     cause
         Why, as if it had come alone.
+    name
+        That of its query; by default the statement's own.
+    row
+        The number of the row of values with which it is rejected, from 1; None if there are no rows.
     """
 
-    def __init__(self, text: str, statement: StatementText, cause: FjordError) -> None:
+    def __init__(
+        self,
+        text: str,
+        statement: StatementText,
+        cause: FjordError,
+        *,
+        name: str | None = None,
+        row: int | None = None,
+    ) -> None:
         if isinstance(cause, FjordSqlError):
             cause = cause.within(text[text.rfind("\n", 0, statement.start) + 1 : statement.start], statement.line)
             message = cause.message
         else:
             message = f"{cause.message}, at line {statement.line}"
-        named = "" if statement.name is None else f"query {statement.name!r}: "
+        name = name or statement.name
+        named = "" if name is None else f"query {name!r}: "
         super().__init__(f"{named}{message}", hint=cause.hint)
         self.statement = statement
         self.cause = cause
+        self.row = row
+        self.others: tuple[RefusedStatementError, ...] = ()
+        """More rejected ones of the same request."""
 
 
 def handle_errors(api: FastAPI) -> None:
@@ -122,6 +138,8 @@ def error_body(error: FjordError) -> dict[str, Any]:
         body |= {"line": error.line, "column": error.column, "underlined": error.underlined()}
     if isinstance(error, RefusedStatementError):
         body = {"line": error.statement.line, **error_body(error.cause), "message": error.message}
+        body |= {} if error.row is None else {"row": error.row}
+        body |= {"others": [error_body(each) for each in error.others]} if error.others else {}
     return body
 
 

@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, Field
 
-from cluster.errors import OneOfManyError, PlanError
+from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
-from cluster.language.statement_texts import statements_in
 from cluster.plan.demand import streams_of
 from cluster.service.catalog.stream_offers import mismatches_of
-from cluster.service.http.error_responses import RefusedStatementError, RequestError
-from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from cluster.service.http.wanted_queries import NewQueries, NewQuery, refusal_of, wanted_queries
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
 from cluster.service.registry.registry import Registry
@@ -32,22 +29,8 @@ if TYPE_CHECKING:
 
 TOGETHER = "/v1/queries/together"
 """Where many queries are added, all or none."""
-MOST_CHARACTERS_TOGETHER = 8_000_000
 LOOK_SECONDS = 1.0
 """Between two looks at whether the client still waits."""
-
-
-class NewQueries(BaseModel):
-    """Queries to start together, as one text."""
-
-    sql: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS_TOGETHER)]
-
-
-class NewQuery(BaseModel):
-    """A query to start."""
-
-    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
-    name: Annotated[str | None, Field(max_length=64)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +116,36 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
     @api.post("/v1/queries", status_code=201)
     async def add_query(new: NewQuery) -> dict[str, Any]:
         """Start a query, or let it wait until the relations it reads have been read for the first time."""
-        query, warnings = await queries.add(new.sql, new.name)
+        query, warnings = await queries.add(new.sql, new.name, new.parameters)
         history = [] if isinstance(query, WaitingQuery) else queries.history(query.node)
         read = [each.as_json() for each in history]
         return {**descriptions.of(query), "warnings": list(warnings), "history": read}
 
     @api.post(TOGETHER, status_code=201)
     async def add_queries(new: NewQueries, request: Request) -> Response:
-        """Start all queries of a text, or none: each ends with a semicolon, and `-- name: NAME` before it names it."""
-        statements = await asyncio.to_thread(statements_in, new.sql)
-        if not statements:
-            raise RequestError(400, "there is no statement", hint="a query is written SELECT ... FROM stream")
-        for each in statements:
-            if len(each.text) > MAX_SQL_CHARACTERS:
-                too_long = PlanError(f"a statement has at most {MAX_SQL_CHARACTERS:,} characters")
-                raise RefusedStatementError(new.sql, each, too_long)
-        adding = asyncio.create_task(queries.add_many([(each.name, each.text) for each in statements]))
+        """Start all queries of a text, or none: each ends with a semicolon, and `-- name: NAME` before it names it.
+
+        With `rows`, the text is one statement, and there is a query for each row of values.
+        """
+        wanted = await asyncio.to_thread(wanted_queries, new)
+        texts = [(each.name, each.statement.text) for each in wanted]
+        adding = asyncio.create_task(queries.add_many(texts, [each.values for each in wanted]))
         while not (await asyncio.wait([adding], timeout=LOOK_SECONDS))[0]:
             if await request.is_disconnected():
                 adding.cancel()
         try:
             started = await adding
         except OneOfManyError as error:
-            raise RefusedStatementError(new.sql, statements[error.place], error.cause) from error
+            raise refusal_of(new.sql, wanted, error) from error
         found = [
-            {"name": query.name, "topic": topics.results(query.name), "epoch": query.since_epoch, "line": each.line}
-            for query, each in zip(started, statements, strict=True)
+            {
+                "name": query.name,
+                "topic": topics.results(query.name),
+                "epoch": query.since_epoch,
+                "line": each.statement.line,
+                **({} if each.row is None else {"row": each.row}),
+            }
+            for query, each in zip(started, wanted, strict=True)
         ]
         return Response(msgspec.json.encode({"queries": found}), 201, media_type="application/json")
 
@@ -183,7 +170,7 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
     @api.post("/v1/explain")
     async def explain(new: NewQuery) -> Response:
         """Return how a query would be run, as text."""
-        return Response(await queries.explain(new.sql), media_type="text/plain; charset=utf-8")
+        return Response(await queries.explain(new.sql, new.parameters), media_type="text/plain; charset=utf-8")
 
     @api.get("/v1/queries/{name}/results")
     async def read_results(

@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cluster.errors import ClusterError, UnwritableError, blamed
+from cluster.errors import ClusterError, OneOfManyError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
 from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
+from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.physical.difference import operators_changed
 from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import SensorDemands
@@ -45,6 +46,8 @@ log = get_logger(__name__)
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
+MOST_REFUSED = 20
+"""Queries that are refused together before the others are not looked at any more."""
 PUT_ASIDE = 256
 """Queries that are planned between two calls of `put_aside`."""
 T = TypeVar("T")
@@ -156,8 +159,10 @@ class QueryService:
                     async with asyncio.timeout(RETRY_SECONDS):
                         await self.refresher.changed.wait()
 
-    async def add(self, sql: str, name: str | None = None) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
-        """Start a query; return it and its warnings.
+    async def add(
+        self, sql: str, name: str | None = None, values: Mapping[str, Value] = NO_VALUES
+    ) -> tuple[RegisteredQuery | WaitingQuery, tuple[str, ...]]:
+        """Start a query, with values for its parameters; return it and its warnings.
 
         If a relation that it reads has no version yet, it waits for one.
 
@@ -179,25 +184,29 @@ class QueryService:
             See :meth:`Registry.add`.
         """
         context = self._context()
-        query, node = await self._planning.run(lambda: context.planned(sql))
+        query, node = await self._planning.run(lambda: context.planned(sql, values))
         async with self._lock:
             if self._context() != context:
                 # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
                 context = self._context()
-                query, node = await self._planning.run(lambda: context.planned(sql))
-            planned = PlannedText(name, sql, query, node)
+                query, node = await self._planning.run(lambda: context.planned(sql, values))
+            planned = PlannedText(name, query.text.strip(), query, node)
             await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
             await self._refresh_built_in(node)
             if self.waiting.must_wait(node):
-                waiting = self.waiting.add(name, sql, node, query.reads)
+                waiting = self.waiting.add(name, planned.sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
                 return waiting, tuple(query.warnings)
             started = await self._start(planned)
             missing = tuple(read.warning for read in self.history(started.node) if read.warning)
             return started, (*query.warnings, *missing)
 
-    async def add_many(self, queries: Sequence[tuple[str | None, str]]) -> list[RegisteredQuery]:
+    async def add_many(
+        self, queries: Sequence[tuple[str | None, str]], values: Sequence[Mapping[str, Value]] | None = None
+    ) -> list[RegisteredQuery]:
         """Start queries, given by name and text, together: all of them, or none. Return them in the same order.
+
+        `values` has, for each of them, those of its parameters.
 
         They begin with one epoch. Those that need an epoch of their own, because they read history, for example, follow
         one by one; if the disk is full then, those that have begun are dropped again.
@@ -210,24 +219,41 @@ class QueryService:
         self.adding = Adding(len(queries))
         try:
             context = self._context()
-            planned = await self._planned(queries, context)
+            planned = await self._planned(queries, values, context)
             async with self._lock:
                 if self._context() != context:
-                    planned = await self._planned(queries, self._context())
+                    planned = await self._planned(queries, values, self._context())
                 await self._check_together(planned)
                 return await self._start_all(planned)
         finally:
             self.adding = None
 
-    async def _planned(self, queries: Sequence[tuple[str | None, str]], context: PlanningContext) -> list[PlannedText]:
-        found = []
+    async def _planned(
+        self,
+        queries: Sequence[tuple[str | None, str]],
+        values: Sequence[Mapping[str, Value]] | None,
+        context: PlanningContext,
+    ) -> list[PlannedText]:
+        found: list[PlannedText] = []
+        refused: list[OneOfManyError] = []
         for place, (name, sql) in enumerate(queries):
-            with blamed(place):
-                query, node = await self._planning.run(partial(context.planned, sql), internal=True)
-            found.append(PlannedText(name, sql, query, node))
+            given = NO_VALUES if values is None else values[place]
+            try:
+                with blamed(place):
+                    query, node = await self._planning.run(partial(context.planned, sql, given), internal=True)
+            except OneOfManyError as error:
+                # What is wrong with a text is reported together with what is wrong with others.
+                refused.append(error)
+                if len(refused) == MOST_REFUSED or not isinstance(error.cause, FjordSqlError):
+                    break
+                continue
+            found.append(PlannedText(name, query.text.strip(), query, node))
             if len(found) % PUT_ASIDE == 0 or len(found) == len(queries):
                 self._put_aside(len(found) % PUT_ASIDE or PUT_ASIDE)
-            self.adding = Adding(len(queries), len(found))
+            self.adding = Adding(len(queries), place + 1)
+        if refused:
+            refused[0].others = tuple(refused[1:])
+            raise refused[0]
         return found
 
     async def _check_together(self, queries: Sequence[PlannedText]) -> None:
@@ -295,7 +321,7 @@ class QueryService:
         log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
         self._put_aside(1)
 
-    async def explain(self, sql: str) -> str:
+    async def explain(self, sql: str, values: Mapping[str, Value] = NO_VALUES) -> str:
         """Return as text the plan of a query, how it would be run, and what it would share with those that run.
 
         Raises
@@ -306,7 +332,7 @@ class QueryService:
             As for :meth:`add`.
         """
         context, running = self._context(), self._registry.physical
-        query, rewritten = await self._planning.run(lambda: context.rewritten(sql))
+        query, rewritten = await self._planning.run(lambda: context.rewritten(sql, values))
         node = rewritten.node
         reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
@@ -317,7 +343,9 @@ class QueryService:
         """Return the history that a query reads before it continues live, stream by stream."""
         return tuple(history_of(node, self._ingest.tables()))
 
-    async def demands_for(self, sql: str, name: str) -> dict[str, tuple[QueryDemand, ...]]:
+    async def demands_for(
+        self, sql: str, name: str, values: Mapping[str, Value] = NO_VALUES
+    ) -> dict[str, tuple[QueryDemand, ...]]:
         """Return, by stream, what a query of this name and text would demand; it is not started.
 
         Raises
@@ -330,7 +358,7 @@ class QueryService:
         context = self._context()
 
         def demands() -> SensorDemands:
-            return sensor_demands(PlannedQuery(name, 0, context.rewritten(sql)[1].node))
+            return sensor_demands(PlannedQuery(name, 0, context.rewritten(sql, values)[1].node))
 
         return dict((await self._planning.run(demands)).streams)
 

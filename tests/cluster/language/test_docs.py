@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
+from cluster.language.parameters import bind
 from cluster.language.quantities import DURATION_UNITS
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.translation import (
@@ -23,6 +26,7 @@ from cluster.language.translation import (
     translate,
     translate_derived,
 )
+from cluster.local.query_arguments import values_given
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import FieldType
 
@@ -33,11 +37,15 @@ EXAMPLES = re.findall(r"^```(sql[a-z ]*)\n(.*?)^```$", PAGE, flags=re.MULTILINE 
 def test_examples_are_run_in_the_order_of_the_page():
     sensors = (Column("sensor", FieldType.TEXT), Column("battery", FieldType.REAL))
     catalog = Catalog.of([StaticRelation("sensors", "sensors@0", sensors)])
-    seen = {"sql": 0, "sql refused": 0, "sql unsupported": 0}
+    seen = {"sql": 0, "sql refused": 0, "sql unsupported": 0, "sql template": 0}
     for kind, text in EXAMPLES:
         seen[kind] += 1
         if kind == "sql refused":
             with pytest.raises(FjordSqlError):
+                translate(text, catalog)
+            continue
+        if kind == "sql template":
+            with pytest.raises(FjordSqlError, match=r"the parameter :\w+ has no value"):
                 translate(text, catalog)
             continue
         if kind == "sql unsupported":
@@ -57,10 +65,21 @@ def test_examples_are_run_in_the_order_of_the_page():
                 catalog = catalog.without(statement.name)
             case _:
                 check_supported(rewrite(translate(text, catalog).node).node)
-    assert seen == {"sql": 75, "sql refused": 14, "sql unsupported": 1}
+    assert seen == {"sql": 76, "sql refused": 14, "sql unsupported": 1, "sql template": 1}
     streams = {"traffic", "weather", "minute_load", "road", "loops"}
     relations = {"incidents", "places", "crossings", "sensors"}
     assert set(catalog.names) == streams | relations
+
+
+def test_the_template_with_the_values_of_the_command_is_the_query_behind_it():
+    ((template, command, query),) = re.findall(
+        r"^```sql template\n(.*?)^```\n\n```console\n\$ (.*?)\n```\n.*?^```sql\n(.*?)^```$",
+        PAGE,
+        flags=re.MULTILINE | re.DOTALL,
+    )
+    words = shlex.split(command)
+    settings = [word for before, word in pairwise(words) if before == "--set"]
+    assert bind(template, values_given(settings)).text == query
 
 
 def test_the_error_shown_is_the_error_given():

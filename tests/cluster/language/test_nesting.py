@@ -13,7 +13,8 @@ from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.errors import FjordSqlError
 from cluster.language.nesting import DEEPEST_NESTING
 from cluster.language.parsing import FjordSqlParser
-from cluster.language.translation import LONGEST_TEXT, parse_statement, translate
+from cluster.language.statement_trees import LONGEST_TEXT
+from cluster.language.translation import parse_statement, translate
 from cluster.plan.demand import demands_of
 from cluster.plan.epoch import Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.plan.explain import explain

@@ -499,3 +499,20 @@ def test_a_file_in_order_is_read_piece_by_piece(tmp_path: Path, monkeypatch: pyt
     )
     assert sum(piece.height for piece in trial.answers(batch_rows=1_000)) == count // 100
     assert max(read) <= 1_000
+
+
+def test_a_query_in_a_file_is_tried_with_values(day: Path, tmp_path: Path) -> None:
+    file = tmp_path / "slow.sql"
+    file.write_text("-- slow\nSELECT speed FROM traffic\nWHERE sensor = :road AND speed < :limit;\n")
+    result = run(str(file), "--set", "limit=20", "--set", "road=a", "--on", str(day), "--format", "json")
+    assert [json.loads(line)["row"] for line in result.stdout.splitlines()] == [{"speed": 10.0}]
+    assert result.stderr == ""
+    result = run(str(file), "--set", "limit=20", "--set", "road=7", "--on", str(day))
+    assert result.exit_code == 1
+    assert "line 3, column 7" in result.stderr
+    assert "3 | WHERE sensor = :road AND speed < :limit" in result.stderr
+    assert ":road is the INTEGER 7" in result.stderr
+    result = run(str(file), "--set", "limit=20", "--on", str(day))
+    assert "the parameter :road has no value, at line 3, column 16" in result.stderr
+    file.write_text("SELECT speed FROM traffic; SELECT lane FROM traffic")
+    assert "there are 2 statements" in run(str(file), "--on", str(day)).stderr

@@ -137,8 +137,8 @@ async def test_periods_are_separate_even_if_no_bill_is_requested_between_them(ap
 @pytest.fixture
 def answers(monkeypatch):
     found = {}
-    monkeypatch.setattr(ApiClient, "explain", lambda self, sql: "as text")
-    monkeypatch.setattr(ApiClient, "explain_energy", lambda self, sql: found["energy"])
+    monkeypatch.setattr(ApiClient, "explain", lambda self, sql, parameters=None: "as text")
+    monkeypatch.setattr(ApiClient, "explain_energy", lambda self, sql, parameters=None: found["energy"])
     monkeypatch.setattr(ApiClient, "bill", lambda self: found["bill"])
     return found
 

@@ -226,9 +226,13 @@ def test_an_empty_file_is_no_matter_for_the_cluster(tmp_path: Path, monkeypatch:
         ([], "either a query, or --file"),
         (["SELECT 1", "--file", "-"], "either a query, or --file"),
         (["--file", "-", "--name", "x"], "have their names there"),
+        (["-", "--name", "x"], "have their names there"),
+        (["SELECT 1", "--set", "limit"], "'limit' is not NAME=VALUE"),
+        (["SELECT 1", "--set", "=1"], "'=1' is not NAME=VALUE"),
+        (["SELECT 1", "--set", "a=1", "--set", "A=1"], "the parameter A has two values"),
     ],
 )
 def test_the_command_takes_a_query_or_a_file(arguments: list[str], message: str) -> None:
-    shown = CliRunner().invoke(query_commands, ["add", *arguments])
+    shown = CliRunner().invoke(query_commands, ["add", *arguments], input=FILE)
     assert shown.exit_code == 2
     assert message in " ".join(shown.stderr.replace("│", " ").split())

@@ -1,0 +1,90 @@
+"""The syntax tree of one statement: what is checked of its text before and after it is parsed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
+
+from cluster.language.catalog import Catalog
+from cluster.language.comments import unclosed
+from cluster.language.context import Context
+from cluster.language.dialect import FjordSQL, tokens_of
+from cluster.language.emitting import emitted
+from cluster.language.errors import FjordSqlError
+from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
+from cluster.language.parameter_marks import is_mark
+from cluster.language.parsing import FjordSqlParser
+from cluster.language.readable_text import check_numbers
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.tokenizer_core import Token
+
+EARLY = "early"
+"""By this name the tree of a statement has what it says of EMIT."""
+LONGEST_TEXT = 100_000
+"""Most characters of a statement."""
+NO_DECLARATION = "a declaration has no parameters"
+_DECLARE = ("CREATE", "DROP")
+
+
+def statement_tree(text: str, *, template: bool = False) -> exp.Expr:
+    """Return the tree of the one statement in a text.
+
+    Parameters
+    ----------
+    text
+        Readable text; see :func:`cluster.language.readable_text.readable`.
+    template
+        True for a query in which parameters may stand; they are placeholders in its tree.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is not exactly one statement, is too long or too deep, or has parameters though it is no template.
+    """
+    if len(text) > LONGEST_TEXT:
+        reason = f"the statement is longer than {LONGEST_TEXT} characters"
+        raise FjordSqlError(reason, text=text, start=LONGEST_TEXT, end=len(text))
+    try:
+        tree = _tree(text, template=template)
+    except RecursionError:
+        raise FjordSqlError(TOO_DEEP, text=text, start=0, end=len(text), hint=FLATTER) from None
+    for deepest in levels_too_deep(tree):
+        raise Context(text, Catalog()).error(deepest, TOO_DEEP, FLATTER)
+    return tree
+
+
+def _tree(text: str, *, template: bool) -> exp.Expr:
+    try:
+        tokens = tokens_of(text)
+        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+            tokens.pop()
+    except TokenError as error:
+        reason, start, hint = unclosed(text) or ("this cannot be read as SQL", 0, None)
+        raise FjordSqlError(reason, text=text, start=start, end=len(text), hint=hint) from error
+    check_numbers(tokens, text)
+    _check_parameters(tokens, text, template=template)
+    check_nesting(tokens, text)
+    tokens, early = emitted(tokens, text)
+    tree = FjordSqlParser(dialect=FjordSQL()).parse_one(tokens, text)
+    tree.meta[EARLY] = early
+    return tree
+
+
+def _check_parameters(tokens: list[Token], text: str, *, template: bool) -> None:
+    """Refuse parameters where no value is bound to them."""
+    mark = next((token for token in tokens if is_mark(token)), None)
+    if mark is None:
+        return
+    if tokens[0].text.upper() in _DECLARE:
+        reason, hint = NO_DECLARATION, "write the value itself; only queries have parameters"
+    elif not template:
+        name = mark.text[1:]
+        reason = f"the parameter :{name} has no value"
+        hint = f'give it one when the query is added: --set {name}=VALUE, or {{"parameters": {{"{name}": VALUE}}}}'
+    else:
+        return
+    raise FjordSqlError(reason, text=text, start=mark.start, end=mark.end + 1, hint=hint)

@@ -1,0 +1,118 @@
+"""Queries that requests ask for: a statement, or each of a text, or one for each row of values of a template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from cluster.errors import OneOfManyError, PlanError
+from cluster.language.errors import FjordSqlError
+from cluster.language.parameter_values import Value
+from cluster.language.parameters import MOST_VALUES, check_names, names_in
+from cluster.language.statement_texts import StatementText, statements_in
+from cluster.service.http.error_responses import RefusedStatementError, RequestError
+from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+
+MOST_CHARACTERS_TOGETHER = 8_000_000
+
+
+def _value(found: Any) -> Any:
+    if found is not None and not isinstance(found, bool | int | float | str):
+        raise ValueError("a parameter is a number, a text, true, false or null")
+    return found
+
+
+Parameters = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[Value, BeforeValidator(_value)]],
+    Field(max_length=MOST_VALUES),
+]
+"""Values by name of the parameter."""
+Name = Annotated[str | None, Field(max_length=64)]
+
+
+class Row(BaseModel):
+    """One query of a template: its name, and its values."""
+
+    name: Name = None
+    parameters: Parameters = Field(default_factory=dict)
+
+
+class NewQueries(BaseModel):
+    """Queries to start together, as one text: its statements, or a query for each row of values."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS_TOGETHER)]
+    parameters: Parameters = Field(default_factory=dict)
+    rows: Annotated[list[Row] | None, Field(min_length=1)] = None
+
+
+class NewQuery(BaseModel):
+    """A query to start."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=MAX_SQL_CHARACTERS)]
+    name: Name = None
+    parameters: Parameters = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedQuery:
+    """One of several queries to start: the number of its row, if it has one."""
+
+    name: str | None
+    statement: StatementText
+    values: Mapping[str, Value]
+    row: int | None = None
+
+
+def wanted_queries(new: NewQueries) -> list[WantedQuery]:
+    """Return the queries of a request.
+
+    Raises
+    ------
+    RequestError
+        If there is none, or rows are for several statements.
+    RefusedStatementError
+        If a statement is too long, or there is no parameter for a value.
+    """
+    statements = statements_in(new.sql)
+    if not statements:
+        raise RequestError(400, "there is no statement", hint="a query is written SELECT ... FROM stream")
+    for each in statements:
+        if len(each.text) > MAX_SQL_CHARACTERS:
+            too_long = PlanError(f"a statement has at most {MAX_SQL_CHARACTERS:,} characters")
+            raise RefusedStatementError(new.sql, each, too_long)
+    if new.rows is None:
+        try:
+            check_names([each.text for each in statements], new.parameters)
+        except FjordSqlError as error:
+            raise RefusedStatementError(new.sql, statements[0], error) from error
+        return [
+            WantedQuery(
+                each.name, each, {name: new.parameters[name] for name in new.parameters if name.casefold() in used}
+            )
+            for each in statements
+            for used in (names_in(each.text),)
+        ]
+    if len(statements) > 1:
+        raise RequestError(400, f"rows of values are for one statement, and the text has {len(statements):,}")
+    (template,) = statements
+    if template.name is not None:
+        hint = "leave the comment out; each row may have a name"
+        raise RequestError(400, f"each row would be named {template.name!r}", hint=hint)
+    return [
+        WantedQuery(row.name, template, {**new.parameters, **row.parameters}, number)
+        for number, row in enumerate(new.rows, start=1)
+    ]
+
+
+def refusal_of(sql: str, wanted: Sequence[WantedQuery], error: OneOfManyError) -> RefusedStatementError:
+    """Return the error about several queries of which some are rejected."""
+    one, *others = (
+        RefusedStatementError(sql, each.statement, refused.cause, name=each.name, row=each.row)
+        for refused in (error, *error.others)
+        for each in (wanted[refused.place],)
+    )
+    one.others = tuple(others)
+    return one
