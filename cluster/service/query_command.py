@@ -51,6 +51,18 @@ def add_query(
             "a line `-- name: NAME` before one names it.",
         ),
     ] = None,
+    set_from: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv",
+            help="Start a query for each row of this file, or none. Its columns are parameters; a column `name` names "
+            "the queries.",
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", metavar="COLUMN", help="Values of this column of --set-from are texts."),
+    ] = None,
     api: Api = DEFAULT_API,
     as_json: AsJson = False,
 ) -> None:
@@ -62,6 +74,15 @@ def add_query(
         raise typer.BadParameter("give either a query, or --file", param_hint="SQL")
     given = text_given(str(sql)) if file is None else file_text(file)
     values = values_given(settings or [])
+    if set_from is not None or text:
+        if set_from is None:
+            raise typer.BadParameter("columns are those of --set-from FILE.csv", param_hint="--text")
+        if name is not None:
+            raise typer.BadParameter("the queries are named by the column `name`", param_hint="--name")
+        from cluster.service.query_file import add_rows
+
+        add_rows(given, values, set_from, text or [], api, as_json=as_json)
+        return
     statements = () if given.source is None else given.statements
     if len(statements) > 1:
         if name is not None:
@@ -70,18 +91,18 @@ def add_query(
 
         add_together(given, values, api, as_json=as_json)
         return
-    text = given.text
+    sent = given.text
     if statements:
-        text, name = placed(given.text, statements[0]), name or statements[0].name
+        sent, name = placed(given.text, statements[0]), name or statements[0].name
     with make_client(api) as client:
-        added = client.add(text, name, values)
+        added = client.add(sent, name, values)
     if as_json:
         print_json(added if file is None else [added])
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
-    for text in mismatch_texts(added.get("mismatches", [])):
-        typer.echo(f"warning: {text}", err=True)
+    for mismatch in mismatch_texts(added.get("mismatches", [])):
+        typer.echo(f"warning: {mismatch}", err=True)
     for read in added.get("history", []):
         since = "from the beginning" if read["since"] is None else f"since {read['since']}"
         typer.echo(f"reads first: {read['stream']} {since}, about {read['rows']:,} rows", err=True)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from cluster.service.client.api_client import ApiClient
+from cluster.errors import ClusterError
+from cluster.language.parameters import names_in
+from cluster.service.client.api_client import ApiClient, RefusedError
 from cluster.service.client.command import make_client, print_json
+from cluster.service.value_rows import MOST_SHOWN, ValueRow, read_rows
 
 if TYPE_CHECKING:
     from cluster.local.query_arguments import GivenText
@@ -46,6 +50,58 @@ def add_together(given: GivenText, values: Mapping[str, Any], api: str, *, as_js
         return
     for each in added:
         typer.echo(f"{each['name']}  {each['topic']}")
+
+
+def add_rows(
+    given: GivenText, values: Mapping[str, Any], file: Path, texts: Collection[str], api: str, *, as_json: bool
+) -> None:
+    """Start a query for each row of values, or none, and print the topics of their results.
+
+    Parameters
+    ----------
+    given
+        The text of the query.
+    values
+        Of parameters that are the same in all rows.
+    file
+        The rows, in a CSV file.
+    texts
+        Names of its columns whose values are texts.
+    api
+        Address of the cluster.
+    as_json
+        Whether to print JSON.
+
+    Raises
+    ------
+    ClusterError
+        If the file cannot be read, or rows are rejected: then no query has been started.
+    """
+    same = {name.casefold() for name in values}
+    parameters = [name for name in names_in(given.text) if name not in same]
+    rows = read_rows(file, texts, parameters)
+    sent = [{"name": each.name, "parameters": each.values} for each in rows]
+    with make_client(api) as client:
+        try:
+            added = _with_progress(client, lambda: client.add_together(given.text, values, sent))
+        except RefusedError as error:
+            if error.row is None:
+                raise
+            raise refused_rows(error, rows, file) from error
+    if as_json:
+        print_json(added)
+        return
+    for each in added:
+        typer.echo(f"{each['name']}  {each['topic']}")
+
+
+def refused_rows(error: RefusedError, rows: Sequence[ValueRow], file: Path) -> ClusterError:
+    """Return the error about all rejected rows, with their lines."""
+    refused = [error, *error.others]
+    places = [f"line {rows[each.row - 1].line:,} of {file}: {each.message}" for each in refused if each.row]
+    many = f"{len(refused):,} of {len(rows):,} rows are" if len(refused) > 1 else f"1 of {len(rows):,} rows is"
+    more = " or more" if len(refused) >= MOST_SHOWN else ""
+    return ClusterError("\n".join([f"{many} rejected{more}, and no query is added", *places]), hint=error.hint)
 
 
 def _with_progress(client: ApiClient, add: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -98,8 +98,8 @@ def wanted_queries(new: NewQueries) -> list[WantedQuery]:
     if len(statements) > 1:
         raise RequestError(400, f"rows of values are for one statement, and the text has {len(statements):,}")
     (template,) = statements
-    if template.name is not None:
-        hint = "leave the comment out; each row may have a name"
+    if template.name is not None and any(row.name is None for row in new.rows):
+        hint = "leave the comment out, or give each row a name"
         raise RequestError(400, f"each row would be named {template.name!r}", hint=hint)
     return [
         WantedQuery(row.name, template, {**new.parameters, **row.parameters}, number)
