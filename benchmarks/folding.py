@@ -35,6 +35,7 @@ from hosted_dataflow import (
     planned,
     readings,
 )
+from parameterised import parameterised_over_texts
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
@@ -63,6 +64,8 @@ def main() -> None:
         curve = folded_and_separate(folder / "hosts", (1, 10, 100, 1000), sampled=20 if options.quick else 1000)
         report["figure_8"] = curve
         report["folded_over_separate_1000"] = curve[-1]["over_separate"]
+        say("a thousand queries of two templates against as many texts")
+        report |= parameterised_over_texts()
         spark = open_session(SessionSettings(driver_memory="2g"), folder / "spark")
         try:
             say("a micro-batch of 1,000 rows with 1 query and with 1,000")

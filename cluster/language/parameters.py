@@ -177,7 +177,8 @@ def check_names(texts: Iterable[str], values: Iterable[str]) -> None:
         if name.casefold() not in known:
             hint = suggest(name, known, what="parameters are") or "the query has none; one is written :name"
             reason = f"there is no parameter {name!r} in this query"
-            raise FjordSqlError(reason, text=every[0], start=0, end=0, hint=hint)
+            start = len(every[0]) - len(every[0].lstrip())
+            raise FjordSqlError(reason, text=every[0], start=start, end=start, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def add_rows(
 def refused_rows(error: RefusedError, rows: Sequence[ValueRow], file: Path) -> ClusterError:
     """Return the error about all rejected rows, with their lines."""
     refused = [error, *error.others]
-    places = [f"line {rows[each.row - 1].line:,} of {file}: {each.message}" for each in refused if each.row]
+    places = [f"line {rows[each.row - 1].line:,} of {file}: {each.alone}" for each in refused if each.row]
     many = f"{len(refused):,} of {len(rows):,} rows are" if len(refused) > 1 else f"1 of {len(rows):,} rows is"
     more = " or more" if len(refused) >= MOST_SHOWN else ""
     return ClusterError("\n".join([f"{many} rejected{more}, and no query is added", *places]), hint=error.hint)

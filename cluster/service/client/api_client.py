@@ -37,12 +37,16 @@ class RefusedError(ClusterError):
     def __init__(self, body: dict[str, Any]) -> None:
         underlined = body.get("underlined")
         message = str(body.get("message") or "the cluster rejected the request without a reason")
-        super().__init__(f"{message}\n{underlined}" if underlined else message, hint=body.get("hint"))
+        others = tuple(RefusedError(each) for each in body.get("others") or () if isinstance(each, dict))
+        self.alone = f"{message}\n{underlined}" if underlined else message
+        """The message without those of others."""
+        more = [f"{each.alone}\n{each.hint}" if each.hint else each.alone for each in others]
+        super().__init__("\n".join([self.alone, *more]), hint=body.get("hint"))
         self.kind = str(body.get("error", ""))
         self.line = body.get("line")
         self.column = body.get("column")
         self.row = body.get("row")
-        self.others = tuple(RefusedError(each) for each in body.get("others") or () if isinstance(each, dict))
+        self.others = others
         """More that was rejected for the same request: queries that were to be added together."""
 
 

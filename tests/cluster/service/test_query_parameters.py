@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from cluster.errors import ClusterError
 from cluster.service import query_command, query_file
+from cluster.service.client.api_client import RefusedError
 from cluster.service.http.query_routes import TOGETHER
 from cluster.service.query_command import query as query_commands
 from tests.cluster.service.conftest import Service, application
@@ -103,6 +104,15 @@ async def test_all_faulty_queries_of_a_text_are_reported_together(service: Servi
         (6, 15, "there is no stream 'x', "),
     ]
     assert service.registry.queries() == []
+
+
+def test_the_command_shows_all_of_them() -> None:
+    other = {"message": "no b, at line 2", "underlined": "2 | b\n  | ^", "hint": "did you mean c?"}
+    error = RefusedError({"message": "no a, at line 1", "underlined": "1 | a\n  | ^", "hint": "try", "others": [other]})
+    assert error.message.splitlines() == [
+        *("no a, at line 1", "1 | a", "  | ^", "no b, at line 2", "2 | b", "  | ^", "did you mean c?"),
+    ]
+    assert (error.hint, error.others[0].hint) == ("try", "did you mean c?")
 
 
 async def test_so_many_faulty_queries_are_reported_that_they_can_be_read(service: Service) -> None:
