@@ -41,7 +41,7 @@ ONLY_VALUES = (
 _VALUES = frozenset((NUMBER, TEXT, BOOLEAN, NULL))
 _LEVELS = (EventsClause, Within)
 _BESIDE = frozenset(" \t\r\n(),=<>+*/%;")
-"""What a literal may touch without becoming a part of it."""
+"""What may stand directly before a literal without becoming a part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,10 @@ def bind(text: str, values: Mapping[str, Value]) -> BoundText:
         literal = _literal(place, value, text, mark)
         expected[id(place)] = literal.tree
         before = "" if mark.start == 0 or text[mark.start - 1] in _BESIDE else " "
-        behind = "" if mark.end == len(text) or text[mark.end] in _BESIDE else " "
         start = length + mark.start - done + len(before)
-        length = start + len(literal.text) + len(behind)
+        length = start + len(literal.text)
         pieces.append(Piece(mark, value, start, length))
-        parts += [text[done : mark.start], before, literal.text, behind]
+        parts += [text[done : mark.start], before, literal.text]
         done = mark.end
     bound = BoundText(text, "".join((*parts, text[done:])), tuple(pieces))
     with bound.placed():
