@@ -23,9 +23,9 @@ from cluster.service.catalog.sensor_catalog import Connected, SensorCatalog
 from cluster.service.data_folder.folder import open_folder
 from cluster.service.data_folder.format import REGISTRY
 from cluster.service.http.api import make_api
-from cluster.service.http.connection import api_config
+from cluster.service.http.connection_bounds import ConnectionBounds
 from cluster.service.http.guard import AdmissionMetrics, guarded
-from cluster.service.http.listening import ApiServer, listen
+from cluster.service.http.listening import ApiServer, api_config, listen
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.request_bodies import ASGIApp
 from cluster.service.http.taped_api import TapedApi
@@ -150,7 +150,7 @@ class ClusterServer:
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         """Serve the API; a port that is in use is an error before the engine starts."""
         settings = self._settings
-        server = ApiServer(api_config(self.guarded_api(), self.admission.count, tls=settings.api_tls))
+        server = ApiServer(api_config(self.guarded_api(), ConnectionBounds(self.admission.count), tls=settings.api_tls))
         listening = listen(settings.api_host, settings.api_port)
         serving = tasks.create_task(server.serve(sockets=[listening]), name="api", context=self._outside.copy())
         log.info("API listens", address=replace(settings, api_port=listening.getsockname()[1]).api_address)

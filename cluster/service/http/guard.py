@@ -2,8 +2,8 @@
 
 ::
 
-    socket - connection.py - Guard - BoundedBodies - the API
-             head in time    token   body in time
+    socket - handshake.py, connection.py - answer_pieces.py - Guard - BoundedBodies - the API
+             head in time                   read in time      token   body in time
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from cluster.service.access.admission import Admission, NotAdmittedError, Refusal, RequestHead
 from cluster.service.access.roles import UnknownRequestError
+from cluster.service.http.answer_pieces import in_pieces
 from cluster.service.http.error_responses import RequestError, error_response
 from cluster.service.http.query_routes import TOGETHER
 from cluster.service.http.request_bodies import (
@@ -65,7 +66,7 @@ def guarded(app: ASGIApp, admission: Admission, *, body_seconds: float = BODY_SE
         seconds=body_seconds,
         refuse=guard.refuse_body,
     )
-    return guard.before(bodies)
+    return in_pieces(guard.before(bodies))
 
 
 class Guard:
@@ -87,13 +88,13 @@ class Guard:
             if scope["type"] != "http":  # the server is set to speak nothing else
                 return
             try:
-                self._admission.admit(_head_of(scope))
+                caller = self._admission.admit(_head_of(scope))
             except NotAdmittedError as error:
                 await self._refuse(error.refusal, error, scope, receive, send)
             except UnknownRequestError as error:
                 await self._answer_unknown(error, scope, receive, send)
             else:
-                await app(scope, receive, send)
+                await app(scope, receive, send if caller is not None else closing(send))
 
         return answer
 
@@ -119,6 +120,17 @@ class Guard:
         else:
             found = RequestError(404, f"{scope['method']}: Not Found", hint=hint)
         await error_response(found, headers=headers)(scope, receive, lingering(receive, send))
+
+
+def closing(send: Send) -> Send:
+    """Return a `send` that ends the connection with its response: those without a token are answered once."""
+
+    async def close(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        await send(message)
+
+    return close
 
 
 def lingering(receive: Receive, send: Send, *, seconds: float = LINGER_SECONDS) -> Send:

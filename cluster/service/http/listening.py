@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 
 from cluster.errors import ClusterError
+from cluster.service.http.connection import BoundedConnection
+from cluster.service.http.connection_bounds import ConnectionBounds
+from cluster.service.http.handshake import Handshake
+from protocols.security.tls import TlsFiles, server_context
+
+MOST_HEAD_BYTES: Final = 64 * 1024
+"""The longest request line with headers; a query string of the catalog of sensors has at most some 40,000 bytes."""
 
 
 class ApiServer(uvicorn.Server):
@@ -20,6 +28,54 @@ class ApiServer(uvicorn.Server):
     def capture_signals(self) -> Any:
         """Do nothing, under uvicorn's newer name."""
         return nullcontext()
+
+
+def api_config(app: Any, bounds: ConnectionBounds, *, tls: TlsFiles | None = None) -> uvicorn.Config:
+    """Return the settings of the web server.
+
+    Parameters
+    ----------
+    app
+        The API.
+    bounds
+        Of all connections to it.
+    tls
+        Its certificate and key, and the authority of clients' certificates; None for no TLS.
+
+    Raises
+    ------
+    CertificateFileError
+        If a file cannot be used.
+    """
+    return uvicorn.Config(
+        app,
+        http=_secured(bounds, server_context(tls)) if tls is not None else _bounded(bounds),
+        ws="none",
+        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=2,
+    )
+
+
+def _bounded(bounds: ConnectionBounds) -> type[BoundedConnection]:
+    class Connection(BoundedConnection):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self.bounds = bounds
+
+    return Connection
+
+
+def _secured(bounds: ConnectionBounds, context: ssl.SSLContext) -> type[Handshake]:
+    connection = _bounded(bounds)
+
+    class SecuredConnection(Handshake):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(connection(*arguments, **named), context)
+
+    return SecuredConnection
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -13,10 +13,9 @@ import pytest
 from cluster.service.access.admission import Admission, Refusal
 from cluster.service.access.token_files import Tokens
 from cluster.service.client.api_client import ApiClient, RefusedError
-from cluster.service.http import connection as connection_module
-from cluster.service.http.connection import api_config
+from cluster.service.http.connection_bounds import ConnectionBounds
 from cluster.service.http.guard import LINGER_SECONDS
-from cluster.service.http.listening import ApiServer, listen
+from cluster.service.http.listening import MOST_HEAD_BYTES, ApiServer, api_config, listen
 from cluster.service.http.request_bodies import MOST_BYTES
 from tests.cluster.service.conftest import Service, guarded_api
 
@@ -63,9 +62,9 @@ async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
 @asynccontextmanager
 async def served(service: Service, token: str | None = TOKEN, **settings: Any) -> AsyncIterator[Server]:
     admission = Admission(Tokens(token))
-    head_seconds = settings.pop("head_seconds", 10.0)
+    bounds = {name: settings.pop(name) for name in ("head_seconds", "most_connections") if name in settings}
     api = guarded_api(service.parts(), admission, **settings)
-    server = ApiServer(api_config(api, admission.count, head_seconds=head_seconds))
+    server = ApiServer(api_config(api, ConnectionBounds(admission.count, **bounds)))
     listening = listen("127.0.0.1", 0)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
@@ -163,6 +162,20 @@ async def test_the_right_token_is_let_in(server: Server) -> None:
     assert server.refused == {}
 
 
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+async def test_a_connection_of_a_stranger_ends_with_its_first_answer(server: Server, path: str) -> None:
+    reader, writer = await server.connect()
+    writer.write(head("GET", path) * 3)
+    async with asyncio.timeout(PATIENCE / 3):  # well before a connection that is idle ends
+        assert (await reader.read()).count(b"HTTP/1.1 200 ") == 1
+    writer.close()
+    reader, writer = await server.connect()
+    for _ in range(2):
+        writer.write(head("GET", "/openapi.json", Authorization="Bearer " + TOKEN))
+        assert (await response(reader))[0] == 200
+    writer.close()
+
+
 async def test_two_tokens_are_none(server: Server) -> None:
     second = f"\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     both = head("GET", Authorization="Bearer " + TOKEN).replace(b"\r\n\r\n", second)
@@ -188,7 +201,9 @@ async def test_a_request_without_a_host_is_refused(service: Service) -> None:
         assert (await server.send(b"GET /v1/queries HTTP/1.0\r\n\r\n"))[0] == 421
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example", "file://"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example", "file://"]
+)
 async def test_pages_of_other_sites_are_refused(service: Service, origin: str) -> None:
     # A page sends this without asking first: it has no content type. The host is right.
     async with served(service, None) as server:
@@ -266,7 +281,7 @@ async def test_the_head_of_a_later_request_has_the_same_time(service: Service) -
 
 async def test_a_head_that_is_too_large_is_refused(server: Server) -> None:
     reader, writer = await server.connect()
-    writer.write(b"GET /v1/sensors?where=" + b"x" * (connection_module.MOST_HEAD_BYTES + 1))
+    writer.write(b"GET /v1/sensors?where=" + b"x" * (MOST_HEAD_BYTES + 1))
     async with asyncio.timeout(PATIENCE):
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
@@ -278,9 +293,8 @@ async def test_the_longest_query_of_sensors_fits_into_a_head(service: Service) -
         assert (status, body["error"]) == (400, "FjordSqlError")
 
 
-async def test_there_are_only_so_many_connections(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "MOST_CONNECTIONS", 3)
-    async with served(service, None) as server:
+async def test_there_are_only_so_many_connections(service: Service) -> None:
+    async with served(service, None, most_connections=3) as server:
         open_ones = [await server.connect() for _ in range(3)]
         reader, writer = await server.connect()
         async with asyncio.timeout(PATIENCE):
