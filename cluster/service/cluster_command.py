@@ -46,6 +46,10 @@ def run_cluster(
         list[str] | None,
         typer.Option(envvar="FJORD_API_ALLOWED_HOSTS", help="A name by which the API may be called; repeatable."),
     ] = None,
+    api_allowed_origin: Annotated[
+        list[str] | None,
+        typer.Option(envvar="FJORD_API_ALLOWED_ORIGINS", help="A site whose pages may use the API; repeatable."),
+    ] = None,
     api_certificate: Annotated[
         str,
         typer.Option(envvar="FJORD_API_CERTIFICATE", metavar="FILE", help="Certificate of the HTTP API, for TLS."),
@@ -238,6 +242,7 @@ def run_cluster(
             api_token=api_token(os.environ),
             api_tokens=api_tokens,
             api_allowed_hosts=tuple(_listed(api_allowed_host)),
+            api_allowed_origins=tuple(_listed(api_allowed_origin)),
             master=master,
             buckets=buckets,
             partitions=partitions,

@@ -49,6 +49,7 @@ MAX_STATE_BYTES: Final = 1024**3
 NOT_KEPT: Final = frozenset(
     {
         *("folder", "broker", "api_host", "api_port", "api_tls", "api_token", "api_tokens", "api_allowed_hosts"),
+        "api_allowed_origins",
         *("keys", "master", "relation_folders", "relation_hosts", "relation_credentials"),
     }
 )

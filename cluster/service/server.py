@@ -18,6 +18,7 @@ from cluster.ingest.service import Ingest
 from cluster.physical.plan_files import PlanFiles
 from cluster.service.access.admission import Admission
 from cluster.service.access.hosts import HostNames
+from cluster.service.access.origins import Origins
 from cluster.service.access.token_files import Tokens
 from cluster.service.catalog.sensor_catalog import Connected, SensorCatalog
 from cluster.service.data_folder.folder import open_folder
@@ -78,7 +79,8 @@ class ClusterServer:
                 f"the API would listen on {settings.api_host} without a token",
                 hint="set FJORD_API_TOKEN, give a file of tokens (--api-tokens), or listen on 127.0.0.1",
             )
-        self.admission = Admission(tokens, HostNames((settings.api_host, *settings.api_allowed_hosts)))
+        hosts = HostNames((settings.api_host, *settings.api_allowed_hosts))
+        self.admission = Admission(tokens, hosts, Origins(settings.api_allowed_origins))
         self._settings = settings
         self._timeline = timeline
         self._outside = copy_context() if timeline is None else timeline.outside

@@ -9,6 +9,7 @@ from typing import Final
 
 from cluster.errors import ClusterError
 from cluster.service.access.hosts import HostNames
+from cluster.service.access.origins import Origins
 from cluster.service.access.roles import role_needed
 from cluster.service.access.token_files import Tokens
 from cluster.service.access.tokens import Caller
@@ -31,7 +32,7 @@ class Refusal(StrEnum):
     SIZE = "size"
     """Its body is too large."""
     SLOW = "slow"
-    """Its head or its body did not arrive in time."""
+    """Its handshake, its head or its body did not arrive in time, or its answer was not read in time."""
     CONNECTIONS = "connections"
     """There are too many connections."""
 
@@ -67,6 +68,8 @@ class RequestHead:
         The headers of these names, each time that it stands there.
     address
         The address of this machine to which it came; None if it is not known.
+    scheme
+        `http`, or `https`.
     """
 
     method: str
@@ -75,6 +78,7 @@ class RequestHead:
     origins: tuple[str, ...] = ()
     authorizations: tuple[str, ...] = ()
     address: str | None = None
+    scheme: str = "http"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +91,15 @@ class Admission:
         The tokens that are accepted.
     hosts
         The names that the API answers to.
+    origins
+        From which pages requests may come.
     refused
         How many requests were refused, by reason.
     """
 
     tokens: Tokens = field(default_factory=Tokens)
     hosts: HostNames = field(default_factory=HostNames)
+    origins: Origins = field(default_factory=Origins)
     refused: Counter[Refusal] = field(default_factory=Counter)
 
     def admit(self, head: RequestHead) -> Caller | None:
@@ -113,9 +120,12 @@ class Admission:
                 f"this cluster is not called {host[:MOST_SHOWN]!r}",
                 hint="use its address, or name it with `fjord cluster --api-allowed-host`",
             )
-        if not all(self.hosts.has_origin(origin, head.address) for origin in head.origins):
+        if not all(self.origins.have(each, scheme=head.scheme, authority=host) for each in head.origins):
             raise NotAdmittedError(
-                Refusal.ORIGIN, 403, "this request comes from a page of another site", hint="send it without Origin"
+                Refusal.ORIGIN,
+                403,
+                "this request comes from a page of another site",
+                hint="send it without Origin, or name the site with `fjord cluster --api-allowed-origin`",
             )
         authorization = head.authorizations[0] if len(head.authorizations) == 1 else None
         caller = self.tokens.caller(authorization)

@@ -1,7 +1,7 @@
 """The names that the API answers to. Pure.
 
 A page of any site can make a browser send requests to this machine: under a name of its own that it lets point here
-(DNS rebinding), or across sites. Its name then stands in the header `Host` or `Origin`.
+(DNS rebinding), or across sites. Its name then stands in the header `Host`, or in `Origin` (`origins.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
 
-_AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
+AUTHORITY: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::(?P<port>[0-9]{1,5}))?")
+"""A host, perhaps with a port."""
 
 
 class HostNames:
@@ -24,7 +25,7 @@ class HostNames:
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self._names = frozenset(_folded(each) for each in names)
+        self._names = frozenset(folded(each) for each in names)
 
     def has(self, authority: str, address: str | None = None) -> bool:
         """Return whether a request may be for this host.
@@ -42,16 +43,11 @@ class HostNames:
         >>> [names.has(each) for each in ("localhost:8642", "[::1]", "Fjord.example:443", "rebound.example")]
         [True, True, True, False]
         """
-        found = _AUTHORITY.fullmatch(authority)
+        found = AUTHORITY.fullmatch(authority)
         if found is None:
             return False
-        host = _folded(found["host"])
-        return host in self._names or _is_loopback(host) or (_is_address(host) and host == _folded(address or ""))
-
-    def has_origin(self, origin: str, address: str | None = None) -> bool:
-        """Return whether a request may come from a page of this origin: only from one of the API itself."""
-        _, found, authority = origin.partition("://")
-        return bool(found) and self.has(authority, address)
+        host = folded(found["host"])
+        return host in self._names or _is_loopback(host) or (_is_address(host) and host == folded(address or ""))
 
 
 def _is_loopback(host: str) -> bool:
@@ -66,7 +62,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _folded(host: str) -> str:
+def folded(host: str) -> str:
     """Return a host as it is compared: in small letters, an address in its shortest form."""
     bare = host.removeprefix("[").removesuffix("]")
     return str(ip_address(bare)) if _is_address(bare) else bare.casefold().removesuffix(".")

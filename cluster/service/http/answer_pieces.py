@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from cluster.service.http.request_bodies import ASGIApp, Message, Receive, Scope, Send
@@ -18,14 +19,26 @@ def in_pieces(app: ASGIApp) -> ASGIApp:
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_pieces(message: Message) -> None:
-            body = message.get("body", b"")
-            if len(body) <= PIECE_BYTES:
-                await send(message)
-                return
-            for start in range(0, len(body), PIECE_BYTES):
-                more = message.get("more_body", False) or start + PIECE_BYTES < len(body)
-                await send({**message, "body": body[start : start + PIECE_BYTES], "more_body": more})
+            for piece in pieces_of(message, PIECE_BYTES):
+                await send(piece)
 
         await app(scope, receive, send_pieces)
 
     return answer
+
+
+def pieces_of(message: Message, size: int) -> Iterator[Message]:
+    """Yield a message of an answer in several, of which none has more bytes of the body than `size`.
+
+    Examples
+    --------
+    >>> [(each["body"], each["more_body"]) for each in pieces_of({"body": b"abc", "more_body": False}, 2)]
+    [(b'ab', True), (b'c', False)]
+    """
+    body = message.get("body", b"")
+    if len(body) <= size:
+        yield message
+        return
+    for start in range(0, len(body), size):
+        more = message.get("more_body", False) or start + size < len(body)
+        yield {**message, "body": body[start : start + size], "more_body": more}

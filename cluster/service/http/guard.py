@@ -191,4 +191,5 @@ def _head_of(scope: Scope) -> RequestHead:
         origins=all_of(b"origin"),
         authorizations=all_of(b"authorization"),
         address=(scope.get("server") or (None,))[0],
+        scheme=scope["scheme"],
     )

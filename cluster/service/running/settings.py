@@ -40,6 +40,8 @@ class ClusterSettings:
         A file of tokens with roles; None for none.
     api_allowed_hosts
         Names by which the API may be called, besides `api_host` and those of the loopback device.
+    api_allowed_origins
+        Sites whose pages may use the API, such as ``https://fjord.example``, besides the API's own.
     master
         Spark's master URL.
     buckets
@@ -107,6 +109,7 @@ class ClusterSettings:
     api_token: str | None = field(default=None, repr=False)
     api_tokens: Path | None = None
     api_allowed_hosts: tuple[str, ...] = ()
+    api_allowed_origins: tuple[str, ...] = ()
     master: str = "local[*]"
     buckets: int = 4
     partitions: int = 2

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.errors import ClusterError
 from cluster.service.access.admission import Admission, NotAdmittedError, Refusal, RequestHead
 from cluster.service.access.hosts import HostNames
+from cluster.service.access.origins import Origins
 
 OWN = HostNames(["127.0.0.1", "fjord.example", "10.0.0.7", "FD00::7"])
 
@@ -77,7 +80,20 @@ def test_only_own_names_are_answered(authority: str) -> None:
     ("hosts", "origins", "refusal"),
     [
         (("localhost",), (), None),
-        (("localhost",), ("http://localhost:8642",), None),
+        (("localhost:8642",), ("http://localhost:8642",), None),
+        (("localhost:8642",), ("http://LOCALHOST:8642",), None),
+        (("localhost:80",), ("http://localhost",), None),
+        (("[::1]:8642",), ("http://[0:0::1]:8642",), None),
+        # Pages of other programs of this machine
+        (("localhost:8642",), ("http://localhost:3000",), Refusal.ORIGIN),
+        (("localhost:8642",), ("http://localhost",), Refusal.ORIGIN),
+        (("localhost:8642",), ("https://localhost:8642",), Refusal.ORIGIN),
+        (("localhost:8642",), ("http://127.0.0.1:8642",), Refusal.ORIGIN),
+        (("127.0.0.1:8642",), ("http://127.0.0.2:8642",), Refusal.ORIGIN),
+        (("localhost:8642",), ("file://localhost:8642",), Refusal.ORIGIN),
+        (("localhost:8642",), ("http://localhost:8642/",), Refusal.ORIGIN),
+        (("localhost:8642",), ("http://user@localhost:8642",), Refusal.ORIGIN),
+        (("localhost:8642",), ("http://localhost:8642", "http://localhost:3000"), Refusal.ORIGIN),
         ((), (), Refusal.HOST),
         (("localhost", "localhost"), (), Refusal.HOST),
         (("localhost", "evil.example"), (), Refusal.HOST),
@@ -99,3 +115,36 @@ def test_hosts_and_origins_are_looked_at_first(
             Admission().admit(head)
         assert caught.value.refusal is refusal
         assert len(str(caught.value)) < 300
+
+
+def test_the_scheme_of_a_page_is_that_of_the_request() -> None:
+    head = RequestHead("GET", "/docs", ("localhost",), ("https://localhost:443",), scheme="https")
+    Admission().admit(head)
+    with pytest.raises(NotAdmittedError):
+        Admission().admit(replace(head, origins=("http://localhost",)))
+
+
+def test_an_operator_names_other_sites() -> None:
+    admission = Admission(origins=Origins(["https://Wall.example", "http://10.0.0.7:3000"]))
+    for origin in ("https://wall.example", "https://wall.example:443", "http://10.0.0.7:3000"):
+        admission.admit(RequestHead("GET", "/docs", ("localhost:8642",), (origin,)))
+    for origin in ("http://wall.example", "https://wall.example:8443", "http://10.0.0.7", "https://localhost:8642"):
+        with pytest.raises(NotAdmittedError) as caught:
+            admission.admit(RequestHead("GET", "/docs", ("localhost:8642",), (origin,)))
+        assert "--api-allowed-origin" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("text", ["wall.example", "https://", "*", "null", "https://wall.example/path", "ftp://a"])
+def test_what_is_no_origin_cannot_be_named(text: str) -> None:
+    with pytest.raises(ClusterError, match="is no origin"):
+        Origins([text])
+
+
+@given(
+    st.sampled_from(["http", "https", "HTTP", "file"]),
+    st.text(max_size=20),
+    st.sampled_from(["", ":80", ":8642", ":1"]),
+)
+def test_only_the_page_of_the_request_itself_is_let_in(scheme: str, host: str, port: str) -> None:
+    if Origins().have(f"{scheme}://{host}{port}", scheme="http", authority="localhost:8642"):
+        assert (scheme.lower(), host.lower().removesuffix("."), port) == ("http", "localhost", ":8642")

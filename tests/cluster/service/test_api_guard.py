@@ -202,7 +202,11 @@ async def test_a_request_without_a_host_is_refused(service: Service) -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["https://evil.example", "null", "http://127.0.0.1.evil.example", "file://"]
+    "origin",
+    [
+        *("https://evil.example", "null", "http://127.0.0.1.evil.example", "file://"),
+        *("http://127.0.0.1:3000", "https://127.0.0.1", "http://localhost"),
+    ],
 )
 async def test_pages_of_other_sites_are_refused(service: Service, origin: str) -> None:
     # A page sends this without asking first: it has no content type. The host is right.
@@ -211,7 +215,7 @@ async def test_pages_of_other_sites_are_refused(service: Service, origin: str) -
         simple = head(Content_Length=str(len(body)), Origin=origin).replace(b"Content-Type: application/json\r\n", b"")
         assert (await server.send(simple, body))[0] == 403
         assert server.refused == {Refusal.ORIGIN: 1}
-        own = head("GET", Origin=f"http://localhost:{server.port}")
+        own = head("GET", Origin=f"http://localhost:{server.port}", Host=f"localhost:{server.port}")
         assert (await server.send(own))[0] == 200
 
 

@@ -184,6 +184,19 @@ def test_the_token_is_asked_for_as_without_tls(settings: ClusterSettings, files:
     assert served(replace(settings, api_token="secret"), ask) == 401
 
 
+@pytest.mark.parametrize(("scheme", "status"), [("https", 200), ("http", 403)])
+def test_a_page_of_the_api_is_one_with_tls(settings: ClusterSettings, files: Files, scheme: str, status: int) -> None:
+    def ask() -> object:
+        return httpx.get(
+            f"{settings.api_address}/v1/status",
+            headers={"Origin": f"{scheme}://127.0.0.1:{settings.api_port}"},
+            verify=client_context(TlsFiles(files.ca)),
+            trust_env=False,
+        ).status_code
+
+    assert served(settings, ask) == status
+
+
 def test_the_gauge_has_the_certificates_of_the_api_and_of_the_link(settings: ClusterSettings, files: Files) -> None:
     both = replace(settings, broker=replace(settings.broker, tls=files.client("cluster")))
 

@@ -163,10 +163,12 @@ def test_folders_and_hosts_are_options_that_may_be_repeated(started: Any, tmp_pa
     settings = started(
         *("--relation-folder", "/srv/a", "--relation-folder", "/srv/b", "--relation-host", "db.example"),
         *("--relation-host", "10.0.0.7", "--api-allowed-host", "fjord.example", "--relation-credentials", "c"),
+        *("--api-allowed-origin", "https://fjord.example"),
     )
     assert settings.relation_folders == (tmp_path, Path("/srv/a"), Path("/srv/b"))
     assert settings.relation_hosts == ("db.example", "10.0.0.7")
     assert settings.api_allowed_hosts == ("fjord.example",)
+    assert settings.api_allowed_origins == ("https://fjord.example",)
     assert settings.secret_files == (Path("c"),)
 
 
@@ -175,10 +177,12 @@ def test_folders_and_hosts_are_lists_in_variables(started: Any, tmp_path: Path) 
         FJORD_RELATION_FOLDERS="/srv/a:/srv/b",
         FJORD_RELATION_HOSTS="db.example,10.0.0.7, /run/postgresql",
         FJORD_API_ALLOWED_HOSTS="fjord.example",
+        FJORD_API_ALLOWED_ORIGINS="https://fjord.example, https://wall.example",
         FJORD_RELATION_CREDENTIALS="c",
         FJORD_API_TOKENS="t",
     )
     assert settings.relation_folders == (tmp_path, Path("/srv/a"), Path("/srv/b"))
     assert settings.relation_hosts == ("db.example", "10.0.0.7", "/run/postgresql")
     assert settings.api_allowed_hosts == ("fjord.example",)
+    assert settings.api_allowed_origins == ("https://fjord.example", "https://wall.example")
     assert settings.secret_files == (Path("t"), Path("c"))
