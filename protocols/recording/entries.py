@@ -21,7 +21,7 @@ FORMAT = 1
 MAGIC = b"fjordlog"
 PLAIN, RETAINED = 1, 4
 """Flags of a message: its quality of service, and whether it was retained."""
-REFUSALS = ("", "unsealed", "forged", "replayed")
+REFUSALS = ("", "unsealed", "forged", "replayed", "too_many_topics")
 REFUSED_SHIFT = 3
 """By how many bits the place of a refusal in these is shifted among the flags."""
 MAX_FRAME_BYTES = 256 * 1024 * 1024

@@ -12,7 +12,8 @@ accepts of each topic what has a higher counter than all before. The broker send
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from protocols.errors import FrameError
@@ -53,16 +54,22 @@ class SentCounter:
 
 
 class SeenCounters:
-    """The highest counter of each topic.
+    """The highest counter of each topic, of a bounded number of topics.
 
     Parameters
     ----------
     seen
         From before a restart.
+    bound_of
+        With which others a topic is counted, and how many there may be of these. None: as many as there are.
     """
 
-    def __init__(self, seen: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, seen: Mapping[str, int] | None = None, *, bound_of: Callable[[str], tuple[str, int]] | None = None
+    ) -> None:
         self.seen: dict[str, int] = dict(seen or {})
+        self._bound_of = bound_of
+        self._topics: Counter[str] = Counter(bound_of(each)[0] for each in self.seen) if bound_of else Counter()
 
     def accept(self, topic: str, counter: int, *, retained: bool) -> None:
         """Accept a frame whose seal is right.
@@ -70,10 +77,20 @@ class SeenCounters:
         Raises
         ------
         FrameError
-            With reason ``replayed`` if it, or a later one, was accepted before.
+            With reason ``replayed`` if it, or a later one, was accepted before; ``too_many_topics`` if it is the first
+            on its topic, and there are as many as there may be.
         """
-        last = self.seen.get(topic, -1)
-        if counter > last:
-            self.seen[topic] = counter
-        elif counter < last or not retained:
+        last = self.seen.get(topic)
+        if last is None:
+            self._add(topic)
+        elif counter < last or (counter == last and not retained):
             raise FrameError("replayed", f"frame {counter} came after frame {last}")
+        self.seen[topic] = counter
+
+    def _add(self, topic: str) -> None:
+        if self._bound_of is None:
+            return
+        counted, most = self._bound_of(topic)
+        if self._topics[counted] >= most:
+            raise FrameError("too_many_topics", f"there are {most} topics of this kind already")
+        self._topics[counted] += 1

@@ -26,7 +26,7 @@ COUNTER_BYTES: Final = 8
 SIGNATURE_BYTES: Final = 64
 MOTE_SEAL_BYTES: Final = SEAL_BYTES
 PART_SEAL_BYTES: Final = 1 + COUNTER_BYTES + SIGNATURE_BYTES
-REASONS: Final = ("unsealed", "forged", "replayed")
+REASONS: Final = ("unsealed", "forged", "replayed", "too_many_topics")
 """Why a message is refused; metric labels."""
 _UP, _DOWN = b"fjord up", b"fjordown"
 _SIGNED: Final = b"fjord sealed frame 1\0"

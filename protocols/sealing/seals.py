@@ -24,6 +24,7 @@ from protocols.sealing.counters import SeenCounters, SentCounter
 from protocols.sealing.keys import MoteKeys, PartKeys, read_mote_keys, read_part_keys
 from protocols.sealing.sealing import MoteSeal, forged, open_sealed, seal
 from protocols.wire import topics
+from protocols.wire.demand_pieces import PIECES
 
 log = get_logger(__name__)
 
@@ -38,7 +39,11 @@ OF_PROXIES: Final = frozenset(
 KEPT: Final = OF_CLUSTER | {"batches", "resumptions", "proxy_status", "proxy_claim", "stream_offer"}
 """Topics whose counters are kept over restarts; with others, an older frame would only show an older state."""
 WRITE_SECONDS: Final = 1.0
-_MOST_TOPICS: Final = 65_536
+MOST_NAMES: Final = 4_096
+"""Topics of one kind that frames of one part are accepted on: a part that was broken into may invent names."""
+MOST_TOPICS: Final = {"mote_entry": 131_072, "demand_piece": 1_024 * PIECES}
+"""The same, of kinds of which a part may have more."""
+_MOST_SEALS: Final = 65_536
 
 
 class MoteSeals:
@@ -51,7 +56,7 @@ class MoteSeals:
     """
 
     def __init__(self, keys: MoteKeys) -> None:
-        self.of: Callable[[str], MoteSeal] = lru_cache(_MOST_TOPICS)(self._of)
+        self.of: Callable[[str], MoteSeal] = lru_cache(_MOST_SEALS)(self._of)
         self._keys = keys
 
     def _of(self, topic: str) -> MoteSeal:
@@ -112,7 +117,7 @@ class PartSeals:
         kept = _read(self._file)
         # Counters belong to a key: what was seen under one that leaked must not shut out the one that replaced it.
         seen = {topic: last for topic, last in kept.seen.items() if self._key_of(topic) == kept.keys.get(topic)}
-        self._sent, self._seen = SentCounter(kept.sent), SeenCounters(seen)
+        self._sent, self._seen = SentCounter(kept.sent), SeenCounters(seen, bound_of=_bound_of)
         self._generations = {} if keys.motes is None else dict(keys.motes.generations)
         self.renewed_motes = frozenset(
             mote for mote, generation in self._generations.items() if generation != kept.generations.get(mote, 1)
@@ -207,6 +212,13 @@ class PartSeals:
             content = _Kept(self._sent.connection, kept, keys, self._generations)
             beside.write_bytes(msgspec.json.encode(content))
             beside.replace(self._file)
+
+
+def _bound_of(topic: str) -> tuple[str, int]:
+    """Return what a topic is counted as: part and kind; and how many topics of these there may be."""
+    parsed = topics.parse(topic)
+    part = parsed.names[0] if parsed.kind in OF_PROXIES else ""
+    return f"{part}/{parsed.kind}", MOST_TOPICS.get(parsed.kind, MOST_NAMES)
 
 
 def refused(message: Message, error: FrameError | TopicError) -> Message:

@@ -3,15 +3,17 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from cluster.ingest.service import MAX_STREAMS
+from cluster.service.catalog.sensor_catalog import MOST_PROXIES, MOST_SENSORS
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.sealing.keys import make_keys, read_part_keys
-from protocols.sealing.seals import PartSeals
+from protocols.sealing.seals import MOST_NAMES, MOST_TOPICS, PartSeals
 from protocols.wire import topics
 from protocols.wire.batches import Batch, Resumption, decode_ack
 from protocols.wire.catalog import MoteEntry, MoteState, Presence, ProxyClock, ProxySpool, Status, StreamOffer
-from protocols.wire.demand_pieces import DemandRequest
+from protocols.wire.demand_pieces import PIECES, DemandRequest
 from protocols.wire.demand_reports import demand_report
 from protocols.wire.demands import RefusedDemand
 from protocols.wire.frames import VERSION, encode
@@ -119,3 +121,9 @@ async def test_what_an_intruder_publishes_for_proxies_changes_nothing(tmp_path, 
     assert len(kept) == 3 * len(attacks) + 1
     server.stop()
     await running
+
+
+def test_what_a_part_may_have_is_enough_for_what_others_accept_of_it():
+    assert MOST_TOPICS["mote_entry"] >= MOST_SENSORS
+    assert MOST_TOPICS["demand_piece"] >= MAX_STREAMS * PIECES
+    assert max(MAX_STREAMS, MOST_PROXIES) <= MOST_NAMES

@@ -83,6 +83,15 @@ def test_counters_of_a_topic_are_accepted_once_and_ascending(counters):
     assert seen.seen.get("a", -1) == max(counters, default=-1)
 
 
+def test_topics_are_remembered_as_far_as_their_bound_goes():
+    seen = SeenCounters({"a1": 7}, bound_of=lambda topic: (topic[0], 2))
+    seen.accept("a2", 1, retained=False)
+    seen.accept("b1", 1, retained=False)
+    assert reason(lambda: seen.accept("a3", 1, retained=False)) == "too_many_topics"
+    seen.accept("a1", 8, retained=False)
+    assert seen.seen == {"a1": 8, "a2": 1, "b1": 1}
+
+
 def test_the_broker_sends_what_it_retains_again_but_nothing_older():
     seen = SeenCounters({"a": 7})
     seen.accept("a", 7, retained=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import SettingsError
 from protocols.mqtt.messages import Message
+from protocols.sealing import seals as seals_module
 from protocols.sealing.keys import make_keys, read_mote_keys, read_part_keys
 from protocols.sealing.sealing import seal
 from protocols.sealing.seals import KEPT, OF_CLUSTER, OF_MOTES, OF_PROXIES, FleetSeals, PartSeals, load_part_keys
@@ -191,6 +193,31 @@ def test_damaged_counters_are_begun_again(tmp_path, content):
     (tmp_path / "p" / "counters-link.json").write_bytes(content)
     part(tmp_path, name="p")
     assert json.loads((tmp_path / "p" / "counters-link.json").read_text())["sent"] == int(NOW)
+
+
+def test_a_proxy_with_keys_cannot_fill_the_memory_of_others(tmp_path, monkeypatch):
+    monkeypatch.setitem(seals_module.MOST_TOPICS, "mote_entry", 5)
+    monkeypatch.setattr(seals_module, "MOST_NAMES", 3)
+    cluster, p, q = (part(tmp_path, name=name) for name in ("cluster", "p", "q"))
+
+    def refusals(seals, topic_of, names, receives=cluster):
+        return [receives.open(seals.seal(Message(topic_of(name), b"f", retain=True))).refusal for name in names]
+
+    offers = partial(topics.stream_offer, "p")
+    assert refusals(p, offers, "abcd") == ["", "", "", "too_many_topics"]
+    assert refusals(p, partial(topics.mote_entry, "p"), "abcdef") == [*[""] * 5, "too_many_topics"], (
+        "each kind for itself"
+    )
+    assert refusals(p, offers, "cadb") == ["", "", "too_many_topics", ""], "those that are known go on"
+    assert refusals(q, partial(topics.stream_offer, "q"), "wxyz") == ["", "", "", "too_many_topics"], "q has its own"
+    assert refusals(p, lambda _: topics.batches("p"), "a") == [""]
+    assert len(cluster._seen.seen) == 3 + 5 + 3 + 1
+    cluster.connecting()  # what it has seen is written now
+    again = part(tmp_path)
+    assert refusals(p, offers, "eda", again) == ["too_many_topics", "too_many_topics", ""], "the file counts"
+    renewed = OURS.renewed(b"r" * 32, proxies=["p"])
+    receives = part(tmp_path, renewed)
+    assert refusals(part(tmp_path, renewed, "p"), offers, "e", receives) == [""], "another key begins anew"
 
 
 def signed_far_ahead(keys, topic):
