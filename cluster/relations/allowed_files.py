@@ -7,6 +7,7 @@ changed meanwhile.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,11 +45,17 @@ class AllowedFiles:
         Raises
         ------
         SourceRefusedError
-            If relations may not read it, or it is something else than a file.
+            If relations may not read it, it is something else than a file, or it may be one of another folder, under a
+            second name, that not all users may read.
         """
         found = self._place(path)
         if _is_there(found) and not found.is_file():
             raise SourceRefusedError(f"{_shown(path)} is not a file")
+        if may_be_of_elsewhere(found):
+            raise SourceRefusedError(
+                f"{_shown(path)} has a second name, and not all users may read it",
+                hint="copy it, or let all users read it",
+            )
         return found
 
     def folder(self, path: Path) -> Path:
@@ -82,6 +89,19 @@ class AllowedFiles:
         if found.suffix in KEYS or any(_leads_into(found, each) for each in self._never):
             raise SourceRefusedError(f"{_shown(path)} belongs to the cluster or the system, not to relations")
         return found
+
+
+def may_be_of_elsewhere(place: Path) -> bool:
+    """Return whether a file has a second name (a hard link), which may be in a closed folder, and is not open to all.
+
+    Whatever may write into an allowed folder can give a file another name there without being able to read it. What all
+    users may read is no secret to what reaches it.
+    """
+    try:
+        state = place.stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(state.st_mode) and state.st_nlink > 1 and not state.st_mode & stat.S_IROTH
 
 
 def _is_there(place: Path) -> bool:

@@ -23,7 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import masked
-from cluster.relations.allowed_files import AllowedFiles
+from cluster.relations.allowed_files import AllowedFiles, may_be_of_elsewhere
 from cluster.relations.fitting import POLARS_TYPES, matched, predicate, servable, settled
 from cluster.relations.source import (
     Limits,
@@ -224,7 +224,7 @@ class DeltaSource(_FrameSource):
         if (log := place / LOG).is_dir():
             self._files.folder(log)
             for entry in log.rglob("*"):
-                if entry.is_symlink():
+                if entry.is_symlink() or may_be_of_elsewhere(entry):
                     self._files.file(entry)
         yield place
 

@@ -135,6 +135,34 @@ def test_files_of_keys_are_refused_wherever_they_are(place: Place, name: str) ->
         place.reach.files.file(secret)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "csv", "parquet"])
+def test_a_file_with_a_second_name_is_read_only_if_all_users_may_read_it(place: Place, kind: str) -> None:
+    # What may write into an allowed folder may give a secret of the cluster's user another name there.
+    secret = table(kind, place.closed)
+    path = place.open / secret.name
+    path.hardlink_to(secret)
+    for mode in (0o600, 0o640):
+        secret.chmod(mode)
+        with pytest.raises(SourceRefusedError, match="has a second name"):
+            place.read(f"{kind}:{path}")
+    secret.chmod(0o644)
+    assert place.read(f"{kind}:{path}") == [(SECRET,)]
+    secret.chmod(0o600)
+    secret.unlink()
+    assert place.read(f"{kind}:{path}") == [(SECRET,)]
+
+
+@pytest.mark.parametrize("files", ["*.parquet", "_delta_log/*.json"])
+def test_a_delta_table_has_no_file_with_a_second_name(place: Place, files: str) -> None:
+    secret, inside = table("delta", place.closed), table("delta", place.open, "fine")
+    (theirs,), (ours,) = secret.glob(files), inside.glob(files)
+    theirs.chmod(0o600)
+    ours.unlink()
+    ours.hardlink_to(theirs)
+    with pytest.raises(SourceRefusedError, match="has a second name"):
+        place.read(f"delta:{inside}")
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_a_folder_of_links_is_no_file(place: Place, kind: str) -> None:
     folder = place.open / f"all.{kind}"
