@@ -127,15 +127,14 @@ class DeploymentFolder:
         FjordError
             If the keys are damaged, or files cannot be written.
         """
-        kept = self.path / KEYS
-        before = read_files(kept)
+        before, kept = self.kept_keys()
         random = secrets.token_bytes(SECRET_BYTES)
-        keys = self.kept_keys() or make_keys(random, ())
+        keys = kept or make_keys(random, ())
         proxies = {each.name for each in self.deployment.names.proxies}
         for gone in keys.proxies.keys() - proxies:
             keys = keys.without(gone)
         keys = keys.renewed(random, proxies=proxies - keys.proxies.keys())
-        write_files(kept, before, keys)
+        write_files(self.path / KEYS, before, keys)
         files, handed = keys.files(), keys_of_machines(self.deployment)
         there = [*self.path.glob(f"proxies/*/proxy-*{SUFFIX}"), *self.path.glob(f"gateways/*/motes-*{SUFFIX}")]
         changed = sorted({str(each.relative_to(self.path)) for each in there} - handed.keys())
@@ -147,8 +146,8 @@ class DeploymentFolder:
         self.changed_keys = changed
         return changed
 
-    def kept_keys(self) -> Keys | None:
-        """Return the keys of all parts that seal frames; None if none have been handed out yet.
+    def kept_keys(self) -> tuple[dict[str, str], Keys | None]:
+        """Return the files with the keys of all parts that seal frames, and these keys; None before any were made.
 
         Raises
         ------
@@ -157,13 +156,13 @@ class DeploymentFolder:
         """
         before = read_files(self.path / KEYS)
         if CLUSTER_FILE in before:
-            return read_deployment(before)
+            return before, read_deployment(before)
         if (self.path / "cluster" / CLUSTER_FILE).exists():
             raise SecurityError(
                 f"cannot read the keys in {self.path / KEYS}: they are not there",
                 hint="they are needed to make others; copy the folder back while it is used",
             )
-        return None
+        return before, None
 
     def change(self, names: Names, now: float) -> list[str]:
         """Give the deployment these names; return those that are new. Raises FjordError."""

@@ -50,12 +50,12 @@ def keys_command(
             "a deployment has keys for the proxies that it has",
             hint="`fjord security add proxy` adds one, `fjord security revoke` takes one away",
         )
-    kept = folder if deployed is None else folder / KEYS
-    before, wanted = read_files(kept), set(proxy or ())
     if deployed is not None:
-        known = deployed.kept_keys()
+        kept, (before, known) = folder / KEYS, deployed.kept_keys()
     else:
+        kept, before = folder, read_files(folder)
         known = read_deployment(before) if CLUSTER_FILE in before else None
+    wanted = set(proxy or ())
     keys = known or make_keys(secrets.token_bytes(SECRET_BYTES), ())
     unknown = set(renew or ()) - keys.proxies.keys()
     if unknown:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from pathlib import Path
 
 from protocols.errors import SettingsError
 from protocols.sealing.keys import CLUSTER_FILE, Deployment, read_deployment
+from protocols.security.private_files import SECRET, write_file
 
 SUFFIX = ".keys"
 
@@ -35,34 +34,25 @@ def write_files(folder: Path, before: dict[str, str], keys: Deployment) -> list[
 
     Raises
     ------
-    SettingsError
+    SecurityError
         If one cannot be written.
+    SettingsError
+        If one cannot be removed.
     """
     after, changed = keys.files(), []
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in sorted(after, key=lambda name: (name == CLUSTER_FILE, name)):
-            if before.get(name) != after[name]:
-                _write(folder / name, after[name])
-                changed.append(f"written: {folder / name}")
-        for name in sorted(_ours(before) - after.keys()):
+    for name in sorted(after, key=lambda name: (name == CLUSTER_FILE, name)):
+        if before.get(name) != after[name]:
+            write_file(folder / name, after[name].encode(), mode=SECRET, overwrite=True)
+            changed.append(f"written: {folder / name}")
+    for name in sorted(_ours(before) - after.keys()):
+        try:
             (folder / name).unlink(missing_ok=True)
-            changed.append(f"removed: {folder / name}")
-    except OSError as error:
-        raise SettingsError(f"cannot write the keys in {folder}: {error.strerror}") from error
+        except OSError as error:
+            raise SettingsError(f"cannot remove {folder / name}: {error.strerror}") from error
+        changed.append(f"removed: {folder / name}")
     return changed
 
 
 def _ours(before: dict[str, str]) -> set[str]:
     """Return the files that the keys before were in; others, such as copies that were kept, are left alone."""
     return set(read_deployment(before).files()) & before.keys() if CLUSTER_FILE in before else set()
-
-
-def _write(file: Path, content: str) -> None:
-    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-    beside.replace(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 
 import pytest
@@ -36,6 +37,21 @@ def test_files_are_made_for_their_owner_only_and_each_part_accepts_its_own(tmp_p
     assert proxy.motes == load_mote_keys(folder / "motes-roadside.keys")
     assert (proxy.cluster, proxy.proxies) == (cluster.cluster, cluster.proxies)
     assert not [text for text in contents(folder).values() if text.split('"')[1] in done.output]
+
+
+def test_files_have_their_mode_whatever_new_files_get_here(tmp_path):
+    before = os.umask(0o777)
+    try:
+        run(tmp_path, "--proxy", "a")
+    finally:
+        os.umask(before)
+    assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SecurityError, match=r"cannot write .*motes-a\.keys: "):
+        run(tmp_path / "file", "--proxy", "a")
 
 
 def test_the_same_again_changes_nothing_and_a_new_proxy_changes_no_key(tmp_path):
