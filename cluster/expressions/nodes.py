@@ -94,14 +94,15 @@ class Cast(_OfOne, frozen=True):
 
 
 class Like(_OfOne, frozen=True):
-    """LIKE with a constant pattern, and perhaps an escape character."""
+    """LIKE with a constant pattern, and perhaps an escape character; it is ILIKE if it `folds` case."""
 
     pattern: str
     escape: str | None = None
+    folds: bool = False
 
 
 class Binary(Expression, frozen=True):
-    """Two operands with an operator between them: ``+ - * / % = <> < <= > >= IS``."""
+    """Two operands with an operator between them: ``+ - * / % = <> < <= > >= IS``, ``IS [NOT] DISTINCT FROM``."""
 
     sign: str
     left: Expression

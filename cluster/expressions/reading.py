@@ -54,6 +54,8 @@ SIGNS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
     exp.Is: "IS",
+    exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
 WORDS: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR", exp.DPipe: "||"}
 
@@ -112,7 +114,11 @@ def _parts_of(node: exp.Expr) -> list[exp.Expr]:
         return []
     args = node.args
     if isinstance(node, exp.Binary):
-        return [args["this"]] if isinstance(node, exp.Like | exp.Escape) else [args["this"], args["expression"]]
+        return (
+            [args["this"]]
+            if isinstance(node, exp.Like | exp.ILike | exp.Escape)
+            else [args["this"], args["expression"]]
+        )
     match node:
         case exp.Cast():
             return [args["this"]]
@@ -176,14 +182,14 @@ def _like(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
     pattern = node.args["expression"]
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
         raise PlanError(f"the pattern in {_written(node)} is not a constant text")
-    return Like(parts[0], str(pattern.this))
+    return Like(parts[0], str(pattern.this), folds=isinstance(node, exp.ILike))
 
 
 def _escape(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
     like = parts[0]
     if not isinstance(like, Like):
         raise PlanError(f"{_written(node)} cannot be evaluated")
-    return Like(like.operand, like.pattern, str(node.args["expression"].this))
+    return Like(like.operand, like.pattern, str(node.args["expression"].this), like.folds)
 
 
 def _written(node: exp.Expr) -> str:
@@ -201,6 +207,7 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Sequence[Expression]], Expressi
     exp.Between: lambda _, parts: Between(*parts),
     exp.In: lambda _, parts: Among(parts[0], tuple(parts[1:])),
     exp.Like: _like,
+    exp.ILike: _like,
     exp.Escape: _escape,
     exp.Cast: _cast,
     exp.TryCast: _cast,

@@ -31,7 +31,9 @@ from protocols.wire.streams import FieldType
 StoredNode = list[str | int | bool | None]
 """The node's kind, its own values, and the places of its operands."""
 
-SIGNS = frozenset({"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "IS"})
+SIGNS = frozenset(
+    {"+", "-", "*", "/", "%", "=", "<>", "<", "<=", ">", ">=", "IS", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"}
+)
 WORDS = frozenset({"AND", "OR", "||"})
 _KINDS: dict[type[Expression], str] = {
     Group: "group",
@@ -70,7 +72,7 @@ def _said(node: Expression) -> StoredNode:
         case Cast():
             return ["cast", node.target.value, node.tries]
         case Like():
-            return ["like", node.pattern, node.escape]
+            return ["ilike" if node.folds else "like", node.pattern, node.escape]
         case Call():
             return ["call", node.function]
         case Case():
@@ -113,8 +115,8 @@ def _read(kind: object, rest: StoredNode, nodes: Sequence[Expression]) -> Expres
             return Chain(word, _at(rest, nodes))
         case "cast", [str(target), bool(tries), operand]:
             return Cast(_one(operand, nodes), FieldType(target), tries)
-        case "like", [str(pattern), str() | None as escape, operand]:
-            return Like(_one(operand, nodes), pattern, escape)
+        case "like" | "ilike", [str(pattern), str() | None as escape, operand]:
+            return Like(_one(operand, nodes), pattern, escape, kind == "ilike")
         case "call", [str(function), *arguments]:
             return Call(function, _at(arguments, nodes))
         case "case", [bool(subject), int(branches), *operands]:

@@ -102,7 +102,7 @@ def _pieces(node: Expression) -> Sequence[_Piece]:
             return ("TRY_CAST(" if node.tries else "CAST(", node.operand, f" AS {node.target.value.upper()})")
         case Like():
             escape = "" if node.escape is None else f" ESCAPE {quoted_text(node.escape)}"
-            return (node.operand, f" LIKE {quoted_text(node.pattern)}{escape}")
+            return (node.operand, f" {'ILIKE' if node.folds else 'LIKE'} {quoted_text(node.pattern)}{escape}")
         case Between():
             return (node.value, " BETWEEN ", node.low, " AND ", node.high)
         case Among():

@@ -162,7 +162,14 @@ def is_null(value: pl.Series) -> pl.Series:
 
 def is_the_same(left: pl.Series, right: pl.Series) -> pl.Series:
     """Return whether two values are equal, or both NULL."""
+    left, right = aligned(*typed(*_alike(left, right)))
     return left.eq_missing(right)
+
+
+def is_another(left: pl.Series, right: pl.Series) -> pl.Series:
+    """Return whether two values differ, NULL being a value like others."""
+    left, right = aligned(*typed(*_alike(left, right)))
+    return left.ne_missing(right)
 
 
 def within(value: pl.Series, low: pl.Series, high: pl.Series) -> pl.Series:

@@ -134,7 +134,8 @@ def function_of(node: Expression) -> tuple[Function, Hashable]:
         case Cast():
             return functions.cast_to(node.target), (Cast, node.target)
         case Like():
-            return texts.matching(node.pattern, node.escape), (Like, node.pattern, node.escape)
+            like = (node.pattern, node.escape, node.folds)
+            return texts.matching(*like), (Like, *like)
         case Call(function="ROUND"):
             decimals = _decimals(node)
             return functions.round_to(decimals), ("ROUND", decimals)
@@ -162,6 +163,8 @@ _SIGNS: dict[str, Function] = {
     "/": functions.divide,
     "%": functions.remainder,
     "IS": functions.is_the_same,
+    "IS NOT DISTINCT FROM": functions.is_the_same,
+    "IS DISTINCT FROM": functions.is_another,
     **COMPARED,
 }
 

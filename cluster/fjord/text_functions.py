@@ -18,9 +18,9 @@ LONGEST_TEXT = 10_000
 fill the memory. A longer one is NULL, as is a number beyond the reals."""
 
 
-def matching(pattern: str, escape: str | None = None) -> Callable[[pl.Series], pl.Series]:
-    """Return the function that tests whether a text matches a pattern."""
-    regex = like_to_regex(pattern, escape)
+def matching(pattern: str, escape: str | None = None, folds: bool = False) -> Callable[[pl.Series], pl.Series]:  # noqa: FBT001, FBT002 - as the node has it
+    """Return the function that tests whether a text matches a pattern, upper and lower case alike if it `folds`."""
+    regex = f"{'(?i)' if folds else ''}{like_to_regex(pattern, escape)}"
     return lambda value: value.cast(pl.String).str.contains(regex)
 
 

@@ -82,7 +82,7 @@ def _counted(expression: Expression, below: Parts) -> int:
                 counts[id(node)] = sum(found)
             case Call(function="LENGTH") | Like() | Among() | Between():
                 counts[id(node)] = 1
-            case Binary() if node.sign in COMPARED or node.sign == "IS":
+            case Binary() if node.sign in COMPARED or node.sign.startswith("IS"):
                 counts[id(node)] = 1
             case _:
                 counts[id(node)] = max(found, default=1)

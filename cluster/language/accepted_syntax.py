@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.language import syntax
-from cluster.language.expressions import ARITHMETIC, COMPARISONS
+from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
@@ -37,7 +37,8 @@ BRANCH = "branch"
 
 CONDITIONS = (
     *COMPARISONS,
-    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.Escape, exp.Exists),
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.Exists),
+    *DISTINCTIONS,
 )
 
 
@@ -171,7 +172,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     # Values
     exp.Identifier: {"this": _kinds("name"), "quoted": _kinds(TRUE)},
     exp.Column: {"this": _IDENTIFIER | {STAR}, "table": _IDENTIFIER},
-    exp.Star: {},
+    exp.Star: {"except_": _IDENTIFIER},
     exp.Literal: {"this": _kinds("integer", "decimal", "exponent", TEXT), "is_string": _kinds(TRUE)},
     exp.Boolean: {"this": _kinds("true", "false")},
     exp.Null: {},
@@ -181,10 +182,12 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_alike((exp.And, exp.Or), this=TRUTHS, expression=TRUTHS),
     **_alike(COMPARISONS, this=SCALARS | _QUERY, expression=SCALARS | _QUERY | {"All", "Any"}),
     **_alike((exp.All, exp.Any, exp.Exists), this=_QUERY),
-    exp.Is: {"this": SCALARS, "expression": _kinds(NULL)},
-    exp.In: {"this": SCALARS, "expressions": SCALARS, "query": _QUERY},
+    exp.Is: {"this": SCALARS, "expression": _kinds(NULL, BOOLEAN)},
+    **_alike(DISTINCTIONS, this=SCALARS, expression=SCALARS),
+    exp.In: {"this": SCALARS | {"Tuple"}, "expressions": SCALARS | {"Tuple"}, "query": _QUERY},
+    exp.Tuple: {"expressions": SCALARS},
     exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS},
-    exp.Like: {"this": TEXTS, "expression": _kinds(TEXT)},
+    **_alike((exp.Like, exp.ILike), this=TEXTS, expression=_kinds(TEXT)),
     exp.Escape: {"this": _kinds(CONDITION), "expression": _kinds(TEXT)},
     exp.DPipe: {"this": TEXTS, "expression": TEXTS, "safe": _kinds(TRUE)},
     **_alike(ARITHMETIC, this=NUMBERS, expression=NUMBERS),

@@ -1,4 +1,4 @@
-"""Parsing calls of functions, quantified subqueries and lists of IN, with the places of errors in them."""
+"""Parsing calls of functions, quantified subqueries, lists of IN and of * EXCEPT, with the places of errors in them."""
 
 from __future__ import annotations
 
@@ -99,6 +99,12 @@ class CallParsing(SensorClauseParsing):
         if function is not None:
             function.meta.setdefault("called", token.text)
         return call
+
+    def _parse_star_op(self, *keywords: str) -> list[exp.Expr] | None:
+        # Names behind EXCEPT are no columns that are read: no rule for columns is to find them.
+        found = super()._parse_star_op(*keywords)
+        plain = (isinstance(each, exp.Column) and len(each.parts) == 1 for each in found or ())
+        return found and [each.this if name else each for each, name in zip(found, plain, strict=True)]
 
     def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:  # noqa: FBT001, FBT002 - sqlglot's
         if not self._match(TokenType.L_PAREN, advance=False):

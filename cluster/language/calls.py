@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions.reading import FIELD_TYPES
+from cluster.expressions.reading import DATA_TYPES, FIELD_TYPES
 from cluster.language.arguments import called, foreign_part, unknown_function, without_distinct, wrong_number
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
@@ -60,6 +60,8 @@ def check_function(checker: OperandChecker, call: exp.Expr) -> Typed:
         checker.check_as(argument, function.parameters[min(position, len(function.parameters) - 1)])
         for position, argument in enumerate(arguments)
     ]
+    if isinstance(call, exp.Concat):
+        typed = [_as_text(each) for each in typed]
     result = function.result
     if result == Result.COMMON:
         result_type = checker.common(call, typed, action=f"choose with {function.name}")
@@ -75,6 +77,14 @@ def check_function(checker: OperandChecker, call: exp.Expr) -> Typed:
         common_unit(typed if function.result == Result.COMMON else typed[:1]) if function.keeps_unit else "",
         nullable=_nullable(function, typed),
     )
+
+
+def _as_text(typed: Typed) -> Typed:
+    """Return a value as CAST(x AS TEXT) gives it."""
+    if typed.type in (FieldType.TEXT, None):
+        return typed
+    target = exp.DataType(this=DATA_TYPES[FieldType.TEXT], nested=False)
+    return Typed(exp.Cast(this=typed.expression, to=target), FieldType.TEXT, nullable=typed.nullable)
 
 
 def _nullable(function: Function, typed: list[Typed]) -> bool:

@@ -167,6 +167,9 @@ class Conditions:
             case exp.Exists():
                 operand = self.subqueries.operand(inner.this, node, self.scope, value=False)
                 return self._join(node, operand, None, keep=wanted != negated)
+            case exp.In(this=exp.Tuple() as row) if inner.args.get("query"):
+                hint = "write EXISTS (SELECT * FROM ... WHERE a = x AND b = y)"
+                raise self.context.error(row, "a query selects one column, so it has no rows to look this up in", hint)
             case exp.In() if inner.args.get("query"):
                 operand = self.subqueries.operand(inner.args["query"], node, self.scope, value=True)
                 predicate = self._comparison(inner, inner.this, operand, exp.EQ, unknown_too=negated)

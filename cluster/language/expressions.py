@@ -12,12 +12,15 @@ from cluster.language.calls import check_case, check_cast, check_function, unsup
 from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
 from cluster.language.operand_checks import OperandChecker
-from cluster.language.syntax import Slot, Within
+from cluster.language.rows import row_in_list
+from cluster.language.syntax import Slot, Within, span_of
 from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
 COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
+DISTINCTIONS = (exp.NullSafeEQ, exp.NullSafeNEQ)
+"""IS NOT DISTINCT FROM and IS DISTINCT FROM."""
 ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 LARGEST_INTEGER = 2**63 - 1
 LONGEST_PATTERN = 1_000
@@ -106,13 +109,29 @@ class Checker(OperandChecker):
         return Typed(built, FieldType.BOOLEAN, nullable=left.nullable or right.nullable)
 
     def is_null(self, expression: exp.Is) -> Typed:
-        """Return IS NULL."""
-        if not isinstance(expression.expression, exp.Null):
-            other = expression.expression
-            hint = did_you_mean(other.name, ("NULL",)) if isinstance(other, exp.Column) else "compare with ="
-            raise self.context.error(expression, "IS is followed by NULL or NOT NULL", hint)
+        """Return IS NULL, IS TRUE or IS FALSE."""
+        other = expression.expression
+        if isinstance(other, exp.Boolean):
+            asked = self.check_as(expression.this, Family.BOOLEAN)
+            built = exp.Is(this=asked.expression, expression=exp.Boolean(this=other.this))
+            return Typed(built, FieldType.BOOLEAN, nullable=False)
+        if not isinstance(other, exp.Null):
+            words = ("NULL", "TRUE", "FALSE", "UNKNOWN")
+            hint = did_you_mean(other.name, words) if isinstance(other, exp.Column) else None
+            reason = "IS is followed by [NOT] NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM"
+            raise self.context.error(expression, reason, hint or "compare with =, or IS NOT DISTINCT FROM")
         inner = self.check(expression.this)
         return Typed(exp.Is(this=inner.expression, expression=exp.Null()), FieldType.BOOLEAN, nullable=False)
+
+    def distinction(self, expression: exp.NullSafeEQ | exp.NullSafeNEQ) -> Typed:
+        """Return IS [NOT] DISTINCT FROM."""
+        sides = span_of(expression.this), span_of(expression.expression)
+        if sides[0] and sides[1] and "<=>" in self.context.words[sides[0][1] : sides[1][0]]:
+            raise unsupported(self.context, expression)
+        operands = [self.check(each) for each in (expression.this, expression.expression)]
+        self.common(expression, operands, action="compare")
+        built = type(expression)(this=operands[0].expression, expression=operands[1].expression)
+        return Typed(built, FieldType.BOOLEAN, nullable=False)
 
     def in_list(self, expression: exp.In) -> Typed:
         """Return IN over a list."""
@@ -120,6 +139,8 @@ class Checker(OperandChecker):
             raise unsupported(self.context, expression)
         if not expression.expressions:
             raise self.context.error(expression, "IN is followed by a list or a query in parentheses")
+        if isinstance(expression.this, exp.Tuple):
+            return row_in_list(self, expression)
         operands = [self.check(each) for each in (expression.this, *expression.expressions)]
         self.common(expression, operands, action="compare")
         built = exp.In(this=operands[0].expression, expressions=[each.expression for each in operands[1:]])
@@ -135,17 +156,17 @@ class Checker(OperandChecker):
         built = exp.Between(this=value, low=low, high=high)
         return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
 
-    def like(self, expression: exp.Like | exp.Escape) -> Typed:
-        """Return LIKE with or without ESCAPE."""
+    def like(self, expression: exp.Like | exp.ILike | exp.Escape) -> Typed:
+        """Return LIKE or ILIKE, with or without ESCAPE."""
         like = expression.this if isinstance(expression, exp.Escape) else expression
-        if not isinstance(like, exp.Like):
+        if not isinstance(like, exp.Like | exp.ILike):
             raise unsupported(self.context, like)
         value, pattern = (self.check_as(each, Family.TEXT) for each in (like.this, like.expression))
         if not isinstance(pattern.expression, exp.Literal):
             raise self.context.error(like.expression, "the pattern of LIKE must be written out, in quotes")
         if len(pattern.expression.this) > LONGEST_PATTERN:
             raise self.context.error(like.expression, f"the pattern of LIKE has at most {LONGEST_PATTERN:,} characters")
-        built: exp.Expr = exp.Like(this=value.expression, expression=pattern.expression)
+        built: exp.Expr = type(like)(this=value.expression, expression=pattern.expression)
         if isinstance(expression, exp.Escape):
             escape = expression.expression
             if not (isinstance(escape, exp.Literal) and escape.is_string and len(escape.this) == 1):
@@ -236,9 +257,11 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     exp.And: Checker.connector,
     exp.Or: Checker.connector,
     exp.Is: Checker.is_null,
+    **dict.fromkeys(DISTINCTIONS, Checker.distinction),
     exp.In: Checker.in_list,
     exp.Between: Checker.between,
     exp.Like: Checker.like,
+    exp.ILike: Checker.like,
     exp.Escape: Checker.like,
     exp.DPipe: Checker.concatenation,
     exp.Case: check_case,

@@ -121,7 +121,7 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Length: Function("LENGTH", ("this",), (_TEXT,), 1, FieldType.INTEGER),
     exp.Trim: Function("TRIM", ("this",), (_TEXT,), 1, FieldType.TEXT),
     exp.Substring: Function("SUBSTRING", ("this", "start", "length"), (_TEXT, _INTEGER, _INTEGER), 2, FieldType.TEXT),
-    exp.Concat: Function("CONCAT", ("expressions",), (_TEXT,), 1, FieldType.TEXT),
+    exp.Concat: Function("CONCAT", ("expressions",), (_ANY,), 1, FieldType.TEXT),
 }
 """Scalar functions by sqlglot's class. CASE, CAST, TRY_CAST, IF and the operators have rules of their own."""
 

@@ -19,6 +19,7 @@ from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
 from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
+from cluster.language.stars import left_out_by
 from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
 from protocols.wire.streams import FieldType
 
@@ -105,7 +106,8 @@ def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp
         if new is not part:
             part.replace(new)
             return
-        for child in list(part.iter_expressions()):
+        # What stands behind IS is a word, not a value: in GROUP BY TRUE it is no key.
+        for child in [part.this] if isinstance(part, exp.Is) else list(part.iter_expressions()):
             visit(child)
 
     visit(holder.this)
@@ -217,6 +219,8 @@ def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
 def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
     argument = call.this
     if isinstance(call, exp.Count) and isinstance(argument, exp.Star):
+        if left_out := left_out_by(argument):
+            raise context.error(left_out[0], "COUNT(*) counts rows, whatever their columns", "COUNT(*)")
         return None, False
     distinct = isinstance(argument, exp.Distinct)
     if distinct:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 WORDS: dict[tuple[type[exp.Expr], str], tuple[str, str | None]] = {
     (exp.CTE, "materialized"): ("MATERIALIZED", "whatever several queries have in common runs once anyway"),
     (exp.TableAlias, "columns"): ("a list of columns behind a name", "name the columns with AS in SELECT"),
-    (exp.Star, "except_"): ("* EXCEPT", "name the columns you want"),
     (exp.Star, "replace"): ("* REPLACE", "name the columns you want"),
     (exp.Star, "rename"): ("* RENAME", "name the columns you want"),
     (exp.Column, "db"): ("a name before stream.column", "write column or stream.column"),

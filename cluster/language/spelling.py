@@ -37,7 +37,7 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
 }
 """The names under which functions and aggregates can be called; the first is the one of the documentation."""
 
-SYNONYMS: Mapping[str, str] = {"==": "=", "!=": "<>", "SOME": "ANY", "SLIDES": "SLIDE"}
+SYNONYMS: Mapping[str, str] = {"==": "=", "!=": "<>", "SOME": "ANY", "SLIDES": "SLIDE", "EXCLUDE": "EXCEPT"}
 """Words and marks with the meaning of another one."""
 
 CANONICAL_NAMES: Mapping[str, str] = {name: names[0] for names in SPELLINGS.values() for name in names}
@@ -49,9 +49,9 @@ TYPE = "(type)"
 _MARKS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Neg: "-", exp.DPipe: "||",
-    exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Like: "LIKE", exp.Escape: "ESCAPE",
-    exp.Exists: "EXISTS",
-    exp.All: "ALL", exp.Any: "ANY", exp.Star: "*", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
+    exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Like: "LIKE", exp.ILike: "ILIKE",
+    exp.Escape: "ESCAPE", exp.Exists: "EXISTS",
+    exp.All: "ALL", exp.Any: "ANY", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
     exp.From: "FROM", exp.CTE: "AS", exp.DataType: TYPE, syntax.Within: "WITHIN",
     exp.Limit: "LIMIT", exp.Offset: "OFFSET",
     syntax.GranularityClause: "GRANULARITY", syntax.LifetimeClause: "LIFETIME",
@@ -141,6 +141,16 @@ def _in(node: exp.Expr) -> list[str]:
     return ["IN", *_commas(len(node.expressions))]
 
 
+def _star(node: exp.Expr) -> list[str]:
+    left_out = node.args.get("except_") or []
+    return ["*", *_if(left_out, "EXCEPT", *_commas(len(left_out)))]
+
+
+def _tuple(node: exp.Expr) -> list[str]:
+    """Return the marks between the values of a row, or between the parts of a table's name."""
+    return ["," if isinstance(node.parent, exp.In) else "."] * (len(node.expressions) - 1)
+
+
 def _create_source(node: exp.Expr) -> list[str]:
     columns, arguments = (len(node.args.get(part) or ()) for part in ("expressions", "arguments"))
     ordered = _if(node.args.get("ordered"), "ORDERED", "BY")
@@ -172,7 +182,10 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Case: _case,
     exp.Cast: _cast("CAST"),
     exp.TryCast: _cast("TRY_CAST"),
-    exp.Tuple: lambda node: ["."] * (len(node.expressions) - 1),
+    exp.Tuple: _tuple,
+    exp.Star: _star,
+    exp.NullSafeEQ: lambda _node: ["IS", "NOT", "DISTINCT", "FROM"],
+    exp.NullSafeNEQ: lambda _node: ["IS", "DISTINCT", "FROM"],
     syntax.ZipJoin: _zip_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],
     syntax.StreamWindow: _window,

@@ -63,6 +63,9 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
     while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
         tokens.pop()
     words = [_canonical(token, leaves) for token in tokens]
+    for place, word in enumerate(words):
+        if word == "UNKNOWN" and "IS" in (words[place - 1], words[place - 2] if words[place - 1] == "NOT" else ""):
+            words[place] = "NULL"
     calls: list[tuple[str, Word]] = []
     for place, token in enumerate(tokens):
         if not words[place]:

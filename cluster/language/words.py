@@ -28,7 +28,7 @@ BEFORE_OPERANDS = (
 )  # fmt: skip
 """Words that stand where an operand, or a query, begins."""
 
-_AFTER_OPERANDS = ("AND", "OR", "NOT", "IN", "LIKE", "BETWEEN", "IS", "ESCAPE", "WHEN", "THEN", "ELSE", "END")
+_AFTER_OPERANDS = ("AND", "OR", "NOT", "IN", "LIKE", "ILIKE", "BETWEEN", "IS", "ESCAPE", "WHEN", "THEN", "ELSE", "END")
 _AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST", "LIFETIME")
 _OF_FROM = (
     *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
@@ -101,7 +101,7 @@ FOREIGN_STATEMENTS: dict[str, str] = {
 }
 """Beginnings of statements of other databases, and what to do instead."""
 
-_EQUAL_OR_NULL = "write (a = b OR a IS NULL AND b IS NULL)"
+_EQUAL_OR_NULL = "write a IS NOT DISTINCT FROM b"
 ALIAS_EXPECTED = "an alias was expected after AS"
 UNQUOTED = "a name has no quotes, or double ones"
 
@@ -115,8 +115,7 @@ FOREIGN_OPERATORS: dict[str, str] = {
     **dict.fromkeys(("//", "DIV"), "write FLOOR(a / b)"),
     **dict.fromkeys(("~", "~*", "RLIKE", "REGEXP", "SIMILAR TO", "GLOB"), "write LIKE"),
     "[": f"a window is written {WINDOW_SHAPES}",
-    "ILIKE": "write LOWER(text) LIKE 'a%'",
-    **dict.fromkeys(("<=>", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"), _EQUAL_OR_NULL),
+    "<=>": _EQUAL_OR_NULL,
 }
 """Operators of other databases, and what to write here."""
 

@@ -107,7 +107,7 @@ def _intervals(part: Expression, types: Mapping[str, FieldType]) -> tuple[str, I
         case Between():
             value, low, high = map(bare, part.operands)
             return _both(_compared(">=", value, low, types), _compared("<=", value, high, types))
-        case Like(escape=None):
+        case Like(escape=None, folds=False):
             return _prefix(part, types)
         case Binary() if part.sign in _MIRRORED:
             one, other = bare(part.left), bare(part.right)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from itertools import product
 
 from cluster.expressions.nodes import (
     FALSE,
@@ -208,11 +209,16 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         _chain("OR", BOOLEAN),
         lambda drawing, depth: Not(drawing.of(BOOLEAN, depth)),
         lambda drawing, depth: Binary("IS", drawing.any(depth), NULL),
+        lambda drawing, depth: Binary("IS", drawing.of(BOOLEAN, depth), TRUE),
+        lambda drawing, depth: Binary("IS", drawing.of(BOOLEAN, depth), FALSE),
+        *(_binary(f"IS {no}DISTINCT FROM", kind, kind) for no in ("", "NOT ") for kind in (BOOLEAN, TEXT)),
+        *(_binary("IS NOT DISTINCT FROM", *kinds) for kinds in product(NUMBERS, NUMBERS)),
         lambda drawing, depth: Among(drawing.number(depth), (drawing.number(depth), drawing.number(depth), NULL)),
         lambda drawing, depth: Among(drawing.of(TEXT, depth), drawing.several(TEXT, depth)),
         lambda drawing, depth: Between(drawing.number(depth), drawing.number(depth), drawing.number(depth)),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern()),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), "a!%" + drawing.pattern(), "!"),
+        lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern(), None, folds=True),
         *(_cast(kind, BOOLEAN) for kind in (INTEGER, TEXT)),
         *_everywhere(BOOLEAN),
     ),

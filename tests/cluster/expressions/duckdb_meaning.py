@@ -72,8 +72,10 @@ def _condition(expression: Expression, operands: Sequence[Meaning]) -> str:
     match expression:
         case Not():
             return f"NOT {operands[0][0]}"
-        case Binary(sign="IS"):
+        case Binary(sign="IS", right=Literal(kind=None)):
             return f"{operands[0][0]} IS NULL"
+        case Binary(sign="IS"):
+            return f"coalesce({operands[0][0]} = {operands[1][0]}, FALSE)"
         case Binary():
             return _compared(expression.sign, *operands)
         case Chain():
@@ -85,7 +87,7 @@ def _condition(expression: Expression, operands: Sequence[Meaning]) -> str:
             return " OR ".join(_compared("=", operands[0], each) for each in operands[1:])
         case Like():
             escape = "" if expression.escape is None else f" ESCAPE {_quoted(expression.escape)}"
-            return f"{operands[0][0]} LIKE {_quoted(expression.pattern)}{escape}"
+            return f"{operands[0][0]} {'ILIKE' if expression.folds else 'LIKE'} {_quoted(expression.pattern)}{escape}"
         case _:
             raise AssertionError(expression)
 

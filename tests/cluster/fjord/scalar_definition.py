@@ -69,6 +69,10 @@ def _value(node: exp.Expr, row: Row) -> Value:  # noqa: C901, PLR0911, PLR0912 -
             return decides if decides in sides else None if None in sides else not decides
         case exp.Is():
             return value_of(node.this, row) == value_of(node.expression, row)
+        case exp.NullSafeEQ() | exp.NullSafeNEQ():
+            left, right = value_of(node.this, row), value_of(node.expression, row)
+            same = left is right if left is None or right is None else bool(_compared("=", left, right))
+            return same == isinstance(node, exp.NullSafeEQ)
         case exp.In():
             value = value_of(node.this, row)
             tests = [_compared("=", value, value_of(each, row)) for each in node.expressions]
@@ -94,6 +98,9 @@ def _value(node: exp.Expr, row: Row) -> Value:  # noqa: C901, PLR0911, PLR0912 -
         case exp.Like():
             text = value_of(node.this, row)
             return None if text is None else _like(text, _pattern(node.expression.this, None))
+        case exp.ILike():
+            text = value_of(node.this, row)
+            return None if text is None else _like(_folded(text), _pattern(_folded(node.expression.this), None))
         case exp.Between():
             value, low, high = (value_of(node.args[part], row) for part in ("this", "low", "high"))
             tests = [_compared(">=", value, low), _compared("<=", value, high)]
@@ -256,6 +263,11 @@ def _like(text: str, pattern: list[str | None]) -> bool:
         else:
             reached = {at + 1 for at in reached if at < len(text) and letter in (None, text[at])}
     return len(text) in reached
+
+
+def _folded(text: str) -> str:
+    """Return a text whose letters compare without case, each still one code point."""
+    return "".join(folded if len(folded := letter.casefold()) == 1 else letter for letter in text)
 
 
 def _substring(text: str, start: int, length: int | None = None) -> str:

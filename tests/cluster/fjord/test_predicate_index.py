@@ -145,6 +145,7 @@ def test_it_finds_what_each_predicate_finds_alone(found: list[Scalar | None], ro
         ("\"s\" LIKE 'a_'", "s", [], 1),
         ("\"s\" LIKE '_a%'", "s", [], 1),
         ("\"s\" LIKE 'a'", "s", [], 1),
+        ("\"s\" ILIKE 'ab%'", "s", [], 1),
         ('2 >= "r"', "r", [(Interval(high=2.0),)], 0),
         ("\"s\" LIKE 'ab%'", "s", [(Interval("ab", "ac", high_open=True),)], 0),
         ('"i" = 1 OR "i" = 3', "i", [(Interval(1, 1), Interval(3, 3))], 0),

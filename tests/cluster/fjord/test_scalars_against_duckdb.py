@@ -62,7 +62,9 @@ FORMS: dict[FieldType, tuple[str, ...]] = {
         "{i} = {i}", "{i} <> {r}", "{r} < {i}", "{r} >= {r}", "{s} = {s}", "{s} < {s}", "{s} > {s}",
         "({b} AND {b})", "({b} OR {b})", "NOT ({b})", "{i} IS NULL", "NOT {s} IS NULL", "({b}) IS TRUE",
         "{i} IN ({i}, {i}, 2)", "{i} BETWEEN {i} AND {i}", "{s} BETWEEN {s} AND {s}", "{s} LIKE {p}",
-        "{s} LIKE 'a!%' ESCAPE '!'", "CAST({s} AS BOOLEAN)", "CAST({i} AS BOOLEAN)", "NOT {s} LIKE {p}",
+        "{s} LIKE 'a!%' ESCAPE '!'", "{s} ILIKE {p}", "({b}) IS FALSE", "NOT ({b}) IS TRUE",
+        "({i}) IS DISTINCT FROM {r}", "({i}) IS NOT DISTINCT FROM {i}", "{s} IS DISTINCT FROM {s}",
+        "CAST({s} AS BOOLEAN)", "CAST({i} AS BOOLEAN)", "NOT {s} LIKE {p}",
         "CASE WHEN {b} THEN {b} ELSE FALSE END",
     ),
 }  # fmt: skip

@@ -24,8 +24,6 @@ HOUR = "WINDOW(RANGE 1 HOUR)"
 ARGUMENTS = [
     ("WITH a(»x«) AS (SELECT lane FROM traffic) SELECT lane FROM a", "a list of columns", "AS in SELECT"),
     ("WITH a AS »MATERIALIZED« (SELECT lane FROM traffic) SELECT lane FROM a", "MATERIALIZED is not", "runs once"),
-    ("SELECT t.* EXCEPT (»lane«) FROM traffic t", "* EXCEPT is not", "name the columns"),
-    ("SELECT t.* EXCLUDE (»lane«) FROM traffic t", "* EXCEPT is not", "name the columns"),
     ("SELECT t.* REPLACE (»lane + 1 AS lane«) FROM traffic t", "* REPLACE is not", "name the columns"),
     ("SELECT t.* RENAME (»lane AS x«) FROM traffic t", "* RENAME is not", "name the columns"),
     ("SELECT CAST(sensor AS REAL DEFAULT »0« ON CONVERSION ERROR) AS x FROM traffic", "DEFAULT is not", "COALESCE"),

@@ -61,6 +61,7 @@ SYNONYMS = {
     "inserted ANY": "of one row, any is the row",
     "inserted SOME": "likewise",
     "inserted , 5": "EXISTS asks for rows only",
+    "inserted EXCEPT (lane)": "likewise",
     "deleted HOURS": "of MIN a, MAX b the first is not used yet",
     "deleted ,": "of MIN a, MAX b the comma may be left out",
     "inserted /*+ x */": "a hint is a comment",

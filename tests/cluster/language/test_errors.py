@@ -63,7 +63,7 @@ TYPES = [
     ("SELECT lane + »99999999999999999999« FROM traffic", "64 bits", "real"),
     ("SELECT lane FROM traffic UNION ALL »SELECT sensor FROM traffic«", "integer and text", "CAST"),
     ("SELECT lane FROM traffic UNION ALL »SELECT lane, speed FROM traffic«", "2 columns, but the first one 1", None),
-    ("SELECT lane FROM traffic WHERE »speed IS TRUE«", "IS is followed by NULL", None),
+    ("SELECT lane FROM traffic WHERE »speed« IS TRUE", "a boolean was expected", None),
 ]
 CONSTANTS = [
     ("SELECT ROUND(speed, »lane«) FROM traffic", "decimals must be written out", "ROUND(x, 2)"),

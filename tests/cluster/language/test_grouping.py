@@ -228,3 +228,8 @@ def test_a_key_is_computed_as_it_is_written_however_often_it_stands_in_the_query
     for node in (translate(select, CATALOG).node, rewrite(translate(select, CATALOG).node).node):
         outputs = [output for each in nodes_of(node) if isinstance(each, Project) for output in each.outputs]
         assert [each.scalar.sql for each in outputs if each.name == key] == [text]
+
+
+def test_the_word_behind_is_is_no_key() -> None:
+    (call,) = calls(f"SELECT COUNT(*) AS n {WINDOW} GROUP BY TRUE HAVING (COUNT(*) > 1) IS TRUE")
+    assert call.function == "count"

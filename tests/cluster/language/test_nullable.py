@@ -54,6 +54,19 @@ def test_a_choice_is_as_certain_as_its_results() -> None:
     assert nullable("CASE WHEN b THEN i END")
 
 
+@pytest.mark.parametrize(
+    "sql", ["b0 IS TRUE", "NOT b0 IS FALSE", "i0 IS DISTINCT FROM i", "r0 IS NOT DISTINCT FROM NULL"]
+)
+def test_what_takes_null_for_a_value_is_certain(sql: str) -> None:
+    assert not nullable(sql)
+
+
+def test_a_row_in_a_list_is_as_certain_as_all_its_values() -> None:
+    assert not nullable("(i, t) IN ((1, 'a'), (i, t))")
+    assert nullable("(i, t0) IN ((1, 'a'))")
+    assert nullable("(i, t) IN ((1, 'a'), (i0, t))")
+
+
 def test_nulls_do_not_count_among_the_least_of_several() -> None:
     assert not nullable("LEAST(i0, i)")
     assert nullable("LEAST(i0, i0)")

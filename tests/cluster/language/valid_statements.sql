@@ -15,6 +15,10 @@ SELECT sensor FROM traffic WHERE sensor LIKE 'I-%' AND lane IN (1, 2) AND (speed
 SELECT sensor FROM traffic WHERE sensor NOT LIKE 'a!%' ESCAPE '!' AND lane NOT IN (3) AND speed NOT BETWEEN 1 AND 2
 SELECT CONCAT(sensor, 'x') AS c, LENGTH(sensor) AS l, ABS(speed) AS a, FLOOR(speed) AS f FROM traffic
 SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e, SIGN(speed) AS g FROM traffic WHERE speed <= 90
+SELECT * EXCEPT (speed) FROM traffic
+SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
+SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane
+SELECT sensor FROM traffic WHERE sensor ILIKE 'i-%' AND sensor NOT ILIKE 'A!%' ESCAPE '!' AND (lane, sensor) NOT IN ((1, 'a'), (2, NULL))
 
 -- Windows
 SELECT speed FROM traffic WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE) AS t

@@ -84,6 +84,31 @@ def _in(scalars: Scalars, _: FieldType, depth: int) -> Scalar:
     return _negatable(scalars, "IN", f"IN ({listed})", f"({either})", parts)
 
 
+def _row_in(scalars: Scalars, _: FieldType, depth: int) -> Scalar:
+    kinds = [scalars.dice.choice(COMPARABLE) for _ in range(scalars.dice.choice((1, 2, 2, 3)) + 1)]
+    rows, width = scalars.dice.choice((1, 2, 2, 3)), len(kinds)
+    parts = [scalars.argument(one, depth - 1, Exactness.SAME, "row") for one, _ in kinds]
+    for _ in range(rows):
+        parts += [scalars.argument(other, 0, Exactness.SAME, "row IN") for _, other in kinds]
+    if scalars.dice.random() < 0.15:
+        parts[-1] = scalars.null(kinds[-1][1])
+    row, *listed = (
+        f"({', '.join(f'{{{at}}}' for at in range(first, first + width))})"
+        for first in range(0, width * (rows + 1), width)
+    )
+    equal = [
+        " AND ".join(_same(at, width * (number + 1) + at, *kinds[at]) for at in range(width)) for number in range(rows)
+    ]
+    sql = " OR ".join(f"({each})" for each in equal)
+    way = scalars.dice.randint(0, 2)
+    if way == 0:
+        written = (words(f"{row} IN ({', '.join(listed)})"), Binding.COMPARISON)
+        return scalars.built("ROW IN", BOOLEAN, written, words(f"({sql})"), parts)
+    text = f"{row} NOT IN ({', '.join(listed)})" if way == 1 else f"NOT {row} IN ({', '.join(listed)})"
+    negated = (words(text), Binding.COMPARISON if way == 1 else Binding.NOT)
+    return scalars.built("NOT ROW IN", BOOLEAN, negated, words(f"NOT ({sql})"), parts)
+
+
 def _between(scalars: Scalars, _: FieldType, depth: int) -> Scalar:
     one, other = scalars.dice.choice(COMPARABLE)
     kinds = (one, other, scalars.dice.choice((one, other)))
@@ -104,14 +129,15 @@ def _like(scalars: Scalars, _: FieldType, depth: int) -> Scalar:
         pieces.insert(dice.randint(0, len(pieces)), (escape + meant, PLAIN_ESCAPE + meant))
     pattern, plain_pattern = (spelling.text("".join(each[side] for each in pieces)) for side in (0, 1))
     end = "" if escape is None else f" ESCAPE {spelling.text(escape)}"
-    label = "LIKE" if escape is None else "LIKE ESCAPE"
+    word = dice.choice(("LIKE", "LIKE", "ILIKE"))
+    label = word if escape is None else f"{word} ESCAPE"
     part = scalars.subject(TEXT, depth - 1)
-    sql = ("(", Hole(0), f" LIKE {plain_pattern} ESCAPE '{PLAIN_ESCAPE}')")
-    plain: Words = (Hole(0, Binding.CONCATENATION), f" LIKE {pattern}{end}")
+    sql = ("(", Hole(0), f" {word} {plain_pattern} ESCAPE '{PLAIN_ESCAPE}')")
+    plain: Words = (Hole(0, Binding.CONCATENATION), f" {word} {pattern}{end}")
     way = dice.randint(0, 2)
     if way == 0:
         return scalars.built(label, BOOLEAN, (plain, Binding.COMPARISON), sql, [part])
-    negated: Words = (Hole(0, Binding.CONCATENATION), f" NOT LIKE {pattern}{end}")
+    negated: Words = (Hole(0, Binding.CONCATENATION), f" NOT {word} {pattern}{end}")
     written = (negated, Binding.COMPARISON) if way == 1 else (("NOT ", *plain), Binding.NOT)
     return scalars.built(f"NOT {label}", BOOLEAN, written, ("NOT ", *sql), [part])
 
@@ -145,5 +171,7 @@ def _widened(sql: str, parts: Sequence[Scalar], first: int, kind: FieldType) -> 
 
 CHOICES: Mapping[str, Callable[[Scalars, FieldType, int], Scalar]] = {"CASE": _case, "CASE OF": _case_of, "IF": _if}
 """Of any type."""
-TESTS: Mapping[str, Callable[[Scalars, FieldType, int], Scalar]] = {"IN": _in, "BETWEEN": _between, "LIKE": _like}
+TESTS: Mapping[str, Callable[[Scalars, FieldType, int], Scalar]] = {
+    "IN": _in, "ROW IN": _row_in, "BETWEEN": _between, "LIKE": _like,
+}  # fmt: skip
 """What is true or false."""

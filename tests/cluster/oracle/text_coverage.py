@@ -33,7 +33,9 @@ LITERAL_SLOTS = {"decimals"}
 """Arguments that are written out, and have one type."""
 OTHER_USES = (
     "COMPLETENESS", "ERROR_BOUND", "COUNT(*", "correlated", "EXISTS", "NOT EXISTS", "IN QUERY", "NOT IN QUERY",
-    "NOT(query", "LIKE(", "NOT LIKE(", "LIKE ESCAPE", "NOT LIKE ESCAPE", "NOT IN(", "NOT BETWEEN(",
+    "NOT(query", "LIKE(", "NOT LIKE(", "LIKE ESCAPE", "NOT LIKE ESCAPE", "NOT IN(", "NOT BETWEEN(", "ILIKE(",
+    "NOT ILIKE(", "ILIKE ESCAPE", "NOT ILIKE ESCAPE", "ROW IN(", "NOT ROW IN(", "IS TRUE(", "IS NOT TRUE(", "IS FALSE(",
+    "IS NOT FALSE(",
 )  # fmt: skip
 Fits = Callable[[str], bool]
 
@@ -135,7 +137,8 @@ def _operators() -> Iterator[tuple[str, Fits]]:
     numbers = types_of_family(Family.NUMBER)
     arithmetic = product(("+", "-", "*", "/", "%"), product(numbers, numbers))
     comparisons = product(("=", "<>", "<", "<=", ">", ">="), COMPARABLE)
-    for sign, (one, other) in (*arithmetic, *comparisons):
+    distinctions = product(("IS DISTINCT FROM", "IS NOT DISTINCT FROM"), COMPARABLE)
+    for sign, (one, other) in (*arithmetic, *comparisons, *distinctions):
         yield f"{sign} of {one} and {other}", _is(f"{sign}({one}, {other})")
     for sign in ("=", "<>", "<", "<=", ">", ">="):
         for use in (f"{sign} QUERY", f"QUERY {sign}", f"{sign} ANY", f"{sign} ALL"):

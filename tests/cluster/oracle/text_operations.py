@@ -162,10 +162,15 @@ def _texts() -> Iterator[Operation]:
     yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER), two, "f_rest({0}, {1})")
     yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER, INTEGER), three, "f_part({0}, {1}, {2})")
     yield _operation("||", TEXT, (TEXT, TEXT), ("{0:5} || {1:6}",), "{0} || {1}", Binding.CONCATENATION)
-    for count in (1, 2, 3):
+    for count in (2, 3):
         holes = [f"{{{number}}}" for number in range(count)]
         spelling, sql = f"CONCAT({', '.join(holes)})", " || ".join(f"coalesce({hole}, '')" for hole in holes)
         yield _operation("CONCAT", TEXT, (TEXT,) * count, (spelling,), sql)
+    for kind in FieldType:
+        alone = f"coalesce({CASTS[kind, TEXT]}, '')"
+        yield _operation("CONCAT", TEXT, (kind,), ("CONCAT({0})",), alone)
+        beside = f"{alone} || coalesce({{1}}, '')"
+        yield _operation("CONCAT", TEXT, (kind, TEXT), ("CONCAT({0}, {1})",), beside)
 
 
 def _as_real(hole: str, kind: FieldType, common: FieldType) -> str:
@@ -187,6 +192,11 @@ def _choices() -> Iterator[Operation]:
         for sign, written in SIGNS.items():
             spellings = tuple(f"{{0:5}} {each} {{1:5}}" for each in written)
             yield _operation(sign, BOOLEAN, (one, other), spellings, f"{left} {sign} {right}", Binding.COMPARISON)
+        for distinct in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
+            yield _operation(
+                distinct, BOOLEAN, (one, other), (f"{{0:5}} {distinct} {{1:5}}",), f"{left} {distinct} {right}",
+                Binding.COMPARISON,
+            )  # fmt: skip
         yield _operation(
             "NULLIF", one, (one, other), ("NULLIF({0}, {1})",), f"CASE WHEN {left} = {right} THEN NULL ELSE {{0}} END",
             typed_by=(0,),
@@ -245,6 +255,13 @@ def _conversions() -> Iterator[Operation]:
 
 def _logic() -> Iterator[Operation]:
     both = (BOOLEAN, BOOLEAN)
+    for word, sql in (("TRUE", "coalesce({0}, false)"), ("FALSE", "coalesce(NOT {0}, false)")):
+        yield _operation(f"IS {word}", BOOLEAN, (BOOLEAN,), (f"{{0:5}} IS {word}",), sql, Binding.COMPARISON)
+        negated = (f"{{0:5}} IS NOT {word}",)
+        yield _operation(f"IS NOT {word}", BOOLEAN, (BOOLEAN,), negated, f"NOT {sql}", Binding.COMPARISON)
+    yield _operation("IS NULL", BOOLEAN, (BOOLEAN,), ("{0:5} IS UNKNOWN",), "{0} IS NULL", Binding.COMPARISON)
+    known = ("{0:5} IS NOT UNKNOWN",)
+    yield _operation("IS NOT NULL", BOOLEAN, (BOOLEAN,), known, "{0} IS NOT NULL", Binding.COMPARISON)
     yield _operation("AND", BOOLEAN, both, ("{0:2} AND {1:2}",), "{0} AND {1}", Binding.AND)
     yield _operation("OR", BOOLEAN, both, ("{0:1} OR {1:1}",), "{0} OR {1}", Binding.OR)
     yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:3}",), "NOT {0}", Binding.NOT)

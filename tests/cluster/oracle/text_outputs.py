@@ -73,12 +73,18 @@ def starred(dice: random.Random, scope: Scope, need: Exactness) -> tuple[Output 
         alias = dice.choice([each for each in aliases if each] or [""]) if own else ""
         shown = [each for each in scope.all if each.alias == alias] if alias else scope.all
         outputs = []
-        for known in shown:
+        single = [each for each in shown if sum(each.name.casefold() == other.name.casefold() for other in shown) == 1]
+        left_out = dice.sample(single, dice.randint(1, 2)) if len(single) > 2 and dice.random() < 0.4 else []
+        for known in [each for each in shown if each not in left_out]:
             name = unique(known.name, names)
             names.append(name)
             scalar = Scalar(known.type, (), (known.sql,), exactness=known.exactness, wild=known.wild, known=known)
             outputs.append(Output(scalar, name))
-        found.append(Star(f"{spelling.name(dice, alias)}.*" if alias else "*", tuple(outputs)))
+        star = f"{spelling.name(dice, alias)}.*" if alias else "*"
+        if left_out:
+            listed = ", ".join(spelling.name(dice, each.name) for each in left_out)
+            star = f"{star} {dice.choice(('EXCEPT', 'EXCLUDE'))} ({listed})"
+        found.append(Star(star, tuple(outputs)))
     return tuple(found)
 
 
