@@ -207,8 +207,11 @@ def _greatest(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     return (column,), pl.col(column.name)
 
 
-def _variance(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    """Sample variance from count, mean and squared deviations, merged after Chan, Golub and LeVeque (1979)."""
+def _variance(call: AggregateCall, *, of_all: bool = False) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """Variance from count, mean and squared deviations, merged after Chan, Golub and LeVeque (1979).
+
+    It is that of a sample, which is NULL for a single value, or `of_all` values.
+    """
     value = _argument(call).cast(pl.Float64)
     count = _name(call, "count")
     mean = _name(call, "mean")
@@ -242,11 +245,12 @@ def _variance(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
             quick=(value.var(ddof=0) * value.count()).fill_null(0.0).alias(squares),
         ),
     )
-    return columns, pl.when(n > 1).then(s / (n - 1))
+    others = n if of_all else n - 1
+    return columns, pl.when(others > 0).then(s / others)
 
 
-def _deviation(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
-    columns, variance = _variance(call)
+def _deviation(call: AggregateCall, *, of_all: bool = False) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    columns, variance = _variance(call, of_all=of_all)
     return columns, variance.sqrt()
 
 
@@ -335,6 +339,8 @@ _RULES: dict[str, _Rule] = {
     "max": _greatest,
     "variance": _variance,
     "stddev": _deviation,
+    "var_pop": lambda call: _variance(call, of_all=True),
+    "stddev_pop": lambda call: _deviation(call, of_all=True),
     "median": lambda call: _values(call, between_values(lambda values: values.list.median())),
     "quantile": _quantile,
     "first": lambda call: _by_stamp(call, first=True),

@@ -127,7 +127,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.Alias: {"this": SCALARS - {NULL}, "alias": _IDENTIFIER},
     exp.Distinct: {"expressions": SCALARS - {NULL, AGGREGATE}},
     exp.Where: {"this": TRUTHS - _ONCE},
-    exp.Group: {"expressions": _kinds(COLUMN, EXPRESSION, CONDITION, BOOLEAN)},
+    exp.Group: {"expressions": _kinds(COLUMN, NUMBER, EXPRESSION, CONDITION, BOOLEAN)},
     exp.Having: {"this": TRUTHS},
     # FROM
     exp.From: {"this": _STREAM},
@@ -202,6 +202,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_functions(),
     **_aggregates(),
     syntax.ErrorBound: {"expressions": _ONCE},
+    exp.Filter: {"this": _ONCE, "expression": _kinds("Where")},
 }
 """The syntax of queries: for every class of node and every argument that is read, the accepted kinds of value."""
 
@@ -363,7 +364,7 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     exp.Null: NULL,
     **dict.fromkeys(CONDITIONS, CONDITION),
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
-    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound), AGGREGATE),
+    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Filter), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS), EXPRESSION),
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
 }

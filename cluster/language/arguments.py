@@ -24,6 +24,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "COUNT": ("one argument", "{0}(*), {0}(x) or {0}(DISTINCT x)"),
     "APPROX_QUANTILE": _QUANTILE,
     "QUANTILE": _QUANTILE,
+    "EVERY": ("one argument", "{}(x)"),
     "COMPLETENESS": ("no argument", "{}()"),
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
@@ -113,6 +114,7 @@ def called(call: exp.Expr, otherwise: str) -> str:
     return found
 
 
+FILTER_ELSEWHERE = ("FILTER stands directly behind an aggregate", "SUM(x) FILTER (WHERE condition)")
 _NO_NULLS = "aggregates never look at NULLs"
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.reading import DATA_TYPES, FIELD_TYPES
-from cluster.language.arguments import called, foreign_part, unknown_function, without_distinct, wrong_number
+from cluster.language.arguments import (
+    FILTER_ELSEWHERE,
+    called,
+    foreign_part,
+    unknown_function,
+    without_distinct,
+    wrong_number,
+)
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import (
@@ -214,9 +221,10 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
                 expression, "OVER is not part of FjordSQL", "windows belong to streams: FROM stream WINDOW(...)"
             )
         case exp.Filter():
-            return context.error(
-                expression, "FILTER is not part of FjordSQL", "choose what counts by IF: SUM(IF(condition, x, NULL))"
-            )
+            if type(expression.this) not in AGGREGATES:
+                return context.error(expression, *FILTER_ELSEWHERE)
+            hint = "conditions on aggregates belong into HAVING"
+            return context.error(expression, "an aggregate with FILTER cannot stand here", hint)
         case exp.All() | exp.Any() if not holds_query(expression):
             word = type(expression).__name__.upper()
             return context.error(expression, f"{word} is followed by a query in parentheses", "x IN (1, 2)")

@@ -113,7 +113,8 @@ class AggregateCall(msgspec.Struct, frozen=True):
     name
         Name of the output column.
     function
-        Lower case: count, sum, avg, min, max, stddev, variance, median, quantile, first, last, completeness.
+        Lower case: count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, median, quantile, first, last,
+        completeness.
     argument
         None only for ``COUNT(*)`` and ``COMPLETENESS()``.
     type

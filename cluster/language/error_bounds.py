@@ -58,6 +58,9 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
     """
     context = checker.context
     arguments = bound.expressions
+    if len(arguments) == 1 and isinstance(arguments[0], exp.Filter):
+        reason = "ERROR_BOUND takes an aggregate without FILTER: which rows count may depend on values that may be off"
+        raise context.error(arguments[0], reason, "put the condition into WHERE")
     if len(arguments) != 1 or AGGREGATES.get(type(arguments[0])) is None:
         raise context.error(bound, "ERROR_BOUND takes one aggregate", "ERROR_BOUND(AVG(speed))")
     (call,) = arguments

@@ -9,7 +9,6 @@ _NO_DATES = "there are no dates in FjordSQL: instants are integers, in microseco
 _NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
 _TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM and SUBSTRING"
 _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
-_OF_ALL = "STDDEV and VARIANCE are those of a sample, which divide by n - 1"
 _LOGARITHM = "write LN(x), or LN(x) / LN(10)"
 _CHOICE = "write IF(condition, a, b), or CASE"
 _EITHER_NULL = "write x IS NULL, or COALESCE(x, y)"
@@ -54,9 +53,10 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("PERCENTILE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_PERCENTILE", "PERCENTILE_APPROX"),
         *("APPROX_QUANTILES", "QUANTILE_CONT", "QUANTILE_DISC", "NTILE"),
     ),
-    "write STDDEV(x)": ("STANDARD_DEVIATION", "STDDEV_SAMP", "STDEV_S", "STD"),
-    "write VARIANCE(x)": ("VAR", "VARIANCE_SAMP"),
-    _OF_ALL: ("STDDEV_POP", "STDEVP", "VAR_POP", "VARP", "VARIANCE_POP"),
+    "write STDDEV(x)": ("STANDARD_DEVIATION", "STDEV_S", "STD"),
+    "write VARIANCE(x)": ("VAR",),
+    "write STDDEV_POP(x)": ("STDEVP", "STDEV_P"),
+    "write VAR_POP(x)": ("VARP", "VAR_P"),
     "write FIRST(x) or MIN(x)": ("ANY_VALUE", "ARBITRARY"),
     "write FIRST(x) or LAST(x)": (
         *("FIRST_VALUE", "LAST_VALUE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY", "LATEST_BY_OFFSET"),
@@ -69,11 +69,9 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write LOWER(text)": ("LOWERCASE", "TO_LOWER"),
     "write UPPER(text)": ("UPPERCASE", "TO_UPPER"),
     "write LENGTH(text)": ("STRLEN", "OCTET_LENGTH"),
-    "write COUNT(IF(condition, 1, NULL))": ("COUNT_IF", "COUNTIF"),
-    "write SUM(IF(condition, x, NULL))": ("SUM_IF", "SUMIF"),
-    "write MIN(x): it is true if all are; MAX(x) if any is": (
-        *("BOOL_AND", "BOOL_OR", "LOGICAL_AND", "LOGICAL_OR", "EVERY", "SOME"),
-    ),
+    "write COUNT(*) FILTER (WHERE condition)": ("COUNT_IF", "COUNTIF"),
+    "write SUM(x) FILTER (WHERE condition)": ("SUM_IF", "SUMIF"),
+    "write BOOL_OR(x)": ("SOME",),
     "write COUNT(DISTINCT x)": ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT", "COUNT_DISTINCT", "APPROX_COUNT"),
     _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "NTH_VALUE"),
 }  # fmt: skip

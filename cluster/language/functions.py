@@ -144,6 +144,8 @@ class AggregateFunction:
         True if the result has the unit of the argument.
     distinct
         True if it can count each value once.
+    computed_as
+        The aggregate that gives the same result, if there is one: then only that is computed.
     """
 
     name: str
@@ -151,6 +153,7 @@ class AggregateFunction:
     result: FieldType | Result
     keeps_unit: bool = True
     distinct: bool = False
+    computed_as: str = ""
 
 
 AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
@@ -161,6 +164,11 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Max: AggregateFunction("max", Family.ANY, Result.FIRST, distinct=True),
     exp.Stddev: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
     exp.Variance: AggregateFunction("variance", Family.NUMBER, FieldType.REAL, keeps_unit=False),
+    exp.StddevSamp: AggregateFunction("stddev", Family.NUMBER, FieldType.REAL),
+    exp.StddevPop: AggregateFunction("stddev_pop", Family.NUMBER, FieldType.REAL),
+    exp.VariancePop: AggregateFunction("var_pop", Family.NUMBER, FieldType.REAL, keeps_unit=False),
+    exp.LogicalAnd: AggregateFunction("bool_and", Family.BOOLEAN, FieldType.BOOLEAN, distinct=True, computed_as="min"),
+    exp.LogicalOr: AggregateFunction("bool_or", Family.BOOLEAN, FieldType.BOOLEAN, distinct=True, computed_as="max"),
     exp.Median: AggregateFunction("median", Family.NUMBER, FieldType.REAL),
     exp.ApproxQuantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
     exp.Quantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
@@ -171,8 +179,8 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
 """Aggregates by sqlglot's class."""
 
 AGGREGATE_NAMES: tuple[str, ...] = (
-    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "MEDIAN", "APPROX_QUANTILE", "FIRST", "LAST",
-    "COMPLETENESS", "ERROR_BOUND",
+    "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
+    "MEDIAN", "APPROX_QUANTILE", "FIRST", "LAST", "COMPLETENESS", "ERROR_BOUND",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

@@ -10,12 +10,12 @@ from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
 from cluster.language.algebra import Aggregate, Distinct, Node, Project, schema_of
-from cluster.language.arguments import called, without_distinct, wrong_number
+from cluster.language.arguments import FILTER_ELSEWHERE, called, without_distinct, wrong_number
 from cluster.language.columns import AggregateCall, Output
 from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
-from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES
+from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES, Family
 from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
@@ -42,6 +42,8 @@ def aggregates_in(expression: exp.Expr) -> list[exp.Expr]:
     """Return the outermost aggregate calls in `expression`, not those of its subqueries."""
     if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
         return [expression]
+    if isinstance(expression, exp.Filter):
+        return aggregates_in(expression.this)
     if isinstance(expression, (*QUERIES, exp.Window)):
         return []
     return [call for child in expression.iter_expressions() for call in aggregates_in(child)]
@@ -65,6 +67,8 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
             return _slot(name, expression)
         if isinstance(expression, ErrorBound):
             return with_parts_replaced(error_bound(expression, node, names, checker), replaced)
+        if isinstance(expression, exp.Filter):
+            return _slot(calls.name_of(_filtered(expression, checker)), expression)
         if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
             return _slot(calls.name_of(_call(expression, checker)), expression)
         return expression
@@ -151,7 +155,8 @@ def _with_keys(
     known: dict[Scalar, str] = {}
     for key in keys:
         if isinstance(key, exp.Literal):
-            raise checker.context.error(key, "GROUP BY takes columns, not their numbers", "write the column's name")
+            reason, hint = "a value is no key to group by", "name a column, or write its place in SELECT: GROUP BY 1"
+            raise checker.context.error(key, reason, hint)
         typed = checker.check(key)
         if typed.type is None:
             raise checker.context.error(key, "NULL is no key to group by")
@@ -168,7 +173,23 @@ def _with_keys(
     return node, tuple(names), computed
 
 
-def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
+def _filtered(filtered: exp.Filter, checker: Checker) -> AggregateCall:
+    """Return the call of an aggregate with FILTER: its argument is NULL where the condition is not true."""
+    context, call, condition = checker.context, filtered.this, filtered.expression.this
+    if type(call) not in AGGREGATES and not isinstance(call, UNBOUNDED_AGGREGATES):
+        raise context.error(filtered, *FILTER_ELSEWHERE)
+    if isinstance(call, Completeness):
+        reason = "COMPLETENESS counts the samples that are due, and it is not known for which of them a condition holds"
+        raise context.error(filtered, reason, "leave FILTER out, and give the condition to the other aggregates")
+    if calls := aggregates_in(condition):
+        raise context.error(
+            calls[0], "the condition of FILTER is about single rows", "conditions on aggregates belong into HAVING"
+        )
+    checker.check_as(condition, Family.BOOLEAN)
+    return _call(call, checker, condition)
+
+
+def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -> AggregateCall:
     context = checker.context
     function = AGGREGATES.get(type(call))
     if function is None:
@@ -183,20 +204,27 @@ def _call(call: exp.Expr, checker: Checker) -> AggregateCall:
         raise context.error(inner, "an aggregate cannot stand inside another", "aggregate a subquery in FROM")
     parameter = _share(call, context) if isinstance(call, exp.Quantile) else None
     if argument is None:
-        return AggregateCall("count", "count", None, FieldType.INTEGER)
+        if condition is None:
+            return AggregateCall("count", "count", None, FieldType.INTEGER)
+        argument = exp.Literal.number("1")
     typed = checker.check_as(argument, function.parameter)
     if typed.type is None:
         raise context.error(argument, "NULL is nothing to aggregate")
     scalar = scalar_of(typed, typed.type)
+    order = _sampled_at(call, scalar, checker) if isinstance(call, exp.First | exp.Last) else None
+    if condition is not None:
+        chosen = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
+        scalar = scalar_of(checker.check(chosen), typed.type)
+    computed = function.computed_as or function.name
     return AggregateCall(
-        name=_call_name(function.name, scalar, parameter, distinct=distinct),
-        function=function.name,
+        name=_call_name(computed, scalar, parameter, distinct=distinct),
+        function=computed,
         argument=scalar,
         type=function.result if isinstance(function.result, FieldType) else typed.type,
         distinct=distinct,
         parameter=parameter,
         unit=typed.unit if function.keeps_unit else "",
-        order=_sampled_at(call, scalar, checker) if isinstance(call, exp.First | exp.Last) else None,
+        order=order,
     )
 
 

@@ -103,6 +103,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **parser.Parser.FUNCTIONS,
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
+        "EVERY": exp.LogicalAnd.from_arg_list,
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
     }
 
@@ -306,6 +307,9 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         # sqlglot overlooks it if nothing stands between two commas, or before the first one.
+        if parse_method == self._parse_lambda_arg:
+            return super()._parse_csv(parse_method, sep)  # it goes back where the parentheses are no lambda's
+
         def parse_item() -> Any:
             comma = self._prev if self._prev and self._prev.token_type == sep else None
             item = parse_method()

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
+PLACE = "a number in GROUP BY is the place of a column in SELECT, from 1"
+LONGEST_PLACE = 9
+"""The most digits of the number of a column."""
 OWN_PARTS = ("with_", "lifetime")
 """Clauses that an operand of a set operation may have."""
 
@@ -254,12 +257,25 @@ class Translator:
             if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets):
                 word = "GROUPING SETS" if isinstance(inner, exp.GroupingSets) else inner.key.upper()
                 raise self.context.error(inner, f"GROUP BY {word} is not part of FjordSQL")
-            if isinstance(inner, exp.Column) and not inner.table and not scope.knows(inner):
+            if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
+                inner = self._numbered(inner, bodies)
+            elif isinstance(inner, exp.Column) and not inner.table and not scope.knows(inner):
                 inner = aliased.get(inner.name.casefold(), inner)
             if calls := aggregates_in(inner):
                 raise self.context.error(calls[0], "an aggregate is no key to group by")
             keys.append(inner)
         return keys
+
+    def _numbered(self, number: exp.Literal, bodies: list[exp.Expr]) -> exp.Expr:
+        """Return the expression of SELECT that a number in GROUP BY stands for."""
+        place = int(number.this) if len(number.this) <= LONGEST_PLACE else 0
+        if not 1 <= place <= len(bodies):
+            columns = "1 column" if len(bodies) == 1 else f"{len(bodies)} columns"
+            raise self.context.error(number, f"there is no column {number.this}: SELECT has {columns}", PLACE)
+        if aggregates_in(bodies[place - 1]):
+            reason = f"column {place} of SELECT is computed by an aggregate, which is no key to group by"
+            raise self.context.error(number, reason, PLACE)
+        return bodies[place - 1]
 
     def _with_bodies(self, condition: exp.Expr, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> exp.Expr:
         """Return a condition on groups in which names defined by SELECT are replaced by their expressions."""
@@ -318,6 +334,7 @@ class Translator:
             return column.visible
         if isinstance(item, exp.Column):
             return scope.find(item, self.context).visible
+        item = item.this if isinstance(item, exp.Filter) else item
         function = AGGREGATES.get(type(item))
         if function is None:
             return f"column_{position}"

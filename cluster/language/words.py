@@ -69,7 +69,7 @@ LANGUAGE = frozenset((
     *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
-    "RSTREAM",
+    *("RSTREAM", "FILTER"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
 

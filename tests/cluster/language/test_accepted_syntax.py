@@ -11,7 +11,7 @@ from cluster.language.accepted_syntax import DECLARATION_SYNTAX, QUERY_SYNTAX, a
 from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
-from cluster.language.functions import AGGREGATES, FUNCTIONS
+from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.selects import Translator
 from cluster.language.translation import parse_statement, translate, translate_derived
@@ -119,7 +119,8 @@ def test_every_function_is_in_the_table():
 def test_distinct_is_in_the_table_where_it_can_be_written():
     for kind, aggregate in AGGREGATES.items():
         share = ", 0.5" if "quantile" in QUERY_SYNTAX[kind] else ""
-        text = f"SELECT {aggregate.name}(DISTINCT speed{share}) AS x FROM traffic"
+        column = "open" if aggregate.parameter is Family.BOOLEAN else "speed"
+        text = f"SELECT {aggregate.name}(DISTINCT {column}{share}) AS x FROM traffic"
         if "Distinct" in QUERY_SYNTAX[kind].get("this", ()):
             translate(text, CATALOG)
         else:

@@ -233,3 +233,49 @@ def test_a_key_is_computed_as_it_is_written_however_often_it_stands_in_the_query
 def test_the_word_behind_is_is_no_key() -> None:
     (call,) = calls(f"SELECT COUNT(*) AS n {WINDOW} GROUP BY TRUE HAVING (COUNT(*) > 1) IS TRUE")
     assert call.function == "count"
+
+
+@pytest.mark.parametrize(
+    ("by_place", "by_name"),
+    [
+        (f"SELECT t.sensor, COUNT(*) AS n {WINDOW} GROUP BY 1",
+         f"SELECT sensor, COUNT(*) AS n {WINDOW} GROUP BY sensor"),
+        (f"SELECT COUNT(*) AS n, lane % 2 AS p {WINDOW} GROUP BY (2)",
+         f"SELECT COUNT(*) AS n, lane % 2 AS p {WINDOW} GROUP BY p"),
+        (f"SELECT open, lane AS l, MAX(speed) AS m {WINDOW} GROUP BY 2, 1, 2",
+         f"SELECT open, lane AS l, MAX(speed) AS m {WINDOW} GROUP BY lane, open"),
+    ],
+)  # fmt: skip
+def test_a_number_in_group_by_is_the_place_of_a_column(by_place: str, by_name: str) -> None:
+    assert translate(by_place, CATALOG).node == translate(by_name, CATALOG).node
+
+
+@pytest.mark.parametrize(
+    ("selected", "key"), [("sensor", "t.sensor"), ("T.sensor", "Sensor"), ("t.sensor", "t.sensor")]
+)
+def test_a_column_is_a_key_with_or_without_the_name_of_its_stream(selected: str, key: str) -> None:
+    node = translate(f"SELECT {selected} AS x, COUNT(*) AS n {WINDOW} GROUP BY {key}", CATALOG).node
+    assert node == translate(f"SELECT sensor AS x, COUNT(*) AS n {WINDOW} GROUP BY sensor", CATALOG).node
+
+
+@pytest.mark.parametrize(
+    ("filtered", "chosen"),
+    [
+        ("SUM(speed) FILTER (WHERE lane = 1)", "SUM(IF(lane = 1, speed))"),
+        ("COUNT(*) FILTER (WHERE open)", "COUNT(IF(open, 1))"),
+        ("COUNT(DISTINCT sensor) FILTER (WHERE lane > 1 OR open)", "COUNT(DISTINCT IF(lane > 1 OR open, sensor))"),
+        ("LAST(speed) FILTER (WHERE open)", "LAST(CASE WHEN open THEN speed END)"),
+        ("BOOL_OR(open)", "MAX(open)"),
+        ("EVERY(open) FILTER (WHERE lane = 1)", "MIN(IF(lane = 1, open))"),
+        ("STDDEV_SAMP(speed)", "STDDEV(speed)"),
+    ],
+)  # fmt: skip
+def test_aggregates_with_the_same_meaning_are_computed_once(filtered: str, chosen: str) -> None:
+    (call,) = calls(f"SELECT {filtered} AS x, {chosen} AS y {WINDOW}")
+    assert (call,) == calls(f"SELECT {chosen} AS y {WINDOW}")
+
+
+def test_the_condition_of_filter_does_not_choose_the_stream_that_first_goes_by() -> None:
+    (call,) = calls(f"SELECT FIRST(t.speed) FILTER (WHERE w.wind > 3) AS x {TWO}")
+    (plain,) = calls(f"SELECT FIRST(t.speed) AS x {TWO}")
+    assert call.order == plain.order

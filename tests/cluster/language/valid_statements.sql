@@ -36,6 +36,9 @@ SELECT COUNT(DISTINCT sensor) AS s, SUM(lane) AS l, STDDEV(speed) AS d, VARIANCE
 SELECT FIRST(speed) AS f, LAST(speed) AS l, MAX(speed) - MIN(speed) AS w FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT sensor, AVG(speed WITHIN 0.5) AS speed, ERROR_BOUND(AVG(speed)) AS e, COMPLETENESS() AS seen FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor SAMPLE EVERY 10 SECONDS
 SELECT lane, QUANTILE(speed, 0.5) AS q FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane
+SELECT lane, COUNT(*) FILTER (WHERE open) AS n, BOOL_AND(speed > 1) AS a, EVERY(speed > 2) AS e, BOOL_OR(speed > 1) AS o FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY 1
+SELECT sensor, CONCAT((lane, (speed)) NOT IN ((1, (2.5)), (2, 3.0)), flow) AS c FROM traffic
+SELECT STDDEV_POP(speed) AS d, VAR_POP(speed) AS v, STDDEV_SAMP(flow) AS s FROM traffic WINDOW(RANGE 1 HOUR)
 
 -- Joins
 SELECT t.sensor, w.wind FROM traffic AS t, weather AS w WINDOW(RANGE 1 HOUR) WHERE t.sensor = w.sensor

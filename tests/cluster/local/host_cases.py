@@ -109,6 +109,10 @@ CASES: dict[str, str] = {
     "extremes": f"SELECT MIN(speed) AS least, MAX(speed) AS most, MAX(sensor) AS last FROM traffic {W}",
     "spread": f"SELECT sensor, STDDEV(speed) AS s, VARIANCE(lane) AS v FROM traffic {W} GROUP BY sensor",
     "median": f"SELECT segment, MEDIAN(speed) AS m FROM traffic {W} GROUP BY segment",
+    "spread of all": f"SELECT sensor, STDDEV_POP(speed) AS s, VAR_POP(lane) AS v FROM traffic {W} GROUP BY sensor",
+    "filters": f"SELECT sensor, COUNT(*) FILTER (WHERE lane > 1) AS n, SUM(speed) FILTER (WHERE open) AS x FROM traffic {W} "
+    "GROUP BY 1",
+    "all and any": f"SELECT lane, BOOL_AND(open) AS a, BOOL_OR(speed > 2) AS o FROM traffic {W} GROUP BY lane",
     "first and last": f"SELECT lane, FIRST(speed) AS f, LAST(speed) AS l FROM traffic {W} GROUP BY lane",
     "keys that are expressions": f"SELECT lane % 2 = 0 AS even, COUNT(*) AS n FROM traffic {W} GROUP BY even",
     "two keys": f"SELECT sensor, open, COUNT(*) AS n FROM traffic {W} GROUP BY sensor, open",

@@ -427,6 +427,8 @@ def _call(call: AggregateCall) -> str:
             return f"{call.function}({values})"
         case "stddev" | "variance":
             return f"{'stddev_samp' if call.function == 'stddev' else 'var_samp'}({values})"
+        case "stddev_pop" | "var_pop":
+            return f"{call.function}({values})"
         case "quantile":
             return f"quantile_cont({values}, {0.5 if call.parameter is None else call.parameter})"
         case "first" | "last":

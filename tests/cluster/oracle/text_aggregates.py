@@ -10,30 +10,35 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
     value = f"a{number}"
     of = f"DISTINCT {value}" if call.distinct else value
     real = f"{'DISTINCT ' if call.distinct else ''}{value}::DOUBLE"
-    argument = scalar.parts[0].type if scalar.parts else None
+    arguments = scalar.parts[:-1] if call.filtered else scalar.parts
+    argument = arguments[0].type if arguments else None
+    kept = f" FILTER (WHERE f{number})" if call.filtered else ""
     match call.function:
         case "count":
-            found = f"count({of})" if scalar.parts else "count(*)"
+            found = f"count({of}){kept}" if arguments else f"count(*){kept}"
         case "completeness":
             found = "NULL::DOUBLE"  # the harness brings samples, and nothing says how many were due
         case "sum" if argument is not None and argument.value == "integer":
-            found = f"f_wrap(sum({of})::HUGEINT)"
+            found = f"f_wrap((sum({of}){kept})::HUGEINT)"
         case "min" | "max":
-            found = f"{call.function}({value})"
+            found = f"{call.function}({value}){kept}"
         case "stddev":
-            found = f"f_real(stddev_samp({real}))"  # of one value: NULL
+            found = f"f_real(stddev_samp({real}){kept})"  # of one value: NULL
         case "variance":
-            found = f"f_real(var_samp({real}))"
+            found = f"f_real(var_samp({real}){kept})"
+        case "bool_and" | "bool_or":
+            found = f"{call.function}({of}){kept}"
         case "median":
-            found = f"f_real(quantile_cont({real}, 0.5))"
+            found = f"f_real(quantile_cont({real}, 0.5){kept})"
         case "quantile":
-            found = f"f_real(quantile_cont({real}, {call.share}))"
+            found = f"f_real(quantile_cont({real}, {call.share}){kept})"
         case "first" | "last":
             extreme = "min" if call.function == "first" else "max"
             pair = f"struct_pack(t := s{number}, v := {value})"
-            found = f"({extreme}({pair}) FILTER ({value} IS NOT NULL)).v"
+            known = f"{value} IS NOT NULL{f' AND f{number}' if call.filtered else ''}"
+            found = f"({extreme}({pair}) FILTER ({known})).v"
         case function:
-            found = f"f_real({function}({real}))"
+            found = f"f_real({function}({real}){kept})"
     if not call.error:
         return found
     if call.function == "count":

@@ -72,6 +72,8 @@ class Aggregate:
         As the definition knows it.
     stamp
         DuckDB's column with the stamps for FIRST and LAST.
+    filtered
+        True if the last part of its expression says which rows count.
     """
 
     function: str
@@ -79,6 +81,7 @@ class Aggregate:
     share: float | None = None
     stamp: str = ""
     error: float = 0.0
+    filtered: bool = False
 
 
 @dataclass(frozen=True)

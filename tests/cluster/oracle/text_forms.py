@@ -128,7 +128,7 @@ class Zipped:
 
 @dataclass(frozen=True)
 class Key:
-    """A key of GROUP BY, as written there: perhaps by the name that SELECT gives to it."""
+    """A key of GROUP BY, as written there: perhaps by the name that SELECT gives to it or its place there."""
 
     scalar: Scalar
     text: str = ""

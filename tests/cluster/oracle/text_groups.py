@@ -14,21 +14,25 @@ from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, S
 from tests.cluster.oracle.text_forms import Item, Stream
 from tests.cluster.oracle.text_items import Offered
 from tests.cluster.oracle.text_leaves import Leaf, column, column_leaf
-from tests.cluster.oracle.text_operations import INTEGER, REAL
+from tests.cluster.oracle.text_operations import BOOLEAN, INTEGER, REAL
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 
 ALLOWED_ERROR = 0.5
 """What every WITHIN allows."""
 SPELLINGS: dict[str, tuple[str, ...]] = {
-    "stddev": ("STDDEV", "STDEV"),
+    "stddev": ("STDDEV", "STDEV", "STDDEV_SAMP"),
     "variance": ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
+    "var_pop": ("VAR_POP", "VARIANCE_POP"),
+    "bool_and": ("BOOL_AND", "LOGICAL_AND", "EVERY"),
+    "bool_or": ("BOOL_OR", "LOGICAL_OR"),
 }
 DISTINCT_TOO = {each.name for kind, each in AGGREGATES.items() if "Distinct" in QUERY_SYNTAX[kind].get("this", ())}
 """Aggregates that the language lets look at each value once."""
 QUANTILES = ("approx_quantile", "quantile")
-NEARLY = ("stddev", "variance", *QUANTILES)
+SPREADS = ("stddev", "variance", "stddev_pop", "var_pop")
+NEARLY = (*SPREADS, *QUANTILES)
 """Aggregates whose last digits depend on how they are computed."""
-OF_NUMBERS = ("avg", "stddev", "variance", "median", *QUANTILES, "sum")
+OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "sum")
 
 
 def group_leaves(
@@ -43,7 +47,7 @@ def group_leaves(
     draw = _Aggregates(dice, scalars, offered, columns)
     for kind in KINDS:
         leaves[kind].append(lambda need, kind=kind: draw.aggregate(kind, need))  # type: ignore[misc] # bound now
-    leaves[INTEGER].append(lambda _need: count_all())
+    leaves[INTEGER].append(lambda _need: draw.filtered(count_all()))
     return leaves
 
 
@@ -86,6 +90,8 @@ class _Aggregates:
         choices = ["min", "max", "first", "last"]
         if kind is INTEGER:
             choices += ["count", "count", "sum"]
+        if kind is BOOLEAN:
+            choices += ["bool_and", "bool_or"]
         if kind is REAL:
             choices += [*OF_NUMBERS, "avg", "sum", "error"]
             choices += ["completeness"] if self._counts_samples() else []
@@ -97,8 +103,17 @@ class _Aggregates:
         if function == "error":
             return self._error_bound() or self._of("max", kind)
         if function in ("first", "last"):
-            return self._by_stamp(function, kind) or self._of("max", kind)
-        return self._of(function, kind)
+            return self.filtered(self._by_stamp(function, kind) or self._of("max", kind))
+        return self.filtered(self._of(function, kind))
+
+    def filtered(self, call: Scalar) -> Scalar:
+        """Return an aggregate, in its turn with FILTER."""
+        if self._scalars.turns.choose(self._dice, range(5), "filter"):
+            return call
+        assert call.aggregate is not None
+        parts = (*call.parts, self._scalars.condition(1))
+        text = (*call.text, *words(f" FILTER (WHERE {{{len(call.parts)}}})"))
+        return replace(call, text=text, parts=parts, aggregate=replace(call.aggregate, filtered=True))
 
     def _of(self, function: str, kind: FieldType) -> Scalar:
         dice = self._dice
@@ -125,7 +140,7 @@ class _Aggregates:
         written = "" if share is None else f", {dice.choice((f'{share:g}', f'{share:.3f}'))}"
         text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{written})")
         exactness = argument.exactness if kind in (INTEGER, REAL) else Exactness.EVEN
-        if function in ("stddev", "variance", "quantile"):
+        if function in (*SPREADS, "quantile"):
             exactness = Exactness.NEARLY
         elif function in ("avg", "median"):
             exactness = Exactness.SAME if argument.exactness is Exactness.EVEN else Exactness.NEARLY

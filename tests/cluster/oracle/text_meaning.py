@@ -154,8 +154,11 @@ class Meaning:
         inside, calls = [f"{key} AS k{n}" for n, key in enumerate(keys)], []
         for number, scalar in enumerate(group.aggregates):
             assert scalar.aggregate is not None
-            if scalar.parts:
-                inside.append(f"{self._scalar(scalar.parts[0], at, outer)} AS a{number}")
+            parts = [self._scalar(each, at, outer) for each in scalar.parts]
+            if scalar.aggregate.filtered:
+                inside.append(f"{parts.pop()} AS f{number}")
+            if parts:
+                inside.append(f"{parts[0]} AS a{number}")
             if scalar.aggregate.stamp:
                 inside.append(f"{scalar.aggregate.stamp} AS s{number}")
             calls.append(f"{aggregate_sql(scalar.aggregate, number, scalar)} AS g{number}")

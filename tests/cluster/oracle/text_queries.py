@@ -288,11 +288,13 @@ class Queries:
     def _by_alias(
         self, keys: Sequence[Key], outputs: tuple[Output | Star, ...], columns: Sequence[Known]
     ) -> tuple[tuple[Key, ...], tuple[Output | Star, ...]]:
-        """Write some keys as the name that SELECT gives to them."""
+        """Write some keys as the name that SELECT gives to them, or as their place in it."""
         found = list(keys)
         visible = {each.name.casefold() for each in columns}
-        for each in outputs:
-            if (
+        for number, each in enumerate(outputs, start=1):
+            if isinstance(each, Output) and each.scalar.key is not None and self.dice.random() < 0.15:
+                found[each.scalar.key] = replace(found[each.scalar.key], text=str(number))
+            elif (
                 isinstance(each, Output)
                 and each.scalar.key is not None
                 and each.alias

@@ -56,6 +56,8 @@ CALLS: dict[str, tuple[AggregateCall, Callable[[list[int | None]], float | None]
     "max": (call("max", FieldType.INTEGER), if_any(max)),
     "variance": (call("variance"), if_any(statistics.variance, 2)),
     "stddev": (call("stddev"), if_any(statistics.stdev, 2)),
+    "var_pop": (call("var_pop"), if_any(statistics.pvariance)),
+    "stddev_pop": (call("stddev_pop"), if_any(statistics.pstdev)),
     "median": (call("median"), if_any(statistics.median)),
     "count distinct": (call("count", FieldType.INTEGER, distinct=True), lambda values: len(set(known(values)))),
     "sum distinct": (call("sum", FieldType.INTEGER, distinct=True), if_any(lambda values: sum(set(values)))),
