@@ -47,6 +47,10 @@ class UnwritableError(StorageError):
         self.cause = cause
 
 
+MOST_REFUSED = 20
+"""Things that were wanted together, such as queries or lines of a file, that one error is about."""
+
+
 class OneOfManyError(ClusterError):
     """One of several things that were wanted together is refused, and so are all.
 

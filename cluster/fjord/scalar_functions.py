@@ -168,8 +168,7 @@ def is_the_same(left: pl.Series, right: pl.Series) -> pl.Series:
 
 def is_another(left: pl.Series, right: pl.Series) -> pl.Series:
     """Return whether two values differ, NULL being a value like others."""
-    left, right = aligned(*typed(*_alike(left, right)))
-    return left.ne_missing(right)
+    return ~is_the_same(left, right)
 
 
 def within(value: pl.Series, low: pl.Series, high: pl.Series) -> pl.Series:

@@ -34,6 +34,8 @@ from cluster.planning_budget import spend
 
 MOST_VALUES = 1_000
 """Most parameters of a query."""
+MOST_NAMED = 8
+"""Parameters without a value that an error names."""
 NO_PLACE = "a parameter cannot stand here"
 ONLY_VALUES = (
     "it stands for a value: a number, a text, TRUE, FALSE, NULL or a duration; names and words are written out"
@@ -271,7 +273,7 @@ def _set(argument: object) -> bool:
 
 def _missing(marks: list[Mark], text: str) -> FjordSqlError:
     names = list(dict.fromkeys(each.name for each in marks))
-    listed = ", ".join(f":{name}" for name in names[:8]) + (", ..." if len(names) > 8 else "")  # noqa: PLR2004
+    listed = ", ".join(f":{name}" for name in names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
     reason = f"the parameter {listed} has no value" if len(names) == 1 else f"the parameters {listed} have no values"
     name = names[0]
     hint = f'give it one: --set {name}=VALUE, or {{"parameters": {{"{name}": VALUE}}}}'

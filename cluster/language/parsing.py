@@ -15,7 +15,7 @@ from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
-from cluster.language.sensor_clauses import LIFETIME_SHAPE
+from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
 from cluster.language.unexpected import Stop, explained, misspelled
@@ -64,11 +64,6 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
-def _placeholder(self: parser.Parser, token: Token) -> exp.Expr:
-    name = token.text[1:] if is_mark(token) else None
-    return self.expression(exp.Placeholder(this=name), token)
-
-
 class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
@@ -90,7 +85,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
     # A parameter is a value, and stands for no name: names are read by what sqlglot calls placeholders.
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **parser.Parser.PRIMARY_PARSERS,
-        TokenType.PLACEHOLDER: _placeholder,
+        TokenType.PLACEHOLDER: placeholder,
     }
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
         kind: parse for kind, parse in parser.Parser.PLACEHOLDER_PARSERS.items() if kind != TokenType.PLACEHOLDER
@@ -153,7 +148,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
         # sqlglot reads a text here, and no other value.
         if self._match(TokenType.ESCAPE, advance=False) and is_mark(self._next):
             self._advance(2)
-            return self.expression(exp.Escape(this=this, expression=_placeholder(self, self._prev)))
+            return self.expression(exp.Escape(this=this, expression=placeholder(self, self._prev)))
         return super()._parse_escape(this)
 
     def _parse_bitwise(self) -> exp.Expr | None:

@@ -23,7 +23,7 @@ from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.set_operations import combine
-from cluster.language.stars import shown_by_star
+from cluster.language.stars import is_star, shown_by_star
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
 from cluster.language.zipper_joins import zip_items
@@ -292,7 +292,7 @@ class Translator:
     def _expanded(self, select: exp.Select, scope: Scope) -> list[exp.Expr]:
         items: list[exp.Expr] = []
         for item in select.expressions:
-            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            if is_star(item):
                 if select.args.get("group"):
                     raise self.context.error(item, "* cannot be selected from groups", "name keys and aggregates")
                 items.extend(_star(column, item) for column in shown_by_star(item, scope, self.context))

@@ -25,6 +25,16 @@ GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVIN
 """Tokens behind LIFETIME which show that the query had not ended."""
 
 
+def stands_for_number(token: Token) -> bool:
+    """Return whether a token is a number, or the parameter in its place."""
+    return token.token_type == TokenType.NUMBER or is_mark(token)
+
+
+def placeholder(self: parser.Parser, token: Token) -> exp.Placeholder:
+    """Return the node of a parameter; it has no name for a mark that is none."""
+    return self.expression(exp.Placeholder(this=token.text[1:] if is_mark(token) else None), token)
+
+
 class SensorClauseParsing(parser.Parser):
     """The part of the parser that reads the clauses for sensors."""
 
@@ -61,7 +71,7 @@ class SensorClauseParsing(parser.Parser):
             self._curr
             and self._curr.text.upper() == "LIFETIME"
             and self._next
-            and (self._next.token_type in (TokenType.NUMBER, TokenType.DASH) or is_mark(self._next))
+            and (self._next.token_type == TokenType.DASH or stands_for_number(self._next))
         )
 
     def _at_since(self) -> bool:
@@ -71,8 +81,8 @@ class SensorClauseParsing(parser.Parser):
             and self._curr.text.upper() == "SINCE"
             and self._next
             and (
-                self._next.token_type in (TokenType.NUMBER, TokenType.DASH)
-                or is_mark(self._next)
+                self._next.token_type == TokenType.DASH
+                or stands_for_number(self._next)
                 or self._next.text.upper() == "BEGINNING"
             )
         )
@@ -94,7 +104,7 @@ class SensorClauseParsing(parser.Parser):
         token = self._curr
         if is_mark(token):
             self._advance()
-            return self.expression(exp.Placeholder(this=token.text[1:]), token)
+            return placeholder(self, token)
         if not self._match(TokenType.NUMBER):
             return None
         return self.expression(exp.Literal(this=token.text, is_string=False), token)
@@ -210,7 +220,7 @@ class SensorClauseParsing(parser.Parser):
         token = self._next
         if token.token_type == TokenType.DASH and (number := self._tokens[self._index + 2 : self._index + 3]):
             self.refuse_span("the error allowed must be greater than zero", token.start, number[0].end + 1)
-        if token.token_type != TokenType.NUMBER and not is_mark(token):
+        if not stands_for_number(token):
             return column
         self._advance()
         return self.expression(Within(this=column, expression=self._parse_number()))

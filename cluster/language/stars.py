@@ -40,6 +40,11 @@ def shown_by_star(item: exp.Expr, scope: Scope, context: Context) -> list[ScopeC
     return found
 
 
+def is_star(item: exp.Expr) -> bool:
+    """Return whether an item of SELECT is ``*`` or ``stream.*``."""
+    return isinstance(item.this if isinstance(item, exp.Column) else item, exp.Star)
+
+
 def left_out_by(item: exp.Expr) -> list[exp.Expr]:
     """Return what stands behind EXCEPT; nothing if `item` is no star."""
     star = item.this if isinstance(item, exp.Column) else item

@@ -16,7 +16,7 @@ from cluster.language.expressions import Checker
 from cluster.language.functions import Family
 from cluster.language.grouping import aggregates_in, group, with_parts_replaced
 from cluster.language.plans import never_null, renamed_apart, single_row
-from cluster.language.stars import shown_by_star
+from cluster.language.stars import is_star, shown_by_star
 from cluster.language.syntax import Slot, conjuncts, own_columns
 from cluster.language.typing_rules import Typed
 
@@ -167,7 +167,7 @@ class Subqueries:
         """Refuse expressions that cannot be selected, although EXISTS needs only rows."""
         context = self.translator.context
         for item in items:
-            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+            if is_star(item):
                 shown_by_star(item, scope, context)
                 continue
             grouped = group(node, scope, context, keys=[], expressions=[item]) if aggregates_in(item) else None

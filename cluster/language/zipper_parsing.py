@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot.tokenizer_core import TokenType
 
-from cluster.language.parameter_marks import is_mark
+from cluster.language.sensor_clauses import stands_for_number
 from cluster.language.stream_items import StreamItemParsing
 from cluster.language.syntax import Quantity, Within, ZipBounds, ZipJoin
 from cluster.language.words import ZIP_SHAPE
@@ -57,7 +57,7 @@ class ZipJoinParsing(StreamItemParsing):
     def _parse_distance(self) -> Quantity:
         start = self._curr
         negative = self._match(TokenType.DASH)
-        if not self._curr or not (self._curr.token_type == TokenType.NUMBER or is_mark(self._curr)):
+        if not self._curr or not stands_for_number(self._curr):
             self.refuse("a duration was expected here", hint=f"bounds are written {BOUNDS_SHAPES}")
         quantity = self._parse_quantity()
         if negative:

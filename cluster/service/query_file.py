@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from cluster.errors import ClusterError
+from cluster.errors import MOST_REFUSED, ClusterError
 from cluster.language.parameters import names_in
 from cluster.service.client.api_client import ApiClient, RefusedError
 from cluster.service.client.command import make_client, print_json
-from cluster.service.value_rows import MOST_SHOWN, ValueRow, read_rows
+from cluster.service.value_rows import ValueRow, read_rows
 
 if TYPE_CHECKING:
     from cluster.local.query_arguments import GivenText
@@ -45,11 +45,7 @@ def add_together(given: GivenText, values: Mapping[str, Any], api: str, *, as_js
     """
     with make_client(api) as client:
         added = _with_progress(client, lambda: client.add_together(given.text, values))
-    if as_json:
-        print_json(added)
-        return
-    for each in added:
-        typer.echo(f"{each['name']}  {each['topic']}")
+    _print_added(added, as_json=as_json)
 
 
 def add_rows(
@@ -88,11 +84,7 @@ def add_rows(
             if error.row is None:
                 raise
             raise refused_rows(error, rows, file) from error
-    if as_json:
-        print_json(added)
-        return
-    for each in added:
-        typer.echo(f"{each['name']}  {each['topic']}")
+    _print_added(added, as_json=as_json)
 
 
 def refused_rows(error: RefusedError, rows: Sequence[ValueRow], file: Path) -> ClusterError:
@@ -100,8 +92,16 @@ def refused_rows(error: RefusedError, rows: Sequence[ValueRow], file: Path) -> C
     refused = [error, *error.others]
     places = [f"line {rows[each.row - 1].line:,} of {file}: {each.alone}" for each in refused if each.row]
     many = f"{len(refused):,} of {len(rows):,} rows are" if len(refused) > 1 else f"1 of {len(rows):,} rows is"
-    more = " or more" if len(refused) >= MOST_SHOWN else ""
+    more = " or more" if len(refused) >= MOST_REFUSED else ""
     return ClusterError("\n".join([f"{many} rejected{more}, and no query is added", *places]), hint=error.hint)
+
+
+def _print_added(added: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        print_json(added)
+        return
+    for each in added:
+        typer.echo(f"{each['name']}  {each['topic']}")
 
 
 def _with_progress(client: ApiClient, add: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]]:

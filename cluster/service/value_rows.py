@@ -7,14 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cluster.errors import ClusterError
+from cluster.errors import MOST_REFUSED, ClusterError
 from cluster.language.errors import suggest
 from cluster.language.parameter_values import Value, value_of_word
 
 NAME = "name"
 """The column that names queries."""
-MOST_SHOWN = 20
-"""Faulty lines that one error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +80,8 @@ def read_rows(file: Path, texts: Collection[str], parameters: Sequence[str]) -> 
 
 def listed(faults: Sequence[str]) -> str:
     """Return lines about faults, and how many are left out."""
-    more = [f"and {len(faults) - MOST_SHOWN:,} more"] if len(faults) > MOST_SHOWN else []
-    return "\n".join([*faults[:MOST_SHOWN], *more])
+    more = [f"and {len(faults) - MOST_REFUSED:,} more"] if len(faults) > MOST_REFUSED else []
+    return "\n".join([*faults[:MOST_REFUSED], *more])
 
 
 def _records(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:

@@ -15,6 +15,7 @@ from cluster.language.parameters import MOST_VALUES, check_names, names_in
 from cluster.language.statement_texts import StatementText, statements_in
 from cluster.service.http.error_responses import RefusedStatementError, RequestError
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from protocols.errors import FjordError
 
 MOST_CHARACTERS_TOGETHER = 8_000_000
 
@@ -88,13 +89,7 @@ def wanted_queries(new: NewQueries) -> list[WantedQuery]:
             check_names([each.text for each in statements], new.parameters)
         except FjordSqlError as error:
             raise RefusedStatementError(new.sql, statements[0], error) from error
-        return [
-            WantedQuery(
-                each.name, each, {name: new.parameters[name] for name in new.parameters if name.casefold() in used}
-            )
-            for each in statements
-            for used in (names_in(each.text),)
-        ]
+        return [WantedQuery(each.name, each, _values_of(each.text, new.parameters)) for each in statements]
     if len(statements) > 1:
         raise RequestError(400, f"rows of values are for one statement, and the text has {len(statements):,}")
     (template,) = statements
@@ -109,10 +104,16 @@ def wanted_queries(new: NewQueries) -> list[WantedQuery]:
 
 def refusal_of(sql: str, wanted: Sequence[WantedQuery], error: OneOfManyError) -> RefusedStatementError:
     """Return the error about several queries of which some are rejected."""
-    one, *others = (
-        RefusedStatementError(sql, each.statement, refused.cause, name=each.name, row=each.row)
-        for refused in (error, *error.others)
-        for each in (wanted[refused.place],)
-    )
+    one, *others = (_refused(sql, wanted[each.place], each.cause) for each in (error, *error.others))
     one.others = tuple(others)
     return one
+
+
+def _values_of(text: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """Return those of some values that are for parameters of a statement."""
+    names = names_in(text)
+    return {name: value for name, value in values.items() if name.casefold() in names}
+
+
+def _refused(sql: str, query: WantedQuery, cause: FjordError) -> RefusedStatementError:
+    return RefusedStatementError(sql, query.statement, cause, name=query.name, row=query.row)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from cluster.errors import ClusterError, OneOfManyError, UnwritableError, blamed
+from cluster.errors import MOST_REFUSED, ClusterError, OneOfManyError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
 from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
@@ -46,8 +46,6 @@ log = get_logger(__name__)
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
-MOST_REFUSED = 20
-"""Queries that are refused together before the others are not looked at any more."""
 PUT_ASIDE = 256
 """Queries that are planned between two calls of `put_aside`."""
 T = TypeVar("T")
