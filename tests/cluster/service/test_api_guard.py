@@ -13,8 +13,9 @@ import pytest
 from cluster.service.access.admission import Admission, Refusal
 from cluster.service.access.token_files import Tokens
 from cluster.service.client.api_client import ApiClient, RefusedError
+from cluster.service.http.answer_pieces import PIECE_BYTES
 from cluster.service.http.connection_bounds import ConnectionBounds
-from cluster.service.http.guard import LINGER_SECONDS
+from cluster.service.http.guard import LINGER_SECONDS, guarded
 from cluster.service.http.listening import MOST_HEAD_BYTES, ApiServer, api_config, listen
 from cluster.service.http.request_bodies import MOST_BYTES
 from tests.cluster.service.conftest import Service, guarded_api
@@ -333,3 +334,21 @@ async def test_refusals_are_metrics_and_in_the_status(server: Server) -> None:
     }
     _, status = await server.send(head("GET", "/v1/status", Authorization="Bearer " + TOKEN))
     assert status["api"] == {"tokens": {"required": True, "known": 1, "trouble": None}, "refused": {"token": 1}}
+
+
+async def test_long_answers_leave_in_pieces() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def long_answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(2 * PIECE_BYTES + 1)})
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/v1/queries", "scheme": "http"}
+    await guarded(long_answer, Admission())({**scope, "headers": [(b"host", b"127.0.0.1")]}, receive, send)
+    assert [len(each["body"]) for each in sent if "body" in each] == [PIECE_BYTES, PIECE_BYTES, 1]
