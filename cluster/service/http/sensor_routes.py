@@ -54,6 +54,7 @@ HARMLESS = frozenset({
     exp.Where, exp.Group, exp.Having, exp.Order, exp.Ordered, exp.Limit, exp.Offset, exp.Distinct,
     exp.Alias, exp.Column, exp.Identifier, exp.Star, exp.Literal, exp.Boolean, exp.Null, exp.Paren,
     exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Is, exp.In, exp.Between, exp.Like,
+    exp.ILike, exp.NullSafeEQ, exp.NullSafeNEQ,
     exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast,
     exp.DataType,
 })  # fmt: skip
@@ -63,6 +64,9 @@ ALLOWED = (
     "write one SELECT over sensors, with WHERE, GROUP BY, HAVING, ORDER BY, LIMIT, operators, CASE, CAST and "
     + ", ".join(each.sql_name() for each in (*AGGREGATES_HERE, *FUNCTIONS_HERE))
 )
+
+CONDITIONS = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean, exp.Null)
+"""The nodes that are true, false or unknown, besides columns and casts of type BOOLEAN."""
 
 _ENDINGS = (TokenType.ORDER_BY, TokenType.LIMIT, TokenType.OFFSET)
 
@@ -214,6 +218,8 @@ def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
     """Resolve names, generate the SQL again and run it in Polars."""
     source = tree.args["from_"].this
     owner = source.args["alias"].name if source.args.get("alias") else RELATION
+    for question in [each for each in tree.find_all(exp.Is) if isinstance(each.expression, exp.Boolean)]:
+        question.replace(_truth(question, relation, sql))
     aliases = _name_outputs(tree, sql)
     for clause in CLAUSES:
         names = [*relation.columns, *(aliases if clause in KNOW_ALIASES else ())]
@@ -236,6 +242,24 @@ def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).partition("\n")[0]
         raise FjordSqlError(reason, text=sql, start=0, end=len(sql)) from error
+
+
+def _truth(question: exp.Is, relation: pl.DataFrame, sql: str) -> exp.Expr:
+    """Return ``IS TRUE`` and ``IS FALSE`` without NULL: Polars would answer NULL, and compare numbers with 1."""
+    asked, wanted = question.this, bool(question.expression.this)
+    match asked.unnest():
+        case exp.Column(name=name):
+            types = {column.casefold(): kind for column, kind in relation.schema.items()}
+            possible = types.get(name.casefold(), pl.Boolean) == pl.Boolean
+        case exp.Cast(to=kind):
+            possible = kind.is_type(exp.DType.BOOLEAN)
+        case condition:
+            possible = isinstance(condition, CONDITIONS)
+    if not possible:
+        reason = f"IS {question.expression.sql()} asks about a condition; this is none"
+        raise _error(sql, asked, reason, "write a comparison, such as (segment > 3) IS TRUE")
+    known = exp.Coalesce(this=asked, expressions=[exp.Boolean(this=not wanted)])
+    return exp.paren(known if wanted else exp.Not(this=known))
 
 
 def _name_outputs(tree: exp.Select, sql: str) -> list[str]:

@@ -92,7 +92,8 @@ async def test_an_endless_body_is_refused_without_reading_it(api: httpx.AsyncCli
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append((str(message.get("status", message["type"])), pieces))
 
-    head = {"type": "http", "method": "POST", "path": "/v1/queries", "headers": [(b"host", b"localhost")]}
+    request = {"method": "POST", "path": "/v1/queries", "headers": [(b"host", b"localhost")]}
+    head = {"type": "http", "scheme": "http", **request}
     await api._transport.app(head, receive, send)  # type: ignore[attr-defined]
     assert [what for what, _ in sent] == ["413", "http.response.body", "http.response.body"]
     assert sent[1][1] * len(piece) <= MOST_BYTES + 2 * len(piece), "all of the answer is sent before more is read"
