@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cluster.physical.plan_files import PlanFiles
@@ -20,9 +21,9 @@ ALWAYS_US = -(2**62)
 
 
 class Version(NamedTuple):
-    """A version of a table: the rows it added, and the metadata of its commit."""
+    """A version of a table: the data files it added, read only when asked for, and the metadata of its commit."""
 
-    rows: list[dict[str, Any]]
+    files: list[bytes]
     watermark_us: int | None
 
 
@@ -61,9 +62,8 @@ class CommittedVersions:
     def note(self, root: str, version: int) -> None:
         """Note a version that has been committed; a power cut may have taken an older one of the same number."""
         commit = CommitLog(root).read(version)
-        tables = [pq.ParquetFile(f"{root}/{file.path}").read(use_threads=False) for file in commit.files]
-        rows = [row for table in tables for row in table.to_pylist()]
-        self._known[root, version] = Version(rows, watermark_of(commit.metadata))
+        files = [Path(root, file.path).read_bytes() for file in commit.files]
+        self._known[root, version] = Version(files, watermark_of(commit.metadata))
         self._at[root, version] = self._seconds()
 
     def age_seconds(self, table: str, version: int) -> float:
@@ -74,7 +74,8 @@ class CommittedVersions:
         """Yield all rows that a table was given after a version, up to its newest version, which it knows itself."""
         root = str(self._folder / table)
         for version in range(after + 1, newest + 1):
-            yield from self._known[root, version].rows
+            for octets in self._known[root, version].files:
+                yield from pq.ParquetFile(pa.py_buffer(octets)).read(use_threads=False).to_pylist()
 
     def watermark_us(self, stream: str, version: int) -> int:
         """Return a stream's watermark at a version of its table; an instant before all others if it has none."""

@@ -28,10 +28,10 @@ MORE_SQL = (
     "SELECT sensor, flow FROM traffic WHERE lane = 1",
     "SELECT sensor, flow FROM traffic SAMPLE EVERY 4 SECONDS",
 )
-PERIODS_SECONDS = (1, 2, 2, 4, 4, 4, 4, 4, 4, 4, 4, 4)
-"""Between samples: mostly long, as a schedule with one second costs three times as much as one with four."""
-COMMIT_SECONDS = (4.0, 12.0, 12.0, 12.0, 12.0, 12.0, 12.0, 12.0)
-"""Between commits of the cluster, at most: mostly long, as each costs as much as two simulated seconds of all else."""
+PERIODS_SECONDS = (1, 2, 2, *[4] * 21)
+"""Between samples: mostly long, as each packet costs, and more schedules find more than longer streams do."""
+COMMIT_SECONDS = (4.0, *[12.0] * 15)
+"""Between commits of the cluster, at most: mostly long, as a schedule with short ones costs a third more."""
 PARTITIONS = (1, 1, 1, 2)
 """Parts in which a micro-batch reads a stream."""
 FEW_KINDS_SHARE = 0.4
