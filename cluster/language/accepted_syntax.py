@@ -136,6 +136,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "side": _kinds("LEFT"),
         "kind": _kinds("INNER", "CROSS", "OUTER"),
         "on": TRUTHS - _ONCE,
+        "using": _kinds(COLUMN),
     },
     exp.Table: {"this": _IDENTIFIER},
     syntax.StreamItem: {

@@ -77,7 +77,12 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
     aggregate = _aggregate(node, names, calls.calls)
     keyed = frozenset(names)
     kept = tuple(
-        ScopeItem(item.alias, tuple(column for column in item.columns if column.internal in keyed), item.stamp)
+        ScopeItem(
+            item.alias,
+            tuple(column for column in item.columns if column.internal in keyed),
+            item.stamp,
+            shared=item.shared,
+        )
         for item in scope.items
     )
     internal = frozenset(each.internal for item in kept for each in item.columns)

@@ -19,7 +19,7 @@ from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
 from cluster.language.unexpected import Stop, explained, misspelled
-from cluster.language.words import LAST_TUPLES
+from cluster.language.words import LAST_TUPLES, USING_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
 from cluster.planning_budget import spend
 
@@ -270,6 +270,16 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
         if join is not None and not any(join.args.get(part) for part in ("method", "side", "kind")):
             join.set("kind", "INNER")  # so that it is no comma
         return join
+
+    def _parse_using_identifiers(self) -> list[exp.Expr]:
+        # sqlglot takes one name without parentheses, and drops what stands before a name.
+        if not self._match(TokenType.L_PAREN):
+            self.refuse("USING is followed by columns in parentheses", token=self._prev, hint=USING_SHAPE)
+        names = self._parse_csv(self._parse_disjunction)
+        if not names:
+            self.refuse("USING names no column", token=self._prev, hint=USING_SHAPE)
+        self._match_r_paren()
+        return names
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self._curr

@@ -52,12 +52,15 @@ class ScopeItem:
         The name of the stamp, which no query may use.
     sampled_at
         The column of the plan that holds the stamps, if FIRST or LAST ask for them and there is one.
+    shared
+        Columns that USING has made one with those of an item before it, by folded name: the name alone means those.
     """
 
     alias: str | None
     columns: tuple[ScopeColumn, ...]
     stamp: str | None = None
     sampled_at: str | None = None
+    shared: frozenset[str] = frozenset()
 
     def matches(self, name: str) -> bool:
         """Return whether it has a column called `name`."""
@@ -83,6 +86,8 @@ class Scope:
     grouped: bool = False
     """True if these are the columns left by GROUP BY."""
     before_grouping: Scope | None = None
+    starring: tuple[ScopeColumn, ...] | None = None
+    """What ``*`` means; all columns, in order, unless USING has made some of them one."""
     _of_plan: dict[str, ScopeColumn] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -98,17 +103,19 @@ class Scope:
 
     def renamed(self, names: Mapping[str, str]) -> Scope:
         """Return the scope after columns of the plan were renamed (old to new)."""
-        return replace(self, items=tuple(item.renamed(names) for item in self.items))
+        items = tuple(item.renamed(names) for item in self.items)
+        if self.starring is None:
+            return replace(self, items=items)
+        starring = tuple(replace(each, internal=names.get(each.internal, each.internal)) for each in self.starring)
+        return replace(self, items=items, starring=starring)
 
     def matches(self, name: str, qualifier: str | None) -> list[ScopeColumn]:
         """Return the columns called `name`, of the item called `qualifier` if given."""
-        return [
-            column
-            for item in self.items
-            if qualifier is None or (item.alias or "").casefold() == qualifier.casefold()
-            for column in item.columns
-            if column.visible.casefold() == name.casefold()
-        ]
+        if qualifier is None:
+            items = [item for item in self.items if name.casefold() not in item.shared]
+        else:
+            items = [item for item in self.items if (item.alias or "").casefold() == qualifier.casefold()]
+        return [column for item in items for column in item.columns if column.visible.casefold() == name.casefold()]
 
     def starred(self, item: exp.Expr, context: Context) -> tuple[ScopeColumn, ...]:
         """Return the columns that ``*`` or ``stream.*`` means.
@@ -120,7 +127,7 @@ class Scope:
         """
         qualifier = item.text("table")
         if not qualifier:
-            return self.columns
+            return self.columns if self.starring is None else self.starring
         for each in self.items:
             if (each.alias or "").casefold() == qualifier.casefold():
                 return each.columns

@@ -134,11 +134,9 @@ class Translator:
                 self.context.refuse_ignored(sample, OWN.format("of this FROM", "SAMPLE"), LEAVE_OUT)
             items = sampled
         items, joins = zip_items(items, [first.this, *(join.this for join in joins)], joins, self.context)
-        outer = {place: join for place, join in enumerate(joins, start=1) if join.args.get("side")}
-        node, scope = join_items(items, outer, self.context)
+        node, scope, conditions = join_items(items, joins, self.context)
         # A correlated subquery is translated part by part, from here.
         node = self._lasting(node, select)
-        conditions = [join.args["on"] for join in joins if join.args.get("on") and not join.args.get("side")]
         return self.restrict(node, scope, conditions), scope
 
     def restrict(self, node: Node, scope: Scope, conditions: list[exp.Expr]) -> Node:
@@ -176,20 +174,19 @@ class Translator:
                 f"{' '.join(unknown)} JOIN is not part of FjordSQL",
                 "join with a comma and WHERE, or LEFT JOIN a relation; [NOT] EXISTS tests whether there is a partner",
             )
-        if join.args.get("using"):
-            raise self.context.error(join.this, "JOIN ... USING is not part of FjordSQL", "write JOIN ... ON a.x = b.x")
         self._check_join(join)
         return translate_item(join.this, self, stamped=stamped)
 
     def _check_join(self, join: exp.Join) -> None:
         side, kind, on = (join.args.get(part) for part in ("side", "kind", "on"))
+        using: list[exp.Expr] = join.args.get("using") or []
         if side and kind not in (None, "OUTER"):
             raise self.context.error(join.this, f"{side} {kind} JOIN is not part of FjordSQL", f"write {side} JOIN")
         if kind == "OUTER" and not side:
             raise self.context.error(join.this, "OUTER JOIN is not part of FjordSQL", "write LEFT JOIN a relation")
-        if kind == "CROSS" and on:
-            raise self.context.error(on, "CROSS JOIN takes no condition", "write JOIN ... ON a.x = b.x")
-        if kind == "INNER" and not on:
+        if kind == "CROSS" and (on or using):
+            raise self.context.error(on or using[0], "CROSS JOIN takes no condition", "write JOIN ... ON a.x = b.x")
+        if kind == "INNER" and not on and not using:
             raise self.context.error(
                 join.this, "JOIN needs a condition", "write JOIN ... ON a.x = b.x; CROSS JOIN and the comma take none"
             )

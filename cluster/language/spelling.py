@@ -120,7 +120,9 @@ def _join(node: exp.Expr) -> list[str]:
     side, kind, on = (node.args.get(part) for part in ("side", "kind", "on"))
     if not (side or kind or on):
         return [","]
-    return ["JOIN", *_if(side, str(side)), *_if(kind == "CROSS", "CROSS"), *_if(on, "ON")]
+    shared = node.args.get("using") or ()
+    using = ["USING", *_commas(len(shared))] if shared else []
+    return ["JOIN", *_if(side, str(side)), *_if(kind == "CROSS", "CROSS"), *_if(on, "ON"), *using]
 
 
 def _zip_join(node: exp.Expr) -> list[str]:

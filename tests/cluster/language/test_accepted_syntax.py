@@ -205,4 +205,4 @@ def test_every_argument_of_the_table_is_read_by_a_rule():
                     read.add(name)
     assert {name: query for name, query in ignored.items() if name not in SAME_WITHOUT} == {}
     table = {(node.__name__, argument) for node, arguments in QUERY_SYNTAX.items() for argument in arguments}
-    assert table - read - SETTINGS == {("Identifier", "quoted"), ("Join", "kind")}
+    assert table - read - SETTINGS == {("Identifier", "quoted")}

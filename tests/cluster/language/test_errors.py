@@ -257,7 +257,6 @@ REFUSED = [
         "EXISTS",
     ),
     ("SELECT t.lane FROM traffic t NATURAL JOIN »weather«", "NATURAL JOIN is not part", None),
-    ("SELECT t.lane FROM traffic t JOIN »weather w« USING (sensor)", "USING is not part", "ON"),
     ("SELECT lane FROM traffic WHERE speed > »(SELECT speed FROM traffic)«", "can have several rows", "ANY or ALL"),
     ("SELECT lane FROM traffic WHERE speed > »1 + (SELECT MAX(speed) FROM traffic)«", "whole side", None),
     ("SELECT »(SELECT MAX(speed) FROM traffic)« AS x FROM traffic", "can stand only in a condition", "derived stream"),

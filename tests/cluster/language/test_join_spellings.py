@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Join, Lookup
+from cluster.language.algebra import Join, Lookup, schema_of
 from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
@@ -30,7 +30,10 @@ def test_spellings_of_one_join_are_one_plan():
     subquery = "(SELECT sensor, temperature, wind FROM weather) w"
     assert plan(f"{STREAM} INNER JOIN {subquery} ON t.sensor = w.sensor") == inner
     assert plan(f"{STREAM} INNER JOIN ISTREAM(weather WINDOW(ROWS 1)) w ON t.sensor = w.sensor") != inner
+    assert plan(f"{STREAM} JOIN {OTHER} USING (sensor)") == inner
+    assert plan(f'{STREAM} INNER JOIN {OTHER} USING ("SENSOR")') == inner
     outer = plan(f"{STREAM} LEFT JOIN {RELATION} ON t.sensor = p.sensor")
+    assert plan(f"{STREAM} LEFT JOIN {RELATION} USING (sensor)") == outer
     assert plan(f"{STREAM} LEFT OUTER JOIN {RELATION} ON t.sensor = p.sensor") == outer
     assert Lookup in {type(each) for each in _nodes(outer)}
     zipped = plan("traffic t ZIP JOIN weather w ON t.sensor = w.sensor")
@@ -78,7 +81,18 @@ def test_a_relation_may_stand_before_or_behind_what_it_has_nothing_to_do_with():
         (f"{STREAM} SEMI JOIN »weather w« ON t.sensor = w.sensor", "SEMI JOIN is not part", "EXISTS"),
         (f"{STREAM} LEFT ANTI JOIN »weather w« ON t.sensor = w.sensor", "ANTI JOIN is not part", "EXISTS"),
         (f"{STREAM} »STRAIGHT_JOIN« weather w ON t.sensor = w.sensor", "not expected", None),
-        (f"{STREAM} JOIN »weather w« USING (sensor)", "USING is not part", "ON a.x = b.x"),
+        (f"{STREAM} CROSS JOIN weather w USING (»sensor«)", "takes no condition", "JOIN ... ON"),
+        (f"{STREAM} JOIN weather w »USING« sensor", "in parentheses", "USING (x)"),
+        (f"{STREAM} JOIN weather w USING »(«)", "names no column", "USING (x)"),
+        (f"{STREAM} JOIN weather w USING (»t.sensor«)", "nothing before the name", "USING (x)"),
+        (f"{STREAM} JOIN weather w USING (»sensor || 'a'«)", "nothing before the name", "USING (x)"),
+        (f"{STREAM} JOIN weather w USING (sensor, »Sensor«)", "names 'Sensor' twice", None),
+        (f"{STREAM} JOIN weather w USING (»lane«)", "no column 'lane' on the right of JOIN", "sensor"),
+        (f"{STREAM} JOIN weather w USING (»wind«)", "no column 'wind' on the left of JOIN", "lane"),
+        (f"{STREAM} JOIN weather w USING (sensor) »ON« t.sensor = w.sensor", "not expected", None),
+        (f"{STREAM} CROSS JOIN weather w JOIN places p USING (»sensor«)", "'sensor' is ambiguous", "ON a.x = b.x"),
+        (f"{STREAM}, weather w JOIN places p USING (»lane«)", "no column 'lane' on the left of JOIN", "temperature"),
+        (f"{STREAM} JOIN (SELECT 1 AS sensor FROM weather) w USING (»sensor«)", "compare", None),
         (f"{STREAM}, weather w »ON« t.sensor = w.sensor", "not expected", None),
         (f"{STREAM}, »LATERAL« (SELECT * FROM weather) w", "a stream was expected", None),
         (f"{STREAM} JOIN (»weather« w JOIN places p ON p.sensor = w.sensor) ON t.sensor = w.sensor", "a query", None),
@@ -96,3 +110,64 @@ def test_other_spellings_of_joins_are_refused_with_their_place(from_clause, reas
     assert reason in caught.value.reason
     assert (caught.value.start, caught.value.offending) == (len(before), offending)
     assert hint is None or hint in str(caught.value.hint)
+
+
+def columns(select: str, from_clause: str) -> list[str]:
+    return [column.name for column in schema_of(translate(f"SELECT {select} FROM {from_clause}", CATALOG).node)]
+
+
+def test_columns_of_using_are_one_in_a_star_and_come_first():
+    assert columns("*", f"{STREAM} JOIN {OTHER} USING (sensor)") == columns(
+        "t.sensor, t.* EXCEPT (sensor), w.* EXCEPT (sensor)", f"{STREAM} JOIN {OTHER} ON t.sensor = w.sensor"
+    )
+    twice = "traffic t WINDOW(RANGE 1 HOUR) JOIN traffic u USING (speed, lane)"
+    same = "traffic t WINDOW(RANGE 1 HOUR) JOIN traffic u ON t.speed = u.speed AND t.lane = u.lane"
+    assert columns("*", twice) == columns("t.speed, t.lane, t.* EXCEPT (speed, lane), u.* EXCEPT (speed, lane)", same)
+    assert columns("u.*", twice) == columns("u.*", same)
+
+
+def test_a_name_behind_a_comma_is_not_among_the_shared_ones():
+    shown = columns("*", f"places q, {STREAM} JOIN {OTHER} USING (sensor)")
+    assert shown[:3] == ["sensor", "km", "sensor_2"]
+
+
+def test_the_name_alone_means_the_left_column():
+    for join, on in (("JOIN", f"{OTHER}"), ("LEFT JOIN", RELATION)):
+        alias = on.split()[1]
+        using = translate(f"SELECT sensor, {alias}.sensor AS other FROM {STREAM} {join} {on} USING (sensor)", CATALOG)
+        written = translate(
+            f"SELECT t.sensor, {alias}.sensor AS other FROM {STREAM} {join} {on} ON t.sensor = {alias}.sensor", CATALOG
+        )
+        assert using.node == written.node
+
+
+def test_three_items_share_a_column():
+    using = f"SELECT sensor, COUNT(*) FROM {STREAM} JOIN {OTHER} USING (sensor) JOIN {RELATION} USING (sensor)"
+    written = f"SELECT t.sensor, COUNT(*) FROM {STREAM} JOIN {OTHER} ON t.sensor = w.sensor JOIN {RELATION} ON"
+    assert (
+        translate(f"{using} WHERE sensor <> 'a' GROUP BY sensor HAVING MAX(sensor) = sensor", CATALOG).node
+        == translate(
+            f"{written} t.sensor = p.sensor WHERE t.sensor <> 'a' GROUP BY t.sensor HAVING MAX(t.sensor) = t.sensor",
+            CATALOG,
+        ).node
+    )
+
+
+def test_both_columns_of_using_can_be_grouped_by():
+    query = f"SELECT sensor, w.sensor AS other FROM {STREAM} JOIN {OTHER} USING (sensor) GROUP BY sensor, w.sensor"
+    assert columns(*query.removeprefix("SELECT ").split(" FROM ", 1)) == ["sensor", "other"]
+
+
+def test_a_zipper_join_may_stand_on_the_left_of_using():
+    zipped = "traffic t ZIP JOIN traffic u ON t.lane = u.lane"
+    query = f"SELECT km FROM {zipped} JOIN {RELATION} USING (»sensor«)".replace("«", "»").split("»")
+    with pytest.raises(FjordSqlError, match="'sensor' is ambiguous"):
+        translate("".join(query), CATALOG)
+    zipped = "traffic t ZIP JOIN weather w ON t.lane = w.wind"
+    one = "(SELECT lane, speed FROM traffic)"
+    assert (
+        translate(f"SELECT km, sensor FROM {one} t ZIP JOIN weather w JOIN {RELATION} USING (sensor)", CATALOG).node
+        == translate(
+            f"SELECT km, w.sensor FROM {one} t ZIP JOIN weather w JOIN {RELATION} ON w.sensor = p.sensor", CATALOG
+        ).node
+    )

@@ -10,7 +10,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Output, Select
-from tests.cluster.oracle.text_leaves import column, has_column, reachable
+from tests.cluster.oracle.text_leaves import alone_means, column, has_column, reachable
 from tests.cluster.oracle.text_operations import BOOLEAN, COMPARABLE, REAL, SIGNS
 from tests.cluster.oracle.text_scalars import Scalars
 
@@ -24,10 +24,11 @@ SUBQUERY_SHARE = 0.14
 
 @dataclass(frozen=True)
 class Scope:
-    """What a subquery sees of the query around it; `all` are the columns of a star."""
+    """What a subquery sees of the query around it; `starring` are the columns of a star, unless it is all of them."""
 
     all: tuple[Known, ...]
     outer: tuple[Known, ...] | None = None
+    starring: tuple[Known, ...] | None = None
 
     @property
     def columns(self) -> tuple[Known, ...]:
@@ -227,7 +228,7 @@ def correlation(
         for known in outer:
             if known.exactness is Exactness.NEARLY:
                 continue
-            alone = sum(each.name.casefold() == known.name.casefold() for each in outer) == 1
+            alone = alone_means(known, outer)
             if known.alias and known.alias.casefold() not in aliases:
                 seen.append((known, f"{spelling.name(dice, known.alias)}.{spelling.name(dice, known.name)}"))
             elif alone and known.name.casefold() not in names:

@@ -142,6 +142,8 @@ class Known:
         DuckDB's column with the stamps of its item, if that is a stream as it comes.
     sampled
         True if an error can be allowed on it.
+    shared
+        True if USING has made it one with a column before it, which its name alone means.
     """
 
     name: str
@@ -152,3 +154,4 @@ class Known:
     wild: bool = False
     stamp: str = ""
     sampled: bool = False
+    shared: bool = False

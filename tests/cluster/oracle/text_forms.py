@@ -103,6 +103,8 @@ class Item:
     granule: int = 1
     connector: str = ","
     on: Scalar | None = None
+    using: tuple[str, ...] = ()
+    """Columns, as written behind USING in place of the condition."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def column(
     dice: random.Random, known: Known, scope: Sequence[Known], *, plain: bool = False, qualified: bool = False
 ) -> Scalar:  # fmt: skip
     """Return a column, by its name alone if no other of the scope is called so."""
-    alone = not qualified and sum(each.name.casefold() == known.name.casefold() for each in scope) == 1
+    alone = not qualified and alone_means(known, scope)
     qualified = bool(known.alias) and (qualified or not alone or dice.random() < 0.4)
     text = spelling.name(dice, known.name)
     if qualified:
@@ -65,7 +65,15 @@ def column(
 def reachable(known: Known, scope: Sequence[Known]) -> bool:
     """Return whether a text can name a column: unambiguous by its name, or by its item's."""
     same = [each for each in scope if each.name.casefold() == known.name.casefold()]
-    return len(same) == 1 or (bool(known.alias) and sum(each.alias == known.alias for each in same) == 1)
+    own = bool(known.alias) and sum(each.alias == known.alias for each in same) == 1
+    return alone_means(known, scope) or own
+
+
+def alone_means(known: Known, scope: Sequence[Known]) -> bool:
+    """Return whether the name of a column means it, with nothing before it."""
+    if known.shared:
+        return False
+    return sum(each.name.casefold() == known.name.casefold() and not each.shared for each in scope) == 1
 
 
 def has_column(scalar: Scalar) -> bool:

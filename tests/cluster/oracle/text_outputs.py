@@ -71,7 +71,7 @@ def starred(dice: random.Random, scope: Scope, need: Exactness) -> tuple[Output 
     found: list[Output | Star] = []
     for own in dice.choice(([False], [True], [True, False])):
         alias = dice.choice([each for each in aliases if each] or [""]) if own else ""
-        shown = [each for each in scope.all if each.alias == alias] if alias else scope.all
+        shown = [each for each in scope.all if each.alias == alias] if alias else scope.starring or scope.all
         outputs = []
         single = [each for each in shown if sum(each.name.casefold() == other.name.casefold() for other in shown) == 1]
         left_out = dice.sample(single, dice.randint(1, 2)) if len(single) > 2 and dice.random() < 0.4 else []

@@ -41,6 +41,7 @@ from tests.cluster.oracle.text_items import (
 from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
+from tests.cluster.oracle.text_shared import shared_columns, starring, with_shared
 from tests.cluster.oracle.text_zips import zipped
 
 DEEPEST = 2
@@ -67,10 +68,11 @@ def random_text(dice: random.Random, turns: Turns | None = None, *, plain: bool 
 
 @dataclass(frozen=True)
 class _From:
-    """FROM, and all columns it offers."""
+    """FROM, all columns it offers, and what a star means."""
 
     offered: tuple[Offered, ...]
     columns: tuple[Known, ...]
+    starring: tuple[Known, ...] | None = None
 
 
 class Queries:
@@ -181,7 +183,7 @@ class Queries:
         place = replace(place, lasting=lasting)
         grouped = single or (not lasting and outer is None and dice.random() < 0.4)
         from_ = self._from(place, alone=lasting)
-        scope = Scope(from_.columns)
+        scope = Scope(from_.columns, starring=from_.starring)
         wild = any(each.wild for each in from_.columns)
         scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild, plain=self._plain)
         plain = lasting
@@ -232,7 +234,7 @@ class Queries:
             other = self._items.item(below, taken, relation=relation)
             offered.append(self._joined(offered, other, place))
         columns = tuple(known for each in offered for known in each.columns)
-        return _From(tuple(offered), columns)
+        return _From(tuple(offered), columns, starring(offered))
 
     def _joined(self, before: Sequence[Offered], other: Offered, place: Place) -> Offered:
         """Return an item as it is joined with those before it."""
@@ -242,6 +244,8 @@ class Queries:
         assert isinstance(other.item, Item)
         item = replace(other.item, connector=connector)
         if (connector.endswith(" JOIN") and connector != "CROSS JOIN") or connector == "JOIN":
+            if dice.random() < 0.3 and (shared := shared_columns(dice, before, other)):
+                return with_shared(dice, replace(other, item=item), shared)
             columns = tuple(known for each in (*before, other) for known in each.columns)
             # Items that come after may have columns of the same names.
             columns = tuple(known for known in columns if known.alias)

@@ -101,6 +101,8 @@ def _joined(item: Item | Zipped) -> str:
     while isinstance(first, Zipped):
         first = first.left
     on = f" ON {scalar_text(item.on)}" if isinstance(item, Item) and item.on else ""
+    if isinstance(item, Item) and item.using:
+        on = f" USING ({', '.join(item.using)})"
     return f"{',' if first.connector == ',' else ' ' + first.connector} {_item(item)}{on}"
 
 
