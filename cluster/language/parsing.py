@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sqlglot import exp, parser
 from sqlglot.errors import ParseError
+from sqlglot.parser import IsPredicatePrecedence
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.arguments import wrong_number
@@ -45,6 +46,9 @@ REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
 }
 
 
+IS = (exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)
+IMPLIED = "implied"
+"""Parentheses with this mark are not in the text, and would stand elsewhere if IS were stronger, or less strong."""
 STEPS_PER_TOKEN = 30
 MOST_STEPS = 10_000
 """How often the parser may go on or back: so often for each token, and so often besides. It needs about three."""
@@ -67,6 +71,8 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
 class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
+    # As in PostgreSQL: IS comes after comparisons, and NOT after IS.
+    IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.LOW
     QUERY_MODIFIER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
         **{
             kind: parse
@@ -280,6 +286,20 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
             self.refuse("USING names no column", token=self._prev, hint=USING_SHAPE)
         self._match_r_paren()
         return names
+
+    def _build_predicate(
+        self, klass: type[exp.Binary], this: exp.Expr | None, expression: exp.Expr | None, *rest: Any, **options: Any
+    ) -> exp.Expr:
+        predicate = super()._build_predicate(klass, this, expression, *rest, **options)
+        # sqlglot puts parentheses where IS and a comparison meet; they are not in the text.
+        for argument, given in (("this", this), ("expression", expression)):
+            side = predicate.args.get(argument)
+            if isinstance(side, exp.Paren) and side is not given:
+                inner = side.this.this if isinstance(side.this, exp.Not) else side.this
+                # On the left, x IS NULL has one reading.
+                left = not isinstance(inner, IS) if issubclass(klass, IS) else isinstance(inner, IS[1:])
+                side.meta[IMPLIED] = left or argument == "expression"
+        return predicate
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self._curr

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
 from sqlglot.errors import TokenError
+from sqlglot.parser import IsPredicatePrecedence
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.catalog import Catalog
@@ -15,11 +17,11 @@ from cluster.language.emitting import emitted
 from cluster.language.errors import FjordSqlError
 from cluster.language.nesting import FLATTER, TOO_DEEP, check_nesting, levels_too_deep
 from cluster.language.parameter_marks import is_mark
-from cluster.language.parsing import FjordSqlParser
+from cluster.language.parsing import IMPLIED, FjordSqlParser
 from cluster.language.readable_text import check_numbers
+from cluster.language.syntax import span_of
 
 if TYPE_CHECKING:
-    from sqlglot import exp
     from sqlglot.tokenizer_core import Token
 
 EARLY = "early"
@@ -30,7 +32,13 @@ NO_DECLARATION = "a declaration has no parameters"
 _DECLARE = ("CREATE", "DROP")
 
 
-def statement_tree(text: str, *, template: bool = False) -> exp.Expr:
+class FormerParser(FjordSqlParser):
+    """The parser of texts that were kept: in earlier versions, IS was stronger than comparisons ([decision 0041])."""
+
+    IS_PREDICATE_PRECEDENCE = IsPredicatePrecedence.HIGH
+
+
+def statement_tree(text: str, *, template: bool = False, registered: bool = False) -> exp.Expr:
     """Return the tree of the one statement in a text.
 
     Parameters
@@ -39,6 +47,8 @@ def statement_tree(text: str, *, template: bool = False) -> exp.Expr:
         Readable text; see :func:`cluster.language.readable_text.readable`.
     template
         True for a query in which parameters may stand; they are placeholders in its tree.
+    registered
+        True for a text that was kept, perhaps by an earlier version, and keeps its meaning.
 
     Raises
     ------
@@ -49,7 +59,7 @@ def statement_tree(text: str, *, template: bool = False) -> exp.Expr:
         reason = f"the statement is longer than {LONGEST_TEXT} characters"
         raise FjordSqlError(reason, text=text, start=LONGEST_TEXT, end=len(text))
     try:
-        tree = _tree(text, template=template)
+        tree = _tree(text, FormerParser if registered else FjordSqlParser, template=template)
     except RecursionError:
         raise FjordSqlError(TOO_DEEP, text=text, start=0, end=len(text), hint=FLATTER) from None
     for deepest in levels_too_deep(tree):
@@ -57,7 +67,7 @@ def statement_tree(text: str, *, template: bool = False) -> exp.Expr:
     return tree
 
 
-def _tree(text: str, *, template: bool) -> exp.Expr:
+def _tree(text: str, parser: type[FjordSqlParser], *, template: bool) -> exp.Expr:
     try:
         tokens = tokens_of(text)
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
@@ -69,7 +79,7 @@ def _tree(text: str, *, template: bool) -> exp.Expr:
     _check_parameters(tokens, text, template=template)
     check_nesting(tokens, text)
     tokens, early = emitted(tokens, text)
-    tree = FjordSqlParser(dialect=FjordSQL()).parse_one(tokens, text)
+    tree = parser(dialect=FjordSQL()).parse_one(tokens, text)
     tree.meta[EARLY] = early
     return tree
 
@@ -88,3 +98,20 @@ def _check_parameters(tokens: list[Token], text: str, *, template: bool) -> None
     else:
         return
     raise FjordSqlError(reason, text=text, start=mark.start, end=mark.end + 1, hint=hint)
+
+
+def implied(tree: exp.Expr) -> list[tuple[int, int]]:
+    """Return the places of operands of a comparison or of IS that the other reading would cut."""
+    spans = [span_of(part) for part in tree.find_all(exp.Paren) if part.meta.get(IMPLIED)]
+    return [span for span in spans if span is not None]
+
+
+def with_parentheses(text: str, tree: exp.Expr) -> str:
+    """Return the text from which a tree was read, with the parentheses that make both readings one."""
+    spans = implied(tree)
+    marks = [(start, 1, "(") for start, _ in spans] + [(end, 0, ")") for _, end in spans]
+    parts, done = [], 0
+    for place, _, mark in sorted(marks):
+        parts += [text[done:place], mark]
+        done = place
+    return "".join([*parts, text[done:]])

@@ -19,7 +19,7 @@ from cluster.language.plans import reads_relations_only
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.selects import NAME, NAME_SHAPE, Translator
-from cluster.language.statement_trees import EARLY, statement_tree
+from cluster.language.statement_trees import EARLY, implied, statement_tree, with_parentheses
 from cluster.language.syntax import (
     CreateDerived,
     CreateRelationStatement,
@@ -121,6 +121,7 @@ class DropStream:
 
 
 _NO_STREAMS = Catalog()
+FORMERLY = "IS was stronger than comparisons when this was added, and still is in it; add it anew with parentheses"
 _FIRST_WORDS = re.compile(r"\w+\s+\w+")
 
 DEEPEST_PLAN = 1_200
@@ -148,7 +149,7 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
         If it cannot be read, resolved or typed, or is refused; the error has the place and what to write instead.
     """
     text = readable(text)
-    tree = statement_tree(text)
+    tree = statement_tree(text, registered=registered)
     if isinstance(tree, CreateSource | CreateDerived | CreateRelationStatement | DropStatement):
         of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
         reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
@@ -169,12 +170,12 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
         If it is another statement, or its query cannot be translated; positions are those in the whole statement.
     """
     text = readable(text)
-    tree = statement_tree(text)
+    tree = statement_tree(text, registered=registered)
     if not isinstance(tree, CreateDerived):
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
     _check_name(tree.this, Context(text, catalog))
     query = _translated(tree.expression, tree, Context(text, catalog, registered=registered))
-    return DerivedStream(tree.this.name, query.node, text, query.warnings, query.reads, query.readings)
+    return DerivedStream(tree.this.name, query.node, query.text, query.warnings, query.reads, query.readings)
 
 
 def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
@@ -197,7 +198,10 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
     _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
     early = statement.meta.get(EARLY)
-    return Query(node, context.text, tuple(context.warnings), reads, context.readings.count, early)
+    text = context.text if context.registered else with_parentheses(context.text, statement)
+    if context.registered and implied(statement):
+        context.warn(FORMERLY)
+    return Query(node, text, tuple(context.warnings), reads, context.readings.count, early)
 
 
 def _check_ignored(statement: exp.Expr, context: Context) -> None:
@@ -219,10 +223,12 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
         If it is not a statement of FjordSQL.
     """
     text = readable(text)
-    tree = statement_tree(text)
+    tree = statement_tree(text, registered=registered)
     context = Context(text, _NO_STREAMS, registered)
     if isinstance(tree, CreateDerived):
         _check_name(tree.this, context)
+        if not registered:
+            text = with_parentheses(text, tree)
         start = place_of(tree.this)[1]
         words = without_comments(text).rstrip("; \t\r\n")
         behind_name = len(words) - len(words[start:].lstrip())

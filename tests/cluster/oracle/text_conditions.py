@@ -85,7 +85,7 @@ class Conditions:
             word = dice.choice(("AND", "OR", "OR", "NOT"))
             if word == "NOT":
                 inner = self._subquery()
-                return Scalar(BOOLEAN, words("NOT {0:3}"), words("NOT {0}"), (inner,), Binding.NOT, "NOT(query)")
+                return Scalar(BOOLEAN, words("NOT {0:2}"), words("NOT {0}"), (inner,), Binding.NOT, "NOT(query)")
             sides = [self._subquery(), self.condition(depth - 1)]
             dice.shuffle(sides)
             return both(word, *sides)

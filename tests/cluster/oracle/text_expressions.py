@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 class Binding(IntEnum):
     """How tightly an expression holds together; arguments that hold less tightly need parentheses."""
 
-    OR = 1
-    AND = 2
-    NOT = 3
+    OR = 0
+    AND = 1
+    NOT = 2
+    IS = 3
     COMPARISON = 4
     CONCATENATION = 5
     SUM = 6
@@ -57,7 +58,7 @@ def words(template: str) -> Words:
     found: list[str | Hole] = []
     end = 0
     for match in _HOLES.finditer(template):
-        found += [template[end : match.start()], Hole(int(match[1]), Binding(int(match[2] or 1)))]
+        found += [template[end : match.start()], Hole(int(match[1]), Binding(int(match[2] or 0)))]
         end = match.end()
     return (*found, template[end:])
 

@@ -194,8 +194,8 @@ def _choices() -> Iterator[Operation]:
             yield _operation(sign, BOOLEAN, (one, other), spellings, f"{left} {sign} {right}", Binding.COMPARISON)
         for distinct in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             yield _operation(
-                distinct, BOOLEAN, (one, other), (f"{{0:5}} {distinct} {{1:5}}",), f"{left} {distinct} {right}",
-                Binding.COMPARISON,
+                distinct, BOOLEAN, (one, other), (f"{{0:3}} {distinct} {{1:4}}",), f"{left} {distinct} {right}",
+                Binding.IS,
             )  # fmt: skip
         yield _operation(
             "NULLIF", one, (one, other), ("NULLIF({0}, {1})",), f"CASE WHEN {left} = {right} THEN NULL ELSE {{0}} END",
@@ -221,10 +221,10 @@ def _choices() -> Iterator[Operation]:
             yield _operation(
                 name, kind, (kind,) * 3, (f"{name}({{0}}, {{1}}, {{2}})",), sql, smooth=True, typed_by=(0, 1, 2)
             )  # fmt: skip
-        known = ("{0:5} IS NOT NULL",)
-        yield _operation("IS NULL", BOOLEAN, (kind,), ("{0:5} IS NULL",), "{0} IS NULL", Binding.COMPARISON)
-        yield _operation("IS NOT NULL", BOOLEAN, (kind,), known, "{0} IS NOT NULL", Binding.COMPARISON)
-        yield _operation("IS NOT NULL", BOOLEAN, (kind,), ("NOT {0:5} IS NULL",), "{0} IS NOT NULL", Binding.NOT)
+        known = ("{0:3} IS NOT NULL",)
+        yield _operation("IS NULL", BOOLEAN, (kind,), ("{0:3} IS NULL",), "{0} IS NULL", Binding.IS)
+        yield _operation("IS NOT NULL", BOOLEAN, (kind,), known, "{0} IS NOT NULL", Binding.IS)
+        yield _operation("IS NOT NULL", BOOLEAN, (kind,), ("NOT {0:3} IS NULL",), "{0} IS NOT NULL", Binding.NOT)
 
 
 TYPE_WORDS: dict[FieldType, tuple[str, ...]] = {
@@ -256,15 +256,15 @@ def _conversions() -> Iterator[Operation]:
 def _logic() -> Iterator[Operation]:
     both = (BOOLEAN, BOOLEAN)
     for word, sql in (("TRUE", "coalesce({0}, false)"), ("FALSE", "coalesce(NOT {0}, false)")):
-        yield _operation(f"IS {word}", BOOLEAN, (BOOLEAN,), (f"{{0:5}} IS {word}",), sql, Binding.COMPARISON)
-        negated = (f"{{0:5}} IS NOT {word}",)
-        yield _operation(f"IS NOT {word}", BOOLEAN, (BOOLEAN,), negated, f"NOT {sql}", Binding.COMPARISON)
-    yield _operation("IS NULL", BOOLEAN, (BOOLEAN,), ("{0:5} IS UNKNOWN",), "{0} IS NULL", Binding.COMPARISON)
-    known = ("{0:5} IS NOT UNKNOWN",)
-    yield _operation("IS NOT NULL", BOOLEAN, (BOOLEAN,), known, "{0} IS NOT NULL", Binding.COMPARISON)
-    yield _operation("AND", BOOLEAN, both, ("{0:2} AND {1:2}",), "{0} AND {1}", Binding.AND)
-    yield _operation("OR", BOOLEAN, both, ("{0:1} OR {1:1}",), "{0} OR {1}", Binding.OR)
-    yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:3}",), "NOT {0}", Binding.NOT)
+        yield _operation(f"IS {word}", BOOLEAN, (BOOLEAN,), (f"{{0:3}} IS {word}",), sql, Binding.IS)
+        negated = (f"{{0:3}} IS NOT {word}",)
+        yield _operation(f"IS NOT {word}", BOOLEAN, (BOOLEAN,), negated, f"NOT {sql}", Binding.IS)
+    yield _operation("IS NULL", BOOLEAN, (BOOLEAN,), ("{0:3} IS UNKNOWN",), "{0} IS NULL", Binding.IS)
+    known = ("{0:3} IS NOT UNKNOWN",)
+    yield _operation("IS NOT NULL", BOOLEAN, (BOOLEAN,), known, "{0} IS NOT NULL", Binding.IS)
+    yield _operation("AND", BOOLEAN, both, ("{0:1} AND {1:1}",), "{0} AND {1}", Binding.AND)
+    yield _operation("OR", BOOLEAN, both, ("{0:0} OR {1:0}",), "{0} OR {1}", Binding.OR)
+    yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:2}",), "NOT {0}", Binding.NOT)
 
 
 OPERATIONS: tuple[Operation, ...] = (*_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic())

@@ -49,6 +49,8 @@ def kept(condition):
         ("(segment > 3) IS FALSE", "a"),
         ("(segment > 3) IS NOT FALSE", "bcd"),
         ("(segment > 3) IS UNKNOWN", "d"),
+        ("segment > 3 IS NOT TRUE", "ad"),
+        ("NOT segment > 3 IS NULL", "abc"),
         ("CAST(segment - 3 AS BOOLEAN) IS FALSE", "a"),
         ("segment IS DISTINCT FROM 3", "bcd"),
         ("battery IS NOT DISTINCT FROM NULL", "b"),
