@@ -98,6 +98,12 @@ def parse_broker(text: str, environment: Mapping[str, str]) -> BrokerAddress:
         raise BrokerAddressError(text)
     if tls is not None:
         check_at_start(tls, time.time())
+    file = environment.get(PASSWORD_FILE_VARIABLE)
     return BrokerAddress(
-        host, int(port_text), environment.get("FJORD_BROKER_USERNAME") or None, broker_password(environment), tls
+        host,
+        int(port_text),
+        environment.get("FJORD_BROKER_USERNAME") or None,
+        broker_password(environment),
+        tls,
+        Path(file) if file else None,
     )

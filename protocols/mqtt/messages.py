@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -64,6 +65,8 @@ class BrokerAddress:
         Of this client; None for none.
     tls
         Files for TLS; None for a connection without.
+    password_file
+        From which the password was read; None if it was not.
     """
 
     host: str = "127.0.0.1"
@@ -71,6 +74,7 @@ class BrokerAddress:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     tls: TlsFiles | None = None
+    password_file: Path | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"

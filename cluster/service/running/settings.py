@@ -140,7 +140,7 @@ class ClusterSettings:
     def secret_files(self) -> tuple[Path, ...]:
         """Files that no relation may read."""
         keys = (tls.key for tls in (self.api_tls, self.broker.tls) if tls is not None)
-        named = (self.api_tokens, self.relation_credentials, self.keys, *keys)
+        named = (self.api_tokens, self.relation_credentials, self.broker.password_file, self.keys, *keys)
         return tuple(Path(each) for each in named if each is not None)
 
     @property

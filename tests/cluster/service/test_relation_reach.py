@@ -17,6 +17,7 @@ from cluster.service import cluster_command
 from cluster.service.cluster_command import cluster
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
+from protocols.mqtt.messages import BrokerAddress
 from tests.cluster.service.conftest import Service, application
 
 ENDING = "REFRESH EVERY 5 SECONDS"
@@ -25,13 +26,14 @@ ENDING = "REFRESH EVERY 5 SECONDS"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ClusterServer]:
     """A cluster whose data are where relations may read."""
-    tokens, credentials = tmp_path / "tokens.csv", tmp_path / "credentials.csv"
-    tokens.write_text("")
-    credentials.write_text("")
+    tokens, credentials, password = (tmp_path / f"{each}.csv" for each in ("tokens", "credentials", "password"))
+    for each in (tokens, credentials, password):
+        each.write_text("")
     credentials.chmod(0o600)
     found = ClusterServer(
         ClusterSettings(
             folder=tmp_path / "data",
+            broker=BrokerAddress(password_file=password),
             api_tokens=tokens,
             relation_folders=(tmp_path,),
             relation_credentials=credentials,
@@ -57,6 +59,7 @@ async def create(server: ClusterServer, source: str, more: str = "") -> dict[str
         ("delta:file://{0}/data/results", ""),
         ("{0}/tokens.csv", ""),
         ("{0}/credentials.csv", ""),
+        ("{0}/password.csv", ""),
     ],
 )
 async def test_the_registry_tables_and_secrets_of_a_cluster_are_no_relations(
@@ -186,3 +189,9 @@ def test_folders_and_hosts_are_lists_in_variables(started: Any, tmp_path: Path) 
     assert settings.api_allowed_hosts == ("fjord.example",)
     assert settings.api_allowed_origins == ("https://fjord.example", "https://wall.example")
     assert settings.secret_files == (Path("t"), Path("c"))
+
+
+def test_the_file_with_the_brokers_password_is_one_of_the_cluster(started: Any, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("secret")
+    settings = started(FJORD_BROKER_USERNAME="cluster", FJORD_BROKER_PASSWORD_FILE="password")
+    assert settings.secret_files == (Path("password"),)
