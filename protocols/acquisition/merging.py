@@ -20,7 +20,7 @@ from protocols.acquisition.effort import (
     SharedEffort,
 )
 from protocols.acquisition.longest_silence import need_of_reports
-from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, needs_of
+from protocols.acquisition.needs import DemandClass, FoldedDemands, Need, found_in_samples, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.pricing import Candidate, Sensor, workload_of
 from protocols.acquisition.program_reports import ProgramStyle, reports_in, sampling_report
@@ -208,7 +208,7 @@ class Merger:
         sensor = Sensor(order, traits.minimum_period_us, traits.profile, traits.abilities)
         reports = need_of_reports(demanded, self.style, order, traits.minimum_period_us)
         with self.searches.lend(sensor, effort) as search:
-            needs, slow = within_reach((*demanded, *reports), traits.minimum_period_us, search)
+            needs, slow = within_reach((*self._wanted(demanded, traits), *reports), traits.minimum_period_us, search)
             found, stretched, kept = lasting(search, needs, traits, _lifetime_days(classes, traits))
             raw = search.raw([stretched_need(need, stretched) for need in needs])
         return MergedProgram(
@@ -219,6 +219,12 @@ class Merger:
             kept,
             tuple(demanded.items()),
         )
+
+    def _wanted(self, needs: Iterable[Need], traits: SensorTraits) -> Iterable[Need]:
+        """Return needs as wanted of a sensor: one that detects no events packs its samples as for any query."""
+        if traits.abilities.detects_events:
+            return needs
+        return (found_in_samples(need, self.style.samples_per_packet) for need in needs)
 
     def _asleep(self, why: str, traits: SensorTraits) -> MergedProgram:
         """Return the program of a sleeping sensor; it listens as often as one that samples, so that it can be woken."""

@@ -288,6 +288,13 @@ def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, sam
     )
 
 
+def found_in_samples(need: Need, samples_per_packet: int) -> Need:
+    """Return a need whose events are found in samples: these wait for a full packet, as those of other needs do."""
+    if need.kind is not NeedKind.EVENTS:
+        return need
+    return replace(need, patience_us=max(need.patience_us, samples_per_packet * need.period_us))
+
+
 def _together(one: Need, other: Need) -> Need:
     """Return a need that includes two needs with one fingerprint."""
     exact = {name for need in (one, other) for name in need.fields if name not in dict(need.tolerances)}

@@ -169,6 +169,15 @@ def test_a_device_without_abilities_sends_every_sample():
     assert kinds(merge(demanded, abilities=plain)[0]) == ["all"]
 
 
+def test_a_device_that_detects_no_events_packs_its_samples_as_for_any_query() -> None:
+    plain = Abilities(filters=False, sends_on_change=False, aggregates=False, detects_events=False, several=False)
+    passages = q("passages", period=2, events=EventDemand("e", Threshold("speed", 60.0, 40.0)))
+    merged, _ = merge([passages], abilities=plain)
+    assert kinds(merged) == ["all"]
+    assert merged.program.samples_per_packet == 7
+    assert merge([passages], abilities=plain, most=1)[0].program.samples_per_packet == 1
+
+
 def test_a_battery_that_has_to_last_slows_sampling_but_not_below_what_queries_state():
     demanded = [q("a", "speed", 2, slowest_us=MINUTE), q("b", "flow", 10)]
     free, _ = merge(demanded, battery_joules=20_000.0)
