@@ -183,7 +183,9 @@ def run(
 @app.command()
 def power(
     *,
-    preset: Annotated[str, typer.Option(help="Device profile: a name, or a TOML file.")] = "atmel8515",
+    preset: Annotated[
+        str, typer.Option(help="Device profile: a name, or a TOML file; +seal behind it is the same with keys.")
+    ] = "atmel8515",
     program: Annotated[str, typer.Option(help="raw, events or count (the paper's), or a TOML file.")] = "raw",
     rate: Annotated[float | None, typer.Option(help="Samples a second; a file has its own.")] = None,
     battery: Annotated[
@@ -227,6 +229,7 @@ def lifetime(
     queries: Annotated[Path, typer.Option(dir_okay=False, help="Queries, each ended by a semicolon.")],
     days: Annotated[float, typer.Option(min=0.1, max=36_500, help="How many days to simulate.")] = 90.0,
     seed: Annotated[int, typer.Option(help="Seed of all random values.")] = 1,
+    sealed: Annotated[bool, typer.Option("--sealed", help="All motes have keys: price the seals of packets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Plot the report into this file.")] = None,
 ) -> None:
@@ -240,6 +243,8 @@ def lifetime(
     from firmware_sim.printing import print_lifetime
 
     planned = load_fleet(fleet)
+    if sealed:
+        planned = planned.with_keys()
     loaded = load_queries(queries, planned.motes[0].description.stream)
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from protocols.acquisition.observed import Observed
 from protocols.errors import ProgramError, SettingsError
 from protocols.power.constants_file import convert, line_of, read_table
 from protocols.power.profile import DeviceProfile
-from protocols.power.profiles import find_profile
+from protocols.power.profiles import find_profile, with_seals
 from protocols.text.durations import DurationError, parse_duration_us
 from protocols.text.plain_text import read_text_file
 from protocols.wire.programs import ListenSchedule
@@ -94,6 +94,10 @@ class FleetPlan:
     samples_per_packet: int
     listen: ListenSchedule
     observed: Observed = field(default_factory=Observed)
+
+    def with_keys(self) -> FleetPlan:
+        """Return the same fleet whose motes all have keys: each packet is longer by its seal."""
+        return replace(self, motes=tuple(replace(each, profile=with_seals(each.profile)) for each in self.motes))
 
 
 def load_fleet(path: Path) -> FleetPlan:

@@ -57,7 +57,9 @@ def is_preset(name: str) -> bool:
 
 
 def with_seals(profile: DeviceProfile) -> DeviceProfile:
-    """Return the profile of the same device with keys: each packet is longer by its seal."""
+    """Return the profile of the same device with keys: each packet is longer by its seal. It has one seal at most."""
+    if profile.name.endswith(SEALED_SUFFIX):
+        return profile
     radio = msgspec.structs.replace(
         profile.radio,
         overhead_bits=profile.radio.overhead_bits + profile.radio.seal_bits,

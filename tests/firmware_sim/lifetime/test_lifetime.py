@@ -96,6 +96,17 @@ def test_the_command_prints_a_report_json_and_a_plot(tmp_path):
     assert "standstill" in shown
 
 
+def test_with_keys_batteries_last_less_as_packets_are_longer() -> None:
+    arguments = ["lifetime", "--fleet", str(HIGHWAY / "fleet.toml"), "--queries", str(HIGHWAY / "queries.sql")]
+    plain, sealed = (
+        json.loads(CliRunner().invoke(app, [*arguments, "--days", "0.1", "--json", *more]).output)
+        for more in ([], ["--sealed"])
+    )
+    assert len(plain["motes"]) == 64
+    for before, after in zip(plain["motes"], sealed["motes"], strict=True):
+        assert after["predicted_days"] < before["predicted_days"]
+
+
 FLEET = (HIGHWAY / "fleet.toml").read_text()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,15 +34,21 @@ def test_a_sealed_device_sends_longer_packets_of_less(name: str) -> None:
     assert sealed.name not in preset_names()
 
 
+def test_a_sealed_device_has_no_second_seal() -> None:
+    assert with_seals(find_profile("telosb+seal")) == find_profile("telosb+seal")
+
+
 def test_there_is_no_seal_of_what_there_is_not() -> None:
     with pytest.raises(SettingsError, match="no preset 'none'"):
         find_profile("none+seal")
 
 
-@pytest.mark.parametrize(("query", "pushed_down"), [("count", False), ("passages", True), ("count", True)])
+@pytest.mark.parametrize(
+    ("query", "pushed_down"), [("count", False), ("passages", False), ("passages", True), ("count", True)]
+)
 def test_seals_cost_the_highways_magnetometers_at_most_3_per_cent(query: str, *, pushed_down: bool) -> None:
     plain = load_fleet(HIGHWAY / "vehicles.toml")
-    sealed = replace(plain, motes=tuple(replace(each, profile=with_seals(each.profile)) for each in plain.motes))
+    sealed = plain.with_keys()
     queries = [
         each
         for each in load_queries(HIGHWAY / "vehicles.sql", plain.motes[0].description.stream)
