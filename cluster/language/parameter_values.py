@@ -23,6 +23,8 @@ SHOWN = 40
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _QUOTED = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
+_LONGEST = 10**MOST_DIGITS
+_INTEGERS = f"integers are from {-(2**63)} to {2**63 - 1}"
 _WORDS: dict[str, Value] = {"TRUE": True, "FALSE": False, "NULL": None}
 _DURATION = re.compile(r"\s*(?P<number>-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>[A-Za-z]+)\s*")
 
@@ -58,6 +60,19 @@ def value_of_word(word: str) -> Value:
     return quoted[1].replace("''", "'") if quoted else word
 
 
+def check_is_value(value: object) -> None:
+    """Do nothing if something is a value of a parameter.
+
+    Raises
+    ------
+    ValueRefusedError
+        If it is of another type, such as a list.
+    """
+    if value is not None and not isinstance(value, bool | int | float | str):
+        kind = type(value).__name__
+        raise ValueRefusedError(f"a parameter is a number, a text, TRUE, FALSE or NULL, not a {kind}")
+
+
 def described(value: Value) -> str:
     """Return a value with its type, for an error.
 
@@ -78,7 +93,7 @@ def spelled(value: Value) -> Spelled:
     Raises
     ------
     ValueRefusedError
-        If it is no value of FjordSQL: a real that is not finite.
+        If it is no value of FjordSQL: a real that is not finite, or an integer of too many digits.
     """
     match value:
         case None:
@@ -146,6 +161,10 @@ def _no_quantity(value: Value) -> ValueRefusedError:
 
 def _number(value: float) -> str:
     """Return a number without a sign, so that it can be read back."""
+    if isinstance(value, int):
+        if value >= _LONGEST:  # compared, not converted: neither a real nor a text need exist of it
+            raise ValueRefusedError("an integer of this many digits is no number of FjordSQL", hint=_INTEGERS)
+        return str(value)
     if not math.isfinite(value):
         raise ValueRefusedError(f"{value} is no number of FjordSQL", hint="reals are finite")
-    return str(value) if isinstance(value, int) else repr(value)
+    return repr(value)

@@ -22,6 +22,7 @@ from cluster.language.parameter_values import (
     Spelled,
     Value,
     ValueRefusedError,
+    check_is_value,
     described,
     spelled,
     spelled_level,
@@ -233,6 +234,7 @@ def _may_stand(place: exp.Placeholder) -> bool:
 
 def _literal(place: exp.Placeholder, value: Value, text: str, mark: Mark) -> Spelled:
     try:
+        check_is_value(value)
         if isinstance(place.parent, Quantity):
             return spelled_quantity(value, place.parent.args.get("unit"))
         return spelled_level(value) if isinstance(place.parent, _LEVELS) else spelled(value)

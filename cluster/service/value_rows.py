@@ -14,6 +14,8 @@ from cluster.language.parameter_values import Value, value_of_word
 NAME = "name"
 """The column that names queries."""
 
+_EMPTY = "write NULL, or '' for an empty text; a column of --text is never empty"
+
 
 @dataclass(frozen=True, slots=True)
 class ValueRow:
@@ -38,6 +40,7 @@ def read_rows(file: Path, texts: Collection[str], parameters: Sequence[str]) -> 
     """Return the rows of a CSV file, the first line of which has names of parameters.
 
     All values of a column have one type: the one that fits them all, or TEXT. NULL may be among those of every type.
+    Blanks around a value are no part of it, unless its column is one of `texts`: there all is text, also NULL.
 
     Parameters
     ----------
@@ -55,10 +58,13 @@ def read_rows(file: Path, texts: Collection[str], parameters: Sequence[str]) -> 
         named. Also if columns are not those of `parameters`, or two have one name.
     """
     names, records = _records(file)
+    if not names:
+        known = ",".join(parameters) or NAME
+        raise ClusterError(f"{file} is empty", hint=f"the first line names the parameters: {known}")
     columns = {column.casefold(): place for place, column in enumerate(names)}
     _check_columns(file, names, texts, parameters)
     if faulty := [fault for line, cells in records if (fault := _fault(line, cells, names)) is not None]:
-        raise ClusterError(f"{file} cannot be read:\n{listed(faulty)}", hint="write NULL, or '' for an empty text")
+        raise ClusterError(f"{file} cannot be read:\n{listed(faulty)}", hint=_EMPTY)
     if not records:
         raise ClusterError(f"there are no rows in {file}", hint="each line behind the first one has values of a query")
     as_texts = {each.casefold() for each in texts}
@@ -89,7 +95,7 @@ def _records(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
         with file.open(newline="", encoding="utf-8-sig") as opened:
             reader = csv.reader(opened, strict=True)
             names = [each.strip() for each in next(reader, [])]
-            records = [(reader.line_num, cells) for cells in reader if any(cells)]
+            records = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, UnicodeDecodeError) as error:
         raise ClusterError(f"{file} cannot be read: {error}") from error
     except csv.Error as error:
@@ -135,5 +141,6 @@ def _typed(words: Sequence[str], *, as_text: bool) -> list[Value]:
     if types == {int, float}:
         return [None if value is None else float(value) for value in values]
     return [
-        value if value is None or isinstance(value, str) else word for word, value in zip(words, values, strict=True)
+        value if value is None or isinstance(value, str) else word.strip()
+        for word, value in zip(words, values, strict=True)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -195,3 +196,49 @@ def test_names_may_be_those_of_any_text() -> None:
 def test_a_word_of_the_command_line_is_a_literal_or_a_text(word: str, value: object) -> None:
     found = value_of_word(word)
     assert (found, type(found)) == (value, type(value))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.integers(300, 5_000).map(lambda n: 10**n),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+PLACES = (
+    "{} WHERE speed < :v",
+    "{} WHERE sensor LIKE :v",
+    "{} WHERE lane IN (1, :v)",
+    "{} WINDOW(RANGE :v)",
+    "{} WINDOW(ROWS :v)",
+    "{} WHERE speed WITHIN :v < 5",
+)
+
+
+@given(template=st.sampled_from(PLACES), value=JSON, sign=st.sampled_from((1, -1)))
+def test_any_value_is_bound_or_refused_by_an_error_of_ours(template: str, value: Any, sign: int) -> None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value *= sign
+    try:
+        found = bind(template.format(FROM), {"v": value})
+    except FjordSqlError as error:
+        assert error.reason
+    else:
+        assert isinstance(value, bool | int | float | str | None)
+        assert ":v" not in found.text.replace(str(value), "")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (10**400, "an integer of this many digits is no number of FjordSQL"),
+        (-(10**9_000), "an integer of this many digits is no number of FjordSQL"),
+        ([1], "a parameter is a number, a text, TRUE, FALSE or NULL, not a list"),
+        ({"a": 1}, "a parameter is a number, a text, TRUE, FALSE or NULL, not a dict"),
+    ],
+    ids=["long integer", "longest integer", "list", "object"],
+)
+@pytest.mark.parametrize("template", PLACES)
+def test_what_is_no_value_is_refused_at_its_parameter(template: str, value: Any, reason: str) -> None:
+    text = template.format(FROM)
+    error = refused(text, v=value)
+    assert error.reason == reason
+    assert text[error.start : error.end] == ":v"

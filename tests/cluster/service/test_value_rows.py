@@ -48,6 +48,7 @@ def test_each_line_is_a_query_with_its_name_and_values(tmp_path: Path) -> None:
         (["40", " 50"], [40, 50]),
         (["true", "FALSE"], [True, False]),
         (["7", "A 7"], ["7", "A 7"]),
+        ([" 8", "A 7 ", " 'x '"], ["8", "A 7", "x "]),
         (["true", "'x'", "null"], ["true", "x", None]),
         (["'7'", "'8'"], ["7", "8"]),
         (["5 MINUTES", "1 HOUR"], ["5 MINUTES", "1 HOUR"]),
@@ -59,14 +60,20 @@ def test_the_values_of_a_column_have_one_type(tmp_path: Path, words: list[str], 
 
 
 def test_a_column_may_be_texts_as_they_stand(tmp_path: Path) -> None:
-    found = rows_of(tmp_path, "a,b\n7,8\nNULL,9\n", "a", "b", texts=("A",))
-    assert [each.values for each in found] == [{"a": "7", "b": 8}, {"a": "NULL", "b": 9}]
+    found = rows_of(tmp_path, "a,b\n7,8\nNULL,9\n 'x',NULL\n", "a", "b", texts=("A",))
+    assert [each.values for each in found] == [{"a": "7", "b": 8}, {"a": "NULL", "b": 9}, {"a": " 'x'", "b": None}]
+    with pytest.raises(ClusterError, match="line 3 has no value for a") as caught:
+        rows_of(tmp_path, "a,b\n7,8\n,9\n", "a", "b", texts=("A",))
+    assert "a column of --text is never empty" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("", "no column of .* is for the parameter :a", "--set a=VALUE"),
+        ("", "values.csv is empty", "the first line names the parameters: a,b"),
+        ("\n\n", "values.csv is empty", "the first line names the parameters: a,b"),
+        ("b\n1\n", "no column of .* is for the parameter :a", "--set a=VALUE"),
+        ("a,b\n1,2\n,\n", "line 3 has no value for a", "write NULL"),
         ("a,b\n", "there are no rows in ", "values of a query"),
         ("a\n1\n", "no column of .* is for the parameter :b", "add a column b, or give"),
         ("a,b,c\n1,2,3\n", "the query has no parameter 'c', which is a column", "columns may be: a, b, name"),
