@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from cluster.errors import PlanError
+from cluster.expressions.called_functions import FUNCTIONS
 from cluster.expressions.nodes import (
     FALSE,
     NULL,
@@ -58,29 +59,6 @@ SIGNS: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
 WORDS: dict[type[exp.Expr], str] = {exp.And: "AND", exp.Or: "OR", exp.DPipe: "||"}
-
-FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Abs: "ABS",
-    exp.Round: "ROUND",
-    exp.Floor: "FLOOR",
-    exp.Ceil: "CEIL",
-    exp.Sign: "SIGN",
-    exp.Sqrt: "SQRT",
-    exp.Pow: "POWER",
-    exp.Ln: "LN",
-    exp.Exp: "EXP",
-    exp.Least: "LEAST",
-    exp.Greatest: "GREATEST",
-    exp.Coalesce: "COALESCE",
-    exp.Nullif: "NULLIF",
-    exp.Upper: "UPPER",
-    exp.Lower: "LOWER",
-    exp.Length: "LENGTH",
-    exp.Trim: "TRIM",
-    exp.Substring: "SUBSTRING",
-    exp.Concat: "CONCAT",
-}
-"""The name of each function that can be called, by sqlglot's class."""
 
 _TORN = ("*", "/", "%")
 """Operators to the right of which a remainder needs parentheses: MOD(a, b) is read as one without them."""

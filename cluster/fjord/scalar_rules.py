@@ -26,6 +26,7 @@ from cluster.expressions.nodes import (
 from cluster.expressions.text import text_of
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
+from cluster.fjord.number_functions import NUMBER_FUNCTIONS
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
 from protocols.wire.streams import FieldType
 
@@ -179,6 +180,7 @@ _CALLED: dict[str, Function] = {
     "POWER": functions.power,
     "LN": functions.logarithm,
     "EXP": functions.exponential,
+    **NUMBER_FUNCTIONS,
     "LEAST": functions.least,
     "GREATEST": functions.greatest,
     "UPPER": texts.upper,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.errors import did_you_mean
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS
@@ -37,6 +38,9 @@ _OF_A_ROW = {
 }
 
 
+_OWN = {name: kind for kind in OWN_FUNCTIONS for name in kind.sql_names()}
+
+
 def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]:
     """Return the message about a call with a wrong number of arguments, and the hint.
 
@@ -51,7 +55,7 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
         True if there are too many.
     """
     written = name.upper()
-    kind = exp.FUNCTION_BY_NAME.get(written)
+    kind = exp.FUNCTION_BY_NAME.get(written) or _OWN.get(written)
     if written in _SHAPES:
         arity, shape = _SHAPES[written]
         return f"{written} takes {arity}", f"it is written {shape.format(written)}"

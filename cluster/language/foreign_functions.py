@@ -9,14 +9,17 @@ _NO_DATES = "there are no dates in FjordSQL: instants are integers, in microseco
 _NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
 _TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM and SUBSTRING"
 _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
-_LOGARITHM = "write LN(x), or LN(x) / LN(10)"
+_LOGARITHM = "write LN(x), LOG10(x) or LOG2(x)"
 _CHOICE = "write IF(condition, a, b), or CASE"
 _EITHER_NULL = "write x IS NULL, or COALESCE(x, y)"
 
 _INSTEAD: dict[str, tuple[str, ...]] = {
-    "there is no trigonometry in FjordSQL": (
-        *("SIN", "COS", "TAN", "COT", "ASIN", "ACOS", "ATAN", "ATAN2", "SINH", "COSH", "TANH", "DEGREES", "RADIANS"),
-        "PI",
+    "trigonometry has SIN, COS, TAN, ASIN, ACOS, ATAN, ATAN2, RADIANS, DEGREES and PI": (
+        *("COT", "SINH", "COSH", "TANH", "ASINH", "ACOSH", "ATANH", "SIND", "COSD", "TAND"),
+    ),
+    "write DISTANCE_METRES(lat1, lon1, lat2, lon2)": (
+        *("DISTANCE", "GEO_DISTANCE", "HAVERSINE", "ST_DISTANCE", "EARTH_DISTANCE", "GEODISTANCE"),
+        "GREATCIRCLEDISTANCE",
     ),
     _NO_TIME: (
         *("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_DATETIME", "LOCALTIME", "GETDATE"),
@@ -35,8 +38,8 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     ),
     _EITHER_NULL: ("ISNULL",),
     _CHOICE: ("NVL2", "DECODE", "CHOOSE"),
-    _LOGARITHM: ("LOG", "LOG10", "LOG2", "LOG1P"),
-    "write FLOOR(x), CEIL(x) or ROUND(x)": ("TRUNC", "TRUNCATE", "INT"),
+    _LOGARITHM: ("LOG", "LOG1P"),
+    "write FLOOR(x), CEIL(x), TRUNC(x) or ROUND(x)": ("INT",),
     "write SQRT(x) or POWER(x, y)": ("CBRT", "SQUARE"),
     "an answer depends on nothing but its streams, so nothing is random": ("RAND", "RANDOM", "UUID", "NEWID"),
     "write SUBSTRING(text, start, length)": ("LEFT", "RIGHT", "MID", "SUBSTRING_INDEX"),

@@ -10,6 +10,7 @@ from enum import Enum
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import DistanceMetres, Log2, Log10
 from cluster.language.syntax import Completeness
 from protocols.wire.streams import FieldType
 
@@ -95,10 +96,16 @@ class Function:
         return [(slot, self.parameters[min(place, last)]) for place, slot in enumerate(self.slots)]
 
 
-_COUNTED = ("no", "one", "two", "three")
-_PARAMETER_WORDS = {"start": "start", "length": "length", "decimals": "decimals"}
+_COUNTED = ("no", "one", "two", "three", "four")
+_PARAMETER_WORDS = {name: name for name in ("start", "length", "decimals", "lat1", "lon1", "lat2", "lon2")}
 
 _NUMBER, _TEXT, _ANY, _INTEGER = Family.NUMBER, Family.TEXT, Family.ANY, Family.INTEGER
+
+
+def _real(name: str, *slots: str) -> Function:
+    """Return a function of numbers that gives a real, or NULL where there is none."""
+    return Function(name, slots, (_NUMBER,), len(slots), FieldType.REAL, null_if_null=False)
+
 
 FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Abs: Function("ABS", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
@@ -110,6 +117,20 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Pow: Function("POWER", ("this", "expression"), (_NUMBER, _NUMBER), 2, FieldType.REAL, null_if_null=False),
     exp.Ln: Function("LN", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
     exp.Exp: Function("EXP", ("this",), (_NUMBER,), 1, FieldType.REAL, null_if_null=False),
+    exp.Trunc: Function("TRUNC", ("this",), (_NUMBER,), 1, Result.FIRST, keeps_unit=True),
+    Log10: _real("LOG10", "this"),
+    Log2: _real("LOG2", "this"),
+    exp.Pi: Function("PI", (), (), 0, FieldType.REAL),
+    exp.Sin: Function("SIN", ("this",), (_NUMBER,), 1, FieldType.REAL),
+    exp.Cos: Function("COS", ("this",), (_NUMBER,), 1, FieldType.REAL),
+    exp.Tan: _real("TAN", "this"),
+    exp.Asin: _real("ASIN", "this"),
+    exp.Acos: _real("ACOS", "this"),
+    exp.Atan: Function("ATAN", ("this",), (_NUMBER,), 1, FieldType.REAL),
+    exp.Atan2: Function("ATAN2", ("this", "expression"), (_NUMBER,), 2, FieldType.REAL),
+    exp.Radians: Function("RADIANS", ("this",), (_NUMBER,), 1, FieldType.REAL),
+    exp.Degrees: _real("DEGREES", "this"),
+    DistanceMetres: _real("DISTANCE_METRES", "lat1", "lon1", "lat2", "lon2"),
     exp.Least: Function("LEAST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
     exp.Greatest: Function("GREATEST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
     exp.Coalesce: Function("COALESCE", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),

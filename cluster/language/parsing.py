@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError
 from sqlglot.parser import IsPredicatePrecedence
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.arguments import wrong_number
 from cluster.language.call_parsing import LITERALS, ArgumentsError, CallParsing, PositionedParseError
 from cluster.language.errors import FjordSqlError, did_you_mean
@@ -106,6 +107,7 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
         "EVERY": exp.LogicalAnd.from_arg_list,
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
+        **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
     }
 
     def refuse(

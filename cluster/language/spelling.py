@@ -22,6 +22,7 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **{kind: (function.name,) for kind, function in FUNCTIONS.items()},
     **{kind: (aggregate.name.upper(),) for kind, aggregate in AGGREGATES.items()},
     exp.Ceil: ("CEIL", "CEILING"),
+    exp.Trunc: ("TRUNC", "TRUNCATE"),
     exp.Pow: ("POWER", "POW"),
     exp.Coalesce: ("COALESCE", "IFNULL", "NVL"),
     exp.Upper: ("UPPER", "UCASE"),

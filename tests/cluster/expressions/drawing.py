@@ -57,6 +57,7 @@ CONSTANTS: dict[FieldType, tuple[str, ...]] = {
 PATTERNS = ("a%", "%b", "_", "%a_%", "", "%", "A.", "a[%", "%ß", "%'%", "👩%", "%\u0301")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NUMBERS = (INTEGER, REAL)
+TRIGONOMETRY = ("SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "RADIANS", "DEGREES", "LOG10", "LOG2")
 
 
 class Drawing:
@@ -179,7 +180,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         _call("SIGN", INTEGER),
         _call("SIGN", REAL),
         _call("LENGTH", TEXT),
-        _call("ROUND", INTEGER),
+        *(_call(function, INTEGER) for function in ("ROUND", "TRUNC")),
         lambda drawing, depth: Negative(drawing.of(INTEGER, depth)),
         *(_cast(kind, INTEGER) for kind in FieldType),
         *_everywhere(INTEGER),
@@ -188,7 +189,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         *(_binary(sign, REAL, REAL) for sign in "+-*/%"),
         *(_binary(sign, REAL, INTEGER) for sign in "+-*%"),
         _binary("/", INTEGER, INTEGER),
-        *(_call(function, REAL) for function in ("ABS", "FLOOR", "CEIL", "SQRT")),
+        *(_call(function, REAL) for function in ("ABS", "FLOOR", "CEIL", "TRUNC", "SQRT")),
         lambda drawing, depth: Negative(drawing.of(REAL, depth)),
         *(_cast(kind, REAL) for kind in (INTEGER, TEXT, REAL)),
         *_everywhere(REAL),
@@ -227,7 +228,10 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
 
 
 ROUGH: tuple[Form, ...] = (
-    *(_call(function, REAL) for function in ("ROUND", "LN", "EXP")),
+    *(_call(function, REAL) for function in ("ROUND", "LN", "EXP", *TRIGONOMETRY)),
+    _call("ATAN2", REAL, INTEGER),
+    _call("DISTANCE_METRES", REAL, REAL, INTEGER, REAL),
+    _call("PI"),
     _call("POWER", REAL, INTEGER),
     _call("POWER", INTEGER, REAL),
     lambda drawing, depth: Call("ROUND", (drawing.of(REAL, depth), Literal(INTEGER, "1"))),

@@ -37,9 +37,29 @@ MACROS = (
     f"CREATE MACRO wrapped(n) AS CAST((n % {WRAPS} + {WRAPS + HALF}) % {WRAPS} - {HALF} AS BIGINT)",
     "CREATE MACRO settled(x) AS CASE WHEN isfinite(TRY(x)) THEN TRY(x) + 0.0 END",
     "CREATE MACRO trimmed(s) AS trim(s, chr(9) || chr(10) || chr(11) || chr(12) || chr(13) || ' ')",
+    (
+        "CREATE MACRO haversine(a, b, c, d) AS pow(sin((c - a) * (pi() / 180) / 2), 2) "
+        "+ cos(a * (pi() / 180)) * cos(c * (pi() / 180)) * pow(sin((d - b) * (pi() / 180) / 2), 2)"
+    ),
+    (
+        "CREATE MACRO metres(a, b, c, d) AS CASE "
+        "WHEN abs(a) <= 90 AND abs(c) <= 90 AND abs(b) <= 360 AND abs(d) <= 360 THEN "
+        "6371008.8 * 2 * atan2(sqrt(haversine(a, b, c, d)), sqrt(greatest(1 - haversine(a, b, c, d), 0))) END"
+    ),
     f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
 )
 Meaning = tuple[str, FieldType]
+OF_REALS = {
+    **{name: f"{name.lower()}({{0}})" for name in ("SIN", "COS", "TAN", "ATAN")},
+    **{name: f"CASE WHEN abs({{0}}) <= 1 THEN {name.lower()}({{0}}) END" for name in ("ASIN", "ACOS")},
+    **{name: f"CASE WHEN {{0}} > 0 THEN {name.lower()}({{0}}) END" for name in ("LOG10", "LOG2")},
+    "ATAN2": "atan2({0}, {1})",
+    "RADIANS": "CAST({0} AS DOUBLE) * (pi() / 180)",
+    "DEGREES": "CAST({0} AS DOUBLE) * (180 / pi())",
+    "DISTANCE_METRES": "metres({0}, {1}, {2}, {3})",
+    "PI": "pi()",
+}
+"""Functions whose result is a real, and what they are in DuckDB."""
 
 
 def in_duckdb(expression: Expression, columns: Mapping[str, FieldType]) -> Meaning:
@@ -161,6 +181,8 @@ def _case(case: Case, operands: Sequence[Meaning]) -> Meaning:
 
 
 def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
+    if function in OF_REALS:
+        return f"settled({OF_REALS[function].format(*(sql for sql, _ in operands))})", REAL
     (sql, kind), *_ = operands
     together = ", ".join(each for each, _ in operands)
     match function:
@@ -170,13 +192,13 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return _computed(kind, f"abs({_wide(operands[0])})"), kind
         case "SIGN":
             return f"CAST(sign({sql}) AS BIGINT)", INTEGER
-        case "ROUND" if kind is REAL:
+        case "ROUND" | "TRUNC" if kind is INTEGER:
+            return sql, kind
+        case "ROUND":
             decimals = "".join(f", CAST({each} AS INTEGER)" for each, _ in operands[1:])
             return _computed(kind, f"round({sql}{decimals})"), kind
-        case "FLOOR" | "CEIL":
+        case "FLOOR" | "CEIL" | "TRUNC":
             return _computed(kind, f"{function.lower()}({together})"), kind
-        case "ROUND":
-            return sql, kind
         case "SQRT" | "LN" | "EXP" | "POWER":
             return _computed(REAL, f"{function.lower()}({together})"), REAL
         case "LENGTH":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cluster.expressions.called_functions import FUNCTIONS
 from cluster.expressions.nodes import Call
-from cluster.expressions.reading import FUNCTIONS
 from cluster.expressions.walks import from_below
 from tests.cluster.expressions.drawing import drawn
 

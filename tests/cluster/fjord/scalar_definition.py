@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import DistanceMetres, Log2, Log10
+
 Value = Any
 Row = Mapping[str, Value]
 
@@ -38,12 +40,14 @@ def is_real(node: exp.Expr) -> bool:
             return bool(node.args["to"].this == exp.DType.DOUBLE)
         case exp.Div() | exp.Sqrt() | exp.Pow() | exp.Ln() | exp.Exp():
             return True
+        case _ if type(node) in _REALS:
+            return True
         case exp.Case():
             results = [branch.args["true"] for branch in node.args["ifs"]]
             return any(map(is_real, (*results, *([node.args["default"]] if node.args.get("default") else []))))
         case exp.Add() | exp.Sub() | exp.Mul() | exp.Mod() | exp.Coalesce() | exp.Least() | exp.Greatest():
             return any(map(is_real, _all(node)))
-        case exp.Paren() | exp.Neg() | exp.Abs() | exp.Round() | exp.Floor() | exp.Ceil() | exp.Nullif():
+        case exp.Paren() | exp.Neg() | exp.Abs() | exp.Round() | exp.Floor() | exp.Ceil() | exp.Trunc() | exp.Nullif():
             return is_real(node.this)
         case _:
             return False
@@ -111,7 +115,7 @@ def _value(node: exp.Expr, row: Row) -> Value:  # noqa: C901, PLR0911, PLR0912 -
 
 
 def _all(node: exp.Expr) -> list[exp.Expr]:
-    named = [node.args.get(part) for part in ("this", "expression", "start", "length")]
+    named = [node.args.get(part) for part in node.arg_types if part != "expressions"]
     return [*(each for each in named if isinstance(each, exp.Expr)), *node.expressions]
 
 
@@ -275,7 +279,32 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     return "".join(letter for place, letter in enumerate(text, start=1) if start <= place < until)
 
 
+def _metres(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
+    if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 360:
+        raise ValueError
+    north, east = math.sin(math.radians(lat2 - lat1) / 2), math.sin(math.radians(lon2 - lon1) / 2)
+    part = north**2 + math.cos(math.radians(lat1)) * math.cos(math.radians(lat2)) * east**2
+    return 6_371_008.8 * 2 * math.atan2(math.sqrt(part), math.sqrt(max(1 - part, 0)))
+
+
+_REALS: dict[type[exp.Expr], Callable[..., float]] = {
+    exp.Pi: lambda: math.pi,
+    exp.Sin: math.sin,
+    exp.Cos: math.cos,
+    exp.Tan: math.tan,
+    exp.Asin: math.asin,
+    exp.Acos: math.acos,
+    exp.Atan: math.atan,
+    exp.Atan2: math.atan2,
+    exp.Radians: math.radians,
+    exp.Degrees: math.degrees,
+    Log10: math.log10,
+    Log2: math.log2,
+    DistanceMetres: _metres,
+}
+
 _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
+    **{kind: _computed(function) for kind, function in _REALS.items()},
     exp.Add: _arithmetic(lambda left, right: left + right),
     exp.Sub: _arithmetic(lambda left, right: left - right),
     exp.Mul: _arithmetic(lambda left, right: left * right),
@@ -286,6 +315,7 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Sign: lambda value: (value > 0) - (value < 0),
     exp.Floor: _whole(math.floor),
     exp.Ceil: _whole(math.ceil),
+    exp.Trunc: _whole(math.trunc),
     exp.Sqrt: _computed(math.sqrt),
     exp.Pow: _computed(math.pow),
     exp.Ln: _computed(math.log),

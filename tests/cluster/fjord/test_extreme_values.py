@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from cluster.expressions import nodes
+from cluster.expressions.called_functions import DistanceMetres, Log2, Log10
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.columns import Column, Scalar
@@ -50,7 +51,7 @@ LITERALS = {
     BOOLEAN: ("TRUE", "FALSE"),
 }
 # Left out, and looked at one by one below, are functions of which only so many digits are promised.
-ROUGH = ("ROUND", "EXP", "POWER", "LN", "CAST({r} AS TEXT)")
+ROUGH = ("ROUND", "EXP", "POWER", "LN", "SIN", "ATAN2", "CAST({r} AS TEXT)")
 FORMS = {
     kind: (
         *(form for form in forms if not any(word in form for word in ROUGH)),
@@ -140,6 +141,20 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
     exp.Floor: (("FLOOR({r})", REAL), ("FLOOR({i})", INTEGER)),
     exp.Ceil: (("CEIL({r})", REAL), ("CEIL({i})", INTEGER)),
     exp.Sign: (("SIGN({r})", INTEGER), ("SIGN({i})", INTEGER)),
+    exp.Trunc: (("TRUNC({r})", REAL), ("TRUNC({i})", INTEGER)),
+    exp.Pi: (("({r} + PI())", REAL),),
+    **{
+        kind: ((f"{name}({{r}})", REAL), (f"{name}({{i}})", REAL))
+        for kind, name in (
+            *((exp.Sin, "SIN"), (exp.Cos, "COS"), (exp.Tan, "TAN"), (exp.Asin, "ASIN"), (exp.Acos, "ACOS")),
+            *((exp.Atan, "ATAN"), (exp.Radians, "RADIANS"), (exp.Degrees, "DEGREES"), (Log10, "LOG10"), (Log2, "LOG2")),
+        )
+    },
+    exp.Atan2: (("ATAN2({r}, {r})", REAL), ("ATAN2({i}, {r})", REAL)),
+    DistanceMetres: (
+        ("DISTANCE_METRES({r}, {i}, 0.5, 7)", REAL), ("DISTANCE_METRES({r}, 1, {r}, 1)", REAL),
+        ("DISTANCE_METRES(89.9, {r}, -1, {r})", REAL),
+    ),
     exp.Sqrt: (("SQRT({r})", REAL), ("SQRT({i})", REAL)),
     exp.Pow: (("POWER({r}, {r})", REAL), ("POWER({i}, {i})", REAL), ("POWER({r}, {i})", REAL)),
     exp.Ln: (("LN({r})", REAL), ("LN({i})", REAL)),

@@ -48,7 +48,8 @@ FORMS: dict[FieldType, tuple[str, ...]] = {
     ),
     REAL: (
         "({r} + {i})", "({r} - {r})", "({r} * {r})", "({i} / {i})", "({r} / {r})", "ABS({r})", "ROUND({r})",
-        "ROUND({r}, 1)", "FLOOR({r})", "CEIL({r})", "SQRT({r})", "EXP({i} % 9)", "POWER({r}, 2)",
+        "ROUND({r}, 1)", "FLOOR({r})", "CEIL({r})", "TRUNC({r})",
+        "SIN({r})", "ATAN2({r}, {i})", "SQRT({r})", "EXP({i} % 9)", "POWER({r}, 2)",
         "POWER({i} % 5, {i} % 4)", "LN({r})", "LEAST({r}, {r})", "GREATEST({r}, {r})", "COALESCE({r}, {r})",
         "NULLIF({r}, {r})", "CASE WHEN {b} THEN {r} END", "CAST({i} AS DOUBLE)", "CAST({s} AS DOUBLE)",
     ),

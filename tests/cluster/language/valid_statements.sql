@@ -15,6 +15,8 @@ SELECT sensor FROM traffic WHERE sensor LIKE 'I-%' AND lane IN (1, 2) AND (speed
 SELECT sensor FROM traffic WHERE sensor NOT LIKE 'a!%' ESCAPE '!' AND lane NOT IN (3) AND speed NOT BETWEEN 1 AND 2
 SELECT CONCAT(sensor, 'x') AS c, LENGTH(sensor) AS l, ABS(speed) AS a, FLOOR(speed) AS f FROM traffic
 SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e, SIGN(speed) AS g FROM traffic WHERE speed <= 90
+SELECT SIN(speed) AS a, COS(speed) AS b, TAN(speed) AS c, ASIN(speed) AS d, ACOS(speed) AS e, ATAN(speed) AS f, ATAN2(speed, lane) AS g FROM traffic
+SELECT RADIANS(speed) AS r, DEGREES(PI()) AS d, LOG10(speed) AS l, LOG2(lane) AS m, TRUNC(speed) AS t, DISTANCE_METRES(speed, flow, 52.5, lane) AS way FROM traffic
 SELECT * EXCEPT (speed) FROM traffic
 SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
 SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane

@@ -85,6 +85,9 @@ CASES: dict[str, str] = {
     "filter by pattern": "SELECT sensor FROM traffic WHERE sensor LIKE 'a%'",
     "division by nothing": "SELECT lane / (lane - 1) AS x, speed / 0 AS y FROM traffic",
     "casts": "SELECT CAST(speed AS INTEGER) AS n, CAST(lane AS TEXT) AS t, CAST(sensor AS INTEGER) AS no FROM traffic",
+    "angles": "SELECT SIN(speed) AS a, DEGREES(ATAN2(speed, lane)) AS b, ACOS(speed / 4) AS c, LOG10(lane - 2) AS d, TRUNC(-speed) AS e FROM traffic",
+    "distances": f"SELECT segment, MIN(DISTANCE_METRES(speed, lane, 52.5, -segment)) AS nearest FROM traffic {W} "
+    "WHERE DISTANCE_METRES(speed, lane, 2, 2) < 300000 GROUP BY segment",
     "constants": "SELECT 1 AS one, 'x' AS text FROM weather",
     "sampled": "SELECT sensor, speed FROM traffic SAMPLE EVERY 5 US",
     "subquery": "SELECT s, x + 1 AS y FROM (SELECT sensor AS s, lane * 2 AS x FROM traffic WHERE lane > 0) AS t WHERE x < 5",

@@ -22,6 +22,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
+from cluster.expressions.called_functions import Log2, Log10
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -72,6 +73,18 @@ SETTINGS = (
     "SET GLOBAL threads = 1",
     "SET GLOBAL error_on_division_by_zero = false",  # x / 0 and x % 0 are NULL
     "SET GLOBAL ieee_floating_point_ops = false",
+    # The angle between two directions in space, from their sine and cosine: another formula than the haversine.
+    """CREATE OR REPLACE MACRO distance_metres(a, b, c, d) AS
+        CASE WHEN abs(a) <= 90 AND abs(c) <= 90 AND abs(b) <= 360 AND abs(d) <= 360 THEN 6371008.8 * atan2(
+            sqrt(
+                pow(cos(radians(c)) * sin(radians(d) - radians(b)), 2) + pow(
+                    cos(radians(a)) * sin(radians(c))
+                    - sin(radians(a)) * cos(radians(c)) * cos(radians(d) - radians(b)),
+                    2
+                )
+            ),
+            sin(radians(a)) * sin(radians(c)) + cos(radians(a)) * cos(radians(c)) * cos(radians(d) - radians(b))
+        ) END""",
 )
 HEAD = '"#run", "#t"'
 
@@ -197,6 +210,10 @@ def _substring_of(tree: exp.Expr) -> list[exp.Expr]:
     return [tree.this, tree.args["start"], tree.args.get("length") or exp.Literal.number(1_000_000)]
 
 
+_PARTIAL = (exp.Ln, exp.Sqrt, exp.Pow, exp.Exp, exp.Asin, exp.Acos, exp.Tan, exp.Degrees, Log10, Log2)
+"""Functions that DuckDB refuses for some arguments."""
+
+
 def _in_duckdb(tree: exp.Expr) -> exp.Expr:
     """Make explicit what FjordSQL says and DuckDB does otherwise."""
     match tree:
@@ -224,7 +241,7 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
         case exp.Concat():  # leaves NULLs out
             parts = [exp.Coalesce(this=part.copy(), expressions=[exp.Literal.string("")]) for part in tree.expressions]
             return exp.Concat(expressions=parts, **{k: v for k, v in tree.args.items() if k != "expressions"})
-        case exp.Ln() | exp.Sqrt() | exp.Pow() | exp.Exp():  # NULL where there is none
+        case _ if type(tree) in _PARTIAL:  # NULL where there is none
             return exp.Anonymous(this="TRY", expressions=[tree.copy()])
         case _:
             return tree

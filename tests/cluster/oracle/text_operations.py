@@ -36,6 +36,12 @@ CREATE MACRO f_truth(s) AS CASE
     WHEN lower(f_trim(s)) IN ('false', 'f', 'no', 'n') THEN false
     ELSE f_number(s) <> 0
 END;
+CREATE MACRO f_haversine(a, b, c, d) AS pow(sin((c - a) * (pi() / 180) / 2), 2)
+    + cos(a * (pi() / 180)) * cos(c * (pi() / 180)) * pow(sin((d - b) * (pi() / 180) / 2), 2);
+CREATE MACRO f_metres(a, b, c, d) AS CASE
+    WHEN abs(a) <= 90 AND abs(c) <= 90 AND abs(b) <= 360 AND abs(d) <= 360
+    THEN f_real(6371008.8 * 2 * atan2(sqrt(f_haversine(a, b, c, d)), sqrt(greatest(1 - f_haversine(a, b, c, d), 0))))
+END;
 CREATE MACRO f_upper(s) AS upper(replace(s, 'ß', 'ss'));
 CREATE MACRO f_lower(s) AS lower(replace(s, 'İ', 'i̇'));
 -- Standard SQL: places before the first count towards the length, and there is nothing there.
@@ -99,6 +105,7 @@ _PAIRS = tuple(product(NUMBERS, NUMBERS))
 
 
 def _arithmetic() -> Iterator[Operation]:
+    yield _operation("PI", REAL, (), ("PI()",), "pi()", exactness=Exactness.NEARLY)
     for one, other in _PAIRS:
         exact = one is other is INTEGER
         result = INTEGER if exact else REAL
@@ -117,6 +124,10 @@ def _arithmetic() -> Iterator[Operation]:
         remainder = f"CASE WHEN {{1}} <> 0 THEN {sql} END"
         yield _operation("%", result, (one, other), ("{0:7} % {1:8}",), remainder, Binding.PRODUCT, typed_by=(0, 1))
         yield _operation("%", result, (one, other), ("MOD({0}, {1})",), remainder, Binding.PRODUCT, typed_by=(0, 1))
+        yield _operation(
+            "ATAN2", REAL, (one, other), ("ATAN2({0}, {1})",), f"f_real(atan2({_D0}, {_D1}))", tame=True,
+            exactness=Exactness.NEARLY,
+        )  # fmt: skip
         yield _operation(
             "POWER", REAL, (one, other), ("POWER({0}, {1})", "POW({0}, {1})"), f"f_real(pow({_D0}, {_D1}))",
             exactness=Exactness.NEARLY,
@@ -146,6 +157,23 @@ def _arithmetic() -> Iterator[Operation]:
         yield _operation(
             "LN", REAL, (kind,), ("LN({0})",), f"CASE WHEN {{0}} > 0 THEN f_real(ln({_D0})) END", tame=True,
             exactness=Exactness.NEARLY,
+        )  # fmt: skip
+        for name, sql in (
+            *((name, f"{name.lower()}({_D0})") for name in ("SIN", "COS", "TAN", "ATAN")),
+            *((name, f"CASE WHEN abs({{0}}) <= 1 THEN {name.lower()}({_D0}) END") for name in ("ASIN", "ACOS")),
+            *((name, f"CASE WHEN {{0}} > 0 THEN {name.lower()}({_D0}) END") for name in ("LOG10", "LOG2")),
+            ("RADIANS", f"{_D0} * (pi() / 180)"),
+            ("DEGREES", f"{_D0} * (180 / pi())"),
+        ):
+            tame = name not in ("TAN", "RADIANS", "DEGREES")
+            yield _operation(
+                name, REAL, (kind,), (f"{name}({{0}})",), f"f_real({sql})", tame=tame, exactness=Exactness.NEARLY
+            )  # fmt: skip
+        whole = "{0}" if exact else "f_real(trunc({0}))"
+        yield _operation("TRUNC", kind, (kind,), ("TRUNC({0})", "TRUNCATE({0})"), whole, typed_by=(0,))
+        yield _operation(
+            "DISTANCE_METRES", REAL, (kind,) * 4, ("DISTANCE_METRES({0}, {1}, {2}, {3})",),
+            "f_metres({0}::DOUBLE, {1}::DOUBLE, {2}::DOUBLE, {3}::DOUBLE)", tame=True, exactness=Exactness.NEARLY,
         )  # fmt: skip
         yield _operation("EXP", REAL, (kind,), ("EXP({0})",), f"f_real(exp({_D0}))", exactness=Exactness.NEARLY)
 

@@ -53,6 +53,7 @@ def test_conditions_on_one_field_become_bands(sql: str, bands: tuple[Band, ...])
         f'"r" > {LARGEST}', f'"r" < -{LARGEST}', '"r" < 1e999', '"r" > -1e999', '"r" * 10 > 5', 'NOT ("r" * 10 > 5)',
         '"r" IN (1, 1e308 * 10)', '"i" < 9007199254740992.0', '"i" = 1e300', '"r" IS NULL', '"i" > 5 AND "i" < 6',
         '"r" > 1 AND "r" < 1', '"r" >= 1 AND "r" < 1', '"i" = 9007199254740993', '"i" > -9007199254740993',
+        'LOG10("r") > 1', 'TRUNC("r") = 2', 'DISTANCE_METRES("r", "r", 0, 0) < 1000', '"r" > SIN("i")',
     ],
 )  # fmt: skip
 def test_conditions_that_sensors_cannot_decide_become_no_bands(sql: str) -> None:

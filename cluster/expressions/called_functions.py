@@ -1,0 +1,62 @@
+"""The functions that can be called, by their nodes in syntax trees; those that sqlglot lacks have classes here."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sqlglot import exp
+
+
+class Log10(exp.Expression, exp.Func):
+    """``LOG10(x)``; sqlglot would make it LOG of two arguments."""
+
+
+class Log2(exp.Expression, exp.Func):
+    """``LOG2(x)``."""
+
+
+class DistanceMetres(exp.Expression, exp.Func):
+    """``DISTANCE_METRES(lat1, lon1, lat2, lon2)``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"lat1": True, "lon1": True, "lat2": True, "lon2": True}
+
+
+OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (Log10, Log2, DistanceMetres)
+"""Functions that sqlglot does not know, or reads otherwise."""
+
+FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.Abs: "ABS",
+    exp.Round: "ROUND",
+    exp.Floor: "FLOOR",
+    exp.Ceil: "CEIL",
+    exp.Sign: "SIGN",
+    exp.Sqrt: "SQRT",
+    exp.Pow: "POWER",
+    exp.Ln: "LN",
+    exp.Exp: "EXP",
+    exp.Trunc: "TRUNC",
+    Log10: "LOG10",
+    Log2: "LOG2",
+    exp.Pi: "PI",
+    exp.Sin: "SIN",
+    exp.Cos: "COS",
+    exp.Tan: "TAN",
+    exp.Asin: "ASIN",
+    exp.Acos: "ACOS",
+    exp.Atan: "ATAN",
+    exp.Atan2: "ATAN2",
+    exp.Radians: "RADIANS",
+    exp.Degrees: "DEGREES",
+    DistanceMetres: "DISTANCE_METRES",
+    exp.Least: "LEAST",
+    exp.Greatest: "GREATEST",
+    exp.Coalesce: "COALESCE",
+    exp.Nullif: "NULLIF",
+    exp.Upper: "UPPER",
+    exp.Lower: "LOWER",
+    exp.Length: "LENGTH",
+    exp.Trim: "TRIM",
+    exp.Substring: "SUBSTRING",
+    exp.Concat: "CONCAT",
+}
+"""The name of each function that can be called, by sqlglot's class."""
