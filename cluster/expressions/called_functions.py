@@ -21,7 +21,21 @@ class DistanceMetres(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"lat1": True, "lon1": True, "lat2": True, "lon2": True}
 
 
-OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (Log10, Log2, DistanceMetres)
+class LeftPad(exp.Expression, exp.Func):
+    """``LPAD(x, length[, fill])``; sqlglot has one class for both."""
+
+    _sql_names: ClassVar[list[str]] = ["LPAD"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "length": True, "fill": False}
+
+
+class RightPad(exp.Expression, exp.Func):
+    """``RPAD(x, length[, fill])``."""
+
+    _sql_names: ClassVar[list[str]] = ["RPAD"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "length": True, "fill": False}
+
+
+OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (Log10, Log2, DistanceMetres, LeftPad, RightPad)
 """Functions that sqlglot does not know, or reads otherwise."""
 
 FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -57,6 +71,12 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Length: "LENGTH",
     exp.Trim: "TRIM",
     exp.Substring: "SUBSTRING",
+    exp.Left: "LEFT",
+    exp.Right: "RIGHT",
+    exp.SplitPart: "SPLIT_PART",
+    exp.Replace: "REPLACE",
+    LeftPad: "LPAD",
+    RightPad: "RPAD",
     exp.Concat: "CONCAT",
 }
 """The name of each function that can be called, by sqlglot's class."""

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.real_values import finite, settled
-from cluster.language.calls import MOST_DECIMALS
+from cluster.language.call_limits import MOST_DECIMALS
 from protocols.wire.streams import FieldType
 
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {

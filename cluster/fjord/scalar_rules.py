@@ -28,6 +28,7 @@ from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
 from cluster.fjord.number_functions import NUMBER_FUNCTIONS
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
+from cluster.fjord.text_parts import TEXT_PARTS
 from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]
@@ -189,4 +190,5 @@ _CALLED: dict[str, Function] = {
     "TRIM": texts.trim,
     "SUBSTRING": texts.substring,
     "CONCAT": texts.concatenated,
+    **TEXT_PARTS,
 }

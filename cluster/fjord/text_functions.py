@@ -12,10 +12,7 @@ from functools import reduce
 import polars as pl
 
 from cluster.fjord.scalar_functions import aligned, choice
-
-LONGEST_TEXT = 10_000
-"""Most code points of a text that operators and functions compute: texts that double their length again and again would
-fill the memory. A longer one is NULL, as is a number beyond the reals."""
+from cluster.language.call_limits import LONGEST_TEXT
 
 
 def matching(pattern: str, escape: str | None = None, folds: bool = False) -> Callable[[pl.Series], pl.Series]:  # noqa: FBT001, FBT002 - as the node has it

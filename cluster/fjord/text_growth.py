@@ -13,9 +13,9 @@ from cluster.errors import PlanError
 from cluster.expressions.nodes import Among, Between, Binary, Call, Chain, Column, Expression, Like
 from cluster.expressions.walks import from_below
 from cluster.fjord.scalar_functions import COMPARED
-from cluster.fjord.text_functions import LONGEST_TEXT
 from cluster.language import walks
 from cluster.language.algebra import Aggregate, Node, Project, inputs_of
+from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.columns import Scalar
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType

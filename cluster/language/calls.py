@@ -16,6 +16,7 @@ from cluster.language.arguments import (
     without_distinct,
     wrong_number,
 )
+from cluster.language.call_limits import refuse_beyond_limits
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import (
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
     from cluster.language.operand_checks import OperandChecker
 
 
-MOST_DECIMALS = 300
-"""The most that ROUND takes; few reals have more."""
-
-
 def check_function(checker: OperandChecker, call: exp.Expr) -> Typed:
     """Return a call of a function of :data:`FUNCTIONS`, resolved and typed.
 
@@ -56,13 +53,7 @@ def check_function(checker: OperandChecker, call: exp.Expr) -> Typed:
     decimals = call.args.get("decimals")
     if isinstance(decimals, exp.Kwarg | exp.PropertyEQ):
         raise unsupported(checker.context, decimals)
-    if isinstance(decimals, exp.Neg) and isinstance(decimals.this, exp.Literal):
-        reason = f"ROUND keeps 0 to {MOST_DECIMALS} decimals, written out"
-        raise checker.context.error(decimals, reason, "for tens, write ROUND(x / 10) * 10")
-    if decimals is not None and not (isinstance(decimals, exp.Literal) and decimals.is_int):
-        raise checker.context.error(decimals, "the number of decimals must be written out", "ROUND(x, 2)")
-    if decimals is not None and (len(decimals.this) > len(str(MOST_DECIMALS)) or int(decimals.this) > MOST_DECIMALS):
-        raise checker.context.error(decimals, f"ROUND keeps 0 to {MOST_DECIMALS} decimals")
+    refuse_beyond_limits(checker.context, call)
     typed = [
         checker.check_as(argument, function.parameters[min(position, len(function.parameters) - 1)])
         for position, argument in enumerate(arguments)

@@ -7,7 +7,7 @@ from cluster.language.words import HOPPING, TUMBLING
 _NO_TIME = "a standing query has no current time: a window defines which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: instants are integers, in microseconds since 1970"
 _NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
-_TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM and SUBSTRING"
+_TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM, SUBSTRING, LEFT, RIGHT, REPLACE, SPLIT_PART, LPAD and RPAD"
 _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
 _LOGARITHM = "write LN(x), LOG10(x) or LOG2(x)"
 _CHOICE = "write IF(condition, a, b), or CASE"
@@ -42,14 +42,16 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write FLOOR(x), CEIL(x), TRUNC(x) or ROUND(x)": ("INT",),
     "write SQRT(x) or POWER(x, y)": ("CBRT", "SQUARE"),
     "an answer depends on nothing but its streams, so nothing is random": ("RAND", "RANDOM", "UUID", "NEWID"),
-    "write SUBSTRING(text, start, length)": ("LEFT", "RIGHT", "MID", "SUBSTRING_INDEX"),
+    "write SUBSTRING(text, start, length)": ("MID",),
+    "write SPLIT_PART(text, separator, number)": ("SPLIT", "SPLIT_INDEX", "SPLIT_TO_ARRAY", "SUBSTRING_INDEX"),
+    "write REPLACE(text, text, replacement)": ("TRANSLATE", "REPLACE_ALL", "OVERLAY"),
     "write TRIM(text)": ("LTRIM", "RTRIM", "BTRIM"),
     "write LIKE": (
         *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "REGEXP_LIKE"),
         *("REGEXP", "REGEXP_MATCHES", "GLOB"),
     ),
     _TEXTS: (
-        *("LPAD", "RPAD", "REPLACE", "TRANSLATE", "REVERSE", "REPEAT", "SPLIT", "SPLIT_PART", "INITCAP", "CONCAT_WS"),
+        *("REVERSE", "REPEAT", "INITCAP", "CONCAT_WS"),
         *("REGEXP_REPLACE", "REGEXP_EXTRACT", "REGEXP_SUBSTR", "ASCII", "CHR", "CHAR", "MD5", "SHA1", "SHA2", "SPACE"),
     ),
     _QUANTILES: (

@@ -10,7 +10,7 @@ from enum import Enum
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import DistanceMetres, Log2, Log10
+from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
 from cluster.language.syntax import Completeness
 from protocols.wire.streams import FieldType
 
@@ -97,7 +97,12 @@ class Function:
 
 
 _COUNTED = ("no", "one", "two", "three", "four")
-_PARAMETER_WORDS = {name: name for name in ("start", "length", "decimals", "lat1", "lon1", "lat2", "lon2")}
+_PARAMETER_WORDS = {
+    **{name: name for name in ("start", "length", "decimals", "fill", "lat1", "lon1", "lat2", "lon2")},
+    "delimiter": "separator",
+    "part_index": "number",
+    "replacement": "replacement",
+}
 
 _NUMBER, _TEXT, _ANY, _INTEGER = Family.NUMBER, Family.TEXT, Family.ANY, Family.INTEGER
 
@@ -142,6 +147,20 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Length: Function("LENGTH", ("this",), (_TEXT,), 1, FieldType.INTEGER),
     exp.Trim: Function("TRIM", ("this",), (_TEXT,), 1, FieldType.TEXT),
     exp.Substring: Function("SUBSTRING", ("this", "start", "length"), (_TEXT, _INTEGER, _INTEGER), 2, FieldType.TEXT),
+    exp.Left: Function("LEFT", ("this", "expression"), (_TEXT, _INTEGER), 2, FieldType.TEXT),
+    exp.Right: Function("RIGHT", ("this", "expression"), (_TEXT, _INTEGER), 2, FieldType.TEXT),
+    exp.SplitPart: Function(
+        "SPLIT_PART", ("this", "delimiter", "part_index"), (_TEXT, _TEXT, _INTEGER), 3, FieldType.TEXT
+    ),
+    exp.Replace: Function(
+        "REPLACE", ("this", "expression", "replacement"), (_TEXT,), 3, FieldType.TEXT, null_if_null=False
+    ),
+    LeftPad: Function(
+        "LPAD", ("this", "length", "fill"), (_TEXT, _INTEGER, _TEXT), 2, FieldType.TEXT, null_if_null=False
+    ),
+    RightPad: Function(
+        "RPAD", ("this", "length", "fill"), (_TEXT, _INTEGER, _TEXT), 2, FieldType.TEXT, null_if_null=False
+    ),
     exp.Concat: Function("CONCAT", ("expressions",), (_ANY,), 1, FieldType.TEXT),
 }
 """Scalar functions by sqlglot's class. CASE, CAST, TRY_CAST, IF and the operators have rules of their own."""

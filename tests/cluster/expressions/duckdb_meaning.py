@@ -47,6 +47,21 @@ MACROS = (
         "6371008.8 * 2 * atan2(sqrt(haversine(a, b, c, d)), sqrt(greatest(1 - haversine(a, b, c, d), 0))) END"
     ),
     f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
+    *(
+        f"CREATE MACRO {side}most(s, n) AS CASE WHEN n IS NOT NULL "
+        f"THEN {side}(s, least(greatest(n, -1000000), 1000000)) END"
+        for side in ("left", "right")
+    ),
+    *(
+        f"CREATE MACRO {side}filled(s, n, f) AS CASE WHEN n IS NOT NULL THEN short(CASE WHEN f = '' "
+        f"THEN left(s, least(greatest(n, 0), 1000000)) "
+        f"ELSE {side}pad(s, CAST(least(greatest(n, 0), {LARGEST} + 1) AS INTEGER), nullif(f, '')) END) END"
+        for side in "lr"
+    ),
+    (
+        "CREATE MACRO part(s, mark, n) AS CASE WHEN mark <> '' THEN split_part(s, mark, n) "
+        "WHEN mark = '' AND n IN (1, -1) THEN s WHEN mark = '' AND s IS NOT NULL AND n IS NOT NULL THEN '' END"
+    ),
 )
 Meaning = tuple[str, FieldType]
 OF_REALS = {
@@ -60,6 +75,15 @@ OF_REALS = {
     "PI": "pi()",
 }
 """Functions whose result is a real, and what they are in DuckDB."""
+OF_TEXTS = {
+    "LEFT": "leftmost({0})",
+    "RIGHT": "rightmost({0})",
+    "LPAD": "lfilled({0})",
+    "RPAD": "rfilled({0})",
+    "SPLIT_PART": "part({0})",
+    "REPLACE": "short(replace({0}))",
+}
+"""Functions that cut, replace and fill texts."""
 
 
 def in_duckdb(expression: Expression, columns: Mapping[str, FieldType]) -> Meaning:
@@ -183,6 +207,9 @@ def _case(case: Case, operands: Sequence[Meaning]) -> Meaning:
 def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
     if function in OF_REALS:
         return f"settled({OF_REALS[function].format(*(sql for sql, _ in operands))})", REAL
+    if function in OF_TEXTS:
+        filling = ["' '"] if function in {"LPAD", "RPAD"} and len(operands) < 3 else []
+        return OF_TEXTS[function].format(", ".join([*(sql for sql, _ in operands), *filling])), TEXT
     (sql, kind), *_ = operands
     together = ", ".join(each for each, _ in operands)
     match function:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import DistanceMetres, Log2, Log10
+from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
 
 Value = Any
 Row = Mapping[str, Value]
@@ -279,6 +279,34 @@ def _substring(text: str, start: int, length: int | None = None) -> str:
     return "".join(letter for place, letter in enumerate(text, start=1) if start <= place < until)
 
 
+def _part(text: str, separator: str, number: int) -> str:
+    parts = text.split(separator) if separator else [text]
+    places = {**dict(enumerate(parts, start=1)), **dict(enumerate(parts, start=-len(parts)))}
+    return places.get(number, "")
+
+
+def _filling(text: str, length: int, letters: str) -> str | None:
+    """Return what is missing from a text; None if the result would be too long."""
+    missing = length - len(text) if letters else 0
+    if min(len(text), max(length, 0)) + max(missing, 0) > 10_000:
+        return None
+    return "".join(letters[at % len(letters)] for at in range(missing))
+
+
+def _filled_left(text: str, length: int, letters: str = " ") -> str | None:
+    added = _filling(text, length, letters)
+    return None if added is None else added + text[: max(length, 0)]
+
+
+def _filled_right(text: str, length: int, letters: str = " ") -> str | None:
+    added = _filling(text, length, letters)
+    return None if added is None else text[: max(length, 0)] + added
+
+
+def _replaced(text: str, old: str, new: str) -> str | None:
+    return short(new.join(text.split(old))) if old else text
+
+
 def _metres(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 360:
         raise ValueError
@@ -332,6 +360,12 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Length: len,
     exp.Trim: lambda text: text.strip(" "),
     exp.Substring: _substring,
+    exp.Left: lambda text, count: text[: max(len(text) + count, 0) if count < 0 else count],
+    exp.Right: lambda text, count: text[-count if count < 0 else max(len(text) - count, 0) :],
+    exp.SplitPart: _part,
+    exp.Replace: _replaced,
+    LeftPad: _filled_left,
+    RightPad: _filled_right,
     exp.DPipe: lambda left, right: short(left + right),
 }
 """What is None if one of its operands is."""

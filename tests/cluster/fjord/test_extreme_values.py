@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from cluster.expressions import nodes
-from cluster.expressions.called_functions import DistanceMetres, Log2, Log10
+from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.columns import Column, Scalar
@@ -168,6 +168,12 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
     exp.Length: (("LENGTH({s})", INTEGER),),
     exp.Trim: (("TRIM({s})", TEXT),),
     exp.Substring: (("SUBSTRING({s}, {i})", TEXT), ("SUBSTRING({s}, {i}, {i})", TEXT)),
+    exp.Left: (("LEFT({s}, {i})", TEXT),),
+    exp.Right: (("RIGHT({s}, {i})", TEXT),),
+    exp.SplitPart: (("SPLIT_PART({s}, 'a', {i})", TEXT), ("SPLIT_PART({s}, {s}, 1)", TEXT)),
+    exp.Replace: (("REPLACE({s}, {s}, 'xy')", TEXT), ("REPLACE({s}, 'a', {s})", TEXT), ("REPLACE({s}, 'a', '')", TEXT)),
+    LeftPad: (("LPAD({s}, {i})", TEXT), ("LPAD({s}, 9, {s})", TEXT), ("LPAD('ab', {i}, {s})", TEXT)),
+    RightPad: (("RPAD({s}, {i})", TEXT), ("RPAD({s}, 9, {s})", TEXT), ("RPAD('ab', {i}, {s})", TEXT)),
     exp.Concat: (("CONCAT({s}, {s})", TEXT), ("CONCAT({s})", TEXT)),
 }  # fmt: skip
 
@@ -303,6 +309,20 @@ def test_a_real_is_read_again_from_its_text(value: float) -> None:
         ("UPPER(NULL)", TEXT, None),
         ("LENGTH(NULL)", INTEGER, None),
         ("TRIM(NULL)", TEXT, None),
+        ("LEFT(NULL, 1)", TEXT, None),
+        ("RIGHT('ab', NULL)", TEXT, None),
+        ("SPLIT_PART('a', NULL, 1)", TEXT, None),
+        ("SPLIT_PART('a-b', '-', NULL)", TEXT, None),
+        ("REPLACE('a', NULL, 'b')", TEXT, None),
+        ("REPLACE('a', 'b', NULL)", TEXT, None),
+        ("REPLACE('a', '', NULL)", TEXT, None),
+        ("LPAD('a', NULL)", TEXT, None),
+        ("RPAD('a', 0, NULL)", TEXT, None),
+        ("LEFT('abc', -9223372036854775808)", TEXT, ""),
+        ("RIGHT('abc', 9223372036854775807)", TEXT, "abc"),
+        ("SPLIT_PART('abc', 'b', -9223372036854775808)", TEXT, ""),
+        ("LPAD('abc', 9223372036854775807, 'x')", TEXT, None),
+        ("LPAD('abc', 9223372036854775807, '')", TEXT, "abc"),
         ("SUBSTRING(NULL, 1)", TEXT, None),
         ("SUBSTRING('abc', NULL, NULL)", TEXT, None),
         ("NULL || NULL", TEXT, None),

@@ -55,7 +55,10 @@ FORMS: dict[FieldType, tuple[str, ...]] = {
     ),
     TEXT: (
         "({s} || {s})", "UPPER({s})", "LOWER({s})", "TRIM({s})", "SUBSTRING({s}, 1, 2)", "SUBSTRING({s}, 2)",
-        "SUBSTRING({s}, {i})", "SUBSTRING({s}, {i}, {i})", "CONCAT({s}, {s})", "COALESCE({s}, {s})",
+        "SUBSTRING({s}, {i})", "SUBSTRING({s}, {i}, {i})", "CONCAT({s}, {s})",
+        "LEFT({s}, {i})", "RIGHT({s}, {i})", "SPLIT_PART({s}, {s}, {i})", "SPLIT_PART({s}, ' ', 2)",
+        "REPLACE({s}, {s}, {s})", "REPLACE({s}, 'a', 'xy')", "LPAD({s}, {i})", "RPAD({s}, {i}, 'ab')",
+        "COALESCE({s}, {s})",
         "NULLIF({s}, {s})", "LEAST({s}, {s})", "GREATEST({s}, {s})", "CASE WHEN {b} THEN {s} ELSE {s} END",
         "CAST({i} AS TEXT)", "CAST({r} AS TEXT)", "CAST({b} AS TEXT)",
     ),

@@ -8,8 +8,9 @@ from sqlglot import exp
 
 from cluster.fjord import text_functions
 from cluster.fjord.scalars import compile_scalar
-from cluster.fjord.text_functions import LONGEST_TEXT, longest_bytes
+from cluster.fjord.text_functions import longest_bytes
 from cluster.fjord.text_growth import TextGrowthError, check_text
+from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.dialect import parse_scalar
 from cluster.language.translation import translate
 from cluster.plan.expressions import read_scalar

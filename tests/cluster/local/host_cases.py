@@ -74,6 +74,8 @@ CASES: dict[str, str] = {
     "everything": "SELECT * FROM traffic",
     "expressions": "SELECT sensor, speed * 2 + lane AS x, speed > 2 AS fast, lane % 2 AS odd FROM traffic",
     "texts": "SELECT UPPER(sensor) AS s, sensor || '!' AS t, COALESCE(sensor, '?') AS u FROM traffic",
+    "parts of texts": "SELECT LEFT(sensor, 1) AS a, RIGHT(sensor, -1) AS b, SPLIT_PART(sensor, 'a', lane) AS c, "
+    "REPLACE(sensor, 'b', sensor || '-') AS d, LPAD(sensor, lane + 1, '.:') AS e, RPAD(sensor, 3) AS f FROM traffic",
     "cases": "SELECT CASE WHEN speed > 2 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS c FROM traffic",
     "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
     "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",

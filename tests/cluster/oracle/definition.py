@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from cluster.expressions.called_functions import Log2, Log10
+from cluster.expressions.called_functions import LeftPad, Log2, Log10, RightPad
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -206,6 +206,18 @@ _SUBSTRING = (
 )
 
 
+_SHORT = "(SELECT CASE WHEN length(made) <= 10000 THEN made END FROM (SELECT {0} AS made))"
+_FILLED = "CASE WHEN {2} <= 10000 THEN {0}({1}, CAST(greatest({2}, 0) AS INTEGER), {3}) END"
+_PART = (
+    "CASE WHEN {1} = '' THEN CASE WHEN {2} IN (1, -1) THEN {0} WHEN NOT {0} || {2} IS NULL THEN '' END "
+    "ELSE split_part({0}, {1}, {2}) END"
+)
+
+
+def _operands_of(tree: exp.Expr) -> list[str]:
+    return [tree.args[slot].sql(dialect="duckdb") for slot in tree.arg_types if tree.args.get(slot)]
+
+
 def _substring_of(tree: exp.Expr) -> list[exp.Expr]:
     return [tree.this, tree.args["start"], tree.args.get("length") or exp.Literal.number(1_000_000)]
 
@@ -238,6 +250,15 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
             )
         case exp.Literal() if not tree.is_string and not tree.this.isdecimal():  # reals, never decimals
             return exp.Cast(this=tree.copy(), to=exp.DataType.build("DOUBLE"))
+        case LeftPad() | RightPad():  # an empty filling fills nothing, and what is too long is NULL
+            text, length, *filling = _operands_of(tree)
+            return exp.maybe_parse(
+                _FILLED.format(tree.sql_name(), text, length, *(filling or ("' '",))), dialect="duckdb"
+            )
+        case exp.SplitPart():  # nothing separates by an empty separator
+            return exp.maybe_parse(_PART.format(*_operands_of(tree)), dialect="duckdb")
+        case exp.Replace():
+            return exp.maybe_parse(_SHORT.format(tree.sql(dialect="duckdb")), dialect="duckdb")
         case exp.Concat():  # leaves NULLs out
             parts = [exp.Coalesce(this=part.copy(), expressions=[exp.Literal.string("")]) for part in tree.expressions]
             return exp.Concat(expressions=parts, **{k: v for k, v in tree.args.items() if k != "expressions"})

@@ -44,6 +44,23 @@ CREATE MACRO f_metres(a, b, c, d) AS CASE
 END;
 CREATE MACRO f_upper(s) AS upper(replace(s, 'ß', 'ss'));
 CREATE MACRO f_lower(s) AS lower(replace(s, 'İ', 'i̇'));
+CREATE MACRO f_left(s, n) AS CASE WHEN n IS NOT NULL THEN left(s, least(greatest(n, -1000000), 1000000)) END;
+CREATE MACRO f_right(s, n) AS CASE WHEN n IS NOT NULL THEN right(s, least(greatest(n, -1000000), 1000000)) END;
+CREATE MACRO f_short(s) AS CASE WHEN length(s) <= 10000 THEN s END;
+CREATE MACRO f_lpad(s, n, f) AS CASE WHEN n IS NOT NULL THEN f_short(
+    CASE WHEN f = '' THEN left(s, least(greatest(n, 0), 1000000))
+    ELSE lpad(s, least(greatest(n, 0), 10001)::INTEGER, nullif(f, '')) END
+) END;
+CREATE MACRO f_rpad(s, n, f) AS CASE WHEN n IS NOT NULL THEN f_short(
+    CASE WHEN f = '' THEN left(s, least(greatest(n, 0), 1000000))
+    ELSE rpad(s, least(greatest(n, 0), 10001)::INTEGER, nullif(f, '')) END
+) END;
+-- Nothing separates by an empty separator.
+CREATE MACRO f_split_part(s, mark, n) AS CASE
+    WHEN mark <> '' THEN split_part(s, mark, n)
+    WHEN n IN (1, -1) AND mark = '' THEN s
+    WHEN s IS NOT NULL AND mark = '' AND n IS NOT NULL THEN ''
+END;
 -- Standard SQL: places before the first count towards the length, and there is nothing there.
 CREATE MACRO f_rest(s, first) AS CASE
     WHEN first IS NOT NULL THEN substring(s, least(greatest(first, 1), 1000000)::BIGINT)
@@ -189,6 +206,15 @@ def _texts() -> Iterator[Operation]:
     three = ("SUBSTRING({0}, {1}, {2})", "SUBSTR({0}, {1}, {2})", "SUBSTRING({0} FROM {1:5} FOR {2:5})")
     yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER), two, "f_rest({0}, {1})")
     yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER, INTEGER), three, "f_part({0}, {1}, {2})")
+    for side in ("LEFT", "RIGHT"):
+        yield _operation(side, TEXT, (TEXT, INTEGER), (f"{side}({{0}}, {{1}})",), f"f_{side.lower()}({{0}}, {{1}})")
+    for pad in ("LPAD", "RPAD"):
+        yield _operation(pad, TEXT, (TEXT, INTEGER), (f"{pad}({{0}}, {{1}})",), f"f_{pad.lower()}({{0}}, {{1}}, ' ')")
+        three, sql = f"{pad}({{0}}, {{1}}, {{2}})", f"f_{pad.lower()}({{0}}, {{1}}, {{2}})"
+        yield _operation(pad, TEXT, (TEXT, INTEGER, TEXT), (three,), sql)
+    takes, spelling = (TEXT, TEXT, INTEGER), "SPLIT_PART({0}, {1}, {2})"
+    yield _operation("SPLIT_PART", TEXT, takes, (spelling,), "f_split_part({0}, {1}, {2})")
+    yield _operation("REPLACE", TEXT, (TEXT,) * 3, ("REPLACE({0}, {1}, {2})",), "f_short(replace({0}, {1}, {2}))")
     yield _operation("||", TEXT, (TEXT, TEXT), ("{0:5} || {1:6}",), "{0} || {1}", Binding.CONCATENATION)
     for count in (2, 3):
         holes = [f"{{{number}}}" for number in range(count)]

@@ -1,0 +1,105 @@
+"""Functions that cut, replace and fill texts: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+
+Positions and lengths are in code points. A result that would have more than :data:`LONGEST_TEXT` of them is NULL, and
+is never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from cluster.fjord.scalar_functions import aligned, choice
+from cluster.language.call_limits import LONGEST_TEXT
+
+_FAR = 2**31 - 1
+"""No text reaches so far: a position beyond it is as good as this one."""
+_NO_TEXT = pl.Series([None], dtype=pl.String)
+
+
+def left(value: pl.Series, count: pl.Series) -> pl.Series:
+    """Return so many code points from the start of a text; less than none: all but so many at its end."""
+    value, count = aligned(value.cast(pl.String), _near(count))
+    return value.str.head(count)
+
+
+def right(value: pl.Series, count: pl.Series) -> pl.Series:
+    """Return so many code points from the end of a text; less than none: all but so many at its start."""
+    value, count = aligned(value.cast(pl.String), _near(count))
+    return value.str.tail(count)
+
+
+def split_part(value: pl.Series, separator: pl.Series, number: pl.Series) -> pl.Series:
+    """Return a part of a text between separators, counted from 1, or from the end from -1; empty if there is none.
+
+    Nothing separates by an empty separator.
+    """
+    value, separator, number = aligned(value.cast(pl.String), separator.cast(pl.String), _near(number))
+    place = number - (number > 0).cast(pl.Int64)
+    parts = value.str.split(separator)
+    found = parts.list.get(choice(number == 0, pl.Series([_FAR]), place), null_on_oob=True).fill_null("")
+    whole = choice(number.abs() == 1, value, pl.Series([""]))
+    known = value.is_not_null() & separator.is_not_null() & number.is_not_null()
+    return choice(known, choice(separator == "", whole, found), _NO_TEXT)
+
+
+def replaced(value: pl.Series, old: pl.Series, new: pl.Series) -> pl.Series:
+    """Return a text with another one in all its places replaced, from the first on; an empty one stands nowhere."""
+    one, other = (each.item() if each.len() == 1 else None for each in (old, new))
+    value, old, new = aligned(value.cast(pl.String), old.cast(pl.String), new.cast(pl.String))
+    letters, shorter, longer = (each.str.len_chars().cast(pl.Int64) for each in (value, old, new))
+    places = value.str.count_matches(old, literal=True).cast(pl.Int64)
+    fits = (old == "") | (letters + places * (longer - shorter) <= LONGEST_TEXT)
+    fits = (fits & new.is_not_null()).fill_null(False)  # noqa: FBT003 - Polars' own
+    # Texts that would be too long are left out before they are computed; Polars computes also what is NULL.
+    value = choice(fits, value, pl.Series([""]))
+    if one and other is not None:
+        found = value.str.replace_all(one, other, literal=True)
+    else:
+        rows = zip(value.to_list(), old.to_list(), new.to_list(), strict=True)
+        made = [text.replace(one, other) if text and one else text for text, one, other in rows]
+        found = pl.Series(made, dtype=pl.String)
+    return choice(fits, found, _NO_TEXT)
+
+
+def padded(*, in_front: bool) -> Callable[..., pl.Series]:
+    """Return the function that gives texts a length: cut at the end, or filled in front or behind.
+
+    An empty filling fills nothing.
+    """
+
+    def found(value: pl.Series, length: pl.Series, filling: pl.Series | None = None) -> pl.Series:
+        filling = pl.Series([" "]) if filling is None else filling.cast(pl.String)
+        rows = zip(*(each.to_list() for each in aligned(value.cast(pl.String), _near(length), filling)), strict=True)
+        return pl.Series([_padded(*row, in_front=in_front) for row in rows], dtype=pl.String)
+
+    return found
+
+
+def _padded(text: str | None, length: int | None, filling: str | None, *, in_front: bool) -> str | None:
+    if text is None or length is None or filling is None:
+        return None
+    kept = text[: max(length, 0)]
+    missing = length - len(kept) if filling else 0
+    if len(kept) + max(missing, 0) > LONGEST_TEXT:
+        return None
+    if missing <= 0:
+        return kept
+    added = (filling * (missing // len(filling) + 1))[:missing]
+    return added + kept if in_front else kept + added
+
+
+def _near(number: pl.Series) -> pl.Series:
+    return number.cast(pl.Int64).clip(-_FAR, _FAR)
+
+
+TEXT_PARTS: Mapping[str, Callable[..., pl.Series]] = {
+    "LEFT": left,
+    "RIGHT": right,
+    "SPLIT_PART": split_part,
+    "REPLACE": replaced,
+    "LPAD": padded(in_front=True),
+    "RPAD": padded(in_front=False),
+}
+"""By name."""

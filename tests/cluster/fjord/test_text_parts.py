@@ -1,0 +1,115 @@
+"""Parts, replacements and filled texts: known values, ends, and results that are too long and never made."""
+
+from __future__ import annotations
+
+import resource
+
+import polars as pl
+import pytest
+
+from cluster.fjord.scalars import compile_scalar
+from cluster.fjord.text_parts import TEXT_PARTS
+from cluster.language.call_limits import LONGEST_TEXT
+from cluster.plan.expressions import read_scalar
+from protocols.wire.streams import FieldType
+
+KNOWN = (
+    ("LEFT('I-80', 1)", "I"),
+    ("LEFT('I-80', 0)", ""),
+    ("LEFT('I-80', -3)", "I"),
+    ("LEFT('I-80', -9)", ""),
+    ("LEFT('ß👩x', 2)", "ß👩"),
+    ("RIGHT('I-80', 2)", "80"),
+    ("RIGHT('I-80', -2)", "80"),
+    ("RIGHT('I-80', 0)", ""),
+    ("RIGHT('e\u0301', 1)", "\u0301"),
+    ("SPLIT_PART('a-b-c', '-', 2)", "b"),
+    ("SPLIT_PART('a-b-c', '-', -1)", "c"),
+    ("SPLIT_PART('a-b-c', '-', -3)", "a"),
+    ("SPLIT_PART('a-b-c', '-', 4)", ""),
+    ("SPLIT_PART('a-b-c', '-', -4)", ""),
+    ("SPLIT_PART('a-b-c', '-', 1 - 1)", ""),
+    ("SPLIT_PART('-a', '-', 1)", ""),
+    ("SPLIT_PART('a--b', '--', 2)", "b"),
+    ("SPLIT_PART('aaa', 'aa', 2)", "a"),
+    ("SPLIT_PART('a.b', '.', 2)", "b"),
+    ("SPLIT_PART('ab', '', 1)", "ab"),
+    ("SPLIT_PART('ab', '', -1)", "ab"),
+    ("SPLIT_PART('ab', '', 2)", ""),
+    ("SPLIT_PART('', '-', 1)", ""),
+    ("REPLACE('aaa', 'aa', 'b')", "ba"),
+    ("REPLACE('a.b', '.', '$0')", "a$0b"),
+    ("REPLACE('abc', '', 'x')", "abc"),
+    ("REPLACE('abc', 'b', '')", "ac"),
+    ("REPLACE('abc', 'B', 'x')", "abc"),
+    ("LPAD('7', 3, '0')", "007"),
+    ("LPAD('7', 3)", "  7"),
+    ("LPAD('abc', 2, 'x')", "ab"),
+    ("LPAD('a', 6, 'xyz')", "xyzxya"),
+    ("RPAD('a', 6, 'xyz')", "axyzxy"),
+    ("RPAD('abc', 2)", "ab"),
+    ("RPAD('abc', -1, 'x')", ""),
+    ("RPAD('abc', 9, '')", "abc"),
+    ("LPAD('ß', 3, '👩')", "👩👩ß"),
+)
+
+
+@pytest.mark.parametrize(("sql", "expected"), KNOWN)
+def test_known_values(sql: str, expected: str) -> None:
+    assert pl.select(compile_scalar(read_scalar(sql, FieldType.TEXT))).item() == expected
+
+
+@pytest.mark.parametrize(("sql", "expected"), KNOWN)
+def test_columns_are_computed_as_constants_are(sql: str, expected: str) -> None:
+    name, _, written = sql.removesuffix(")").partition("(")
+    called = [pl.Series([eval(each)]) for each in written.split(", ")]
+    longer = [pl.concat([each, pl.Series([None], dtype=each.dtype), each]) for each in called]
+    assert TEXT_PARTS[name](*longer).to_list() == [expected, None, expected]
+    assert TEXT_PARTS[name](longer[0], *called[1:]).to_list() == [expected, None, expected]
+    for place in range(len(called)):
+        mixed = [longer[at] if at == place else each for at, each in enumerate(called)]
+        assert TEXT_PARTS[name](*mixed).to_list() == [expected, None, expected]
+
+
+@pytest.mark.parametrize("name", TEXT_PARTS)
+def test_no_rows_give_no_rows(name: str) -> None:
+    count = {"LEFT": 1, "RIGHT": 1, "REPLACE": 2}.get(name, 2)
+    others = {"SPLIT_PART": ["-", 1], "REPLACE": ["a", "b"], "LPAD": [3, "x"], "RPAD": [3, "x"]}.get(name, [1])
+    found = TEXT_PARTS[name](pl.Series([], dtype=pl.String), *(pl.Series([each]) for each in others[:count]))
+    assert found.to_list() == []
+    assert found.dtype == pl.String
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "kept"),
+    [
+        ("LPAD", (["a", "a"], [LONGEST_TEXT, LONGEST_TEXT + 1]), [True, False]),
+        ("RPAD", (["ß", "ß"], [LONGEST_TEXT, LONGEST_TEXT + 1], ["👩", "👩"]), [True, False]),
+        ("RPAD", (["a" * LONGEST_TEXT, "a" * (LONGEST_TEXT + 1)], [2**62, 2**62], ["", ""]), [True, False]),
+        ("LPAD", (["a" * (LONGEST_TEXT + 1), "a" * 99_999], [LONGEST_TEXT, 5]), [True, True]),
+        ("REPLACE", (["a" * 100, "a" * 100], ["a", "a"], ["b" * 100, "b" * 101]), [True, False]),
+        ("REPLACE", (["a" * 100, "ß" * 101], ["a", "ß"], ["b" * 100, "👩" * 100]), [True, False]),
+        ("REPLACE", (["a" * 20_000, "a" * 20_002], ["aa", "aa"], ["b", "b"]), [True, False]),
+        ("REPLACE", (["a" * 20_000, "a" * 20_000], ["", "b"], ["b", "b"]), [True, False]),
+    ],
+)
+def test_what_would_be_too_long_is_null(name: str, values: tuple[list[str | int], ...], kept: list[bool]) -> None:
+    found = TEXT_PARTS[name](*map(pl.Series, values))
+    assert found.is_not_null().to_list() == kept
+    for place, keeps in enumerate(kept):
+        constants = [pl.Series([each[place]]) for each in values]
+        assert TEXT_PARTS[name](*constants).is_not_null().to_list() == [keeps]
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [("LPAD", (10**9, "x")), ("RPAD", (2**63 - 1, "xyz")), ("REPLACE", ("a", "b" * 1000)), ("REPLACE", ("a", "aa"))],
+)
+@pytest.mark.parametrize("constant", [True, False])
+def test_what_would_be_too_long_is_never_made(name: str, others: tuple[int | str, ...], *, constant: bool) -> None:
+    texts = pl.Series(["a" * 10_000] * 100)
+    arguments = [pl.Series([each] * (1 if constant else len(texts))) for each in others]
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = TEXT_PARTS[name](texts, *arguments)
+    assert found.null_count() == len(texts)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KiB; it would be a GiB
