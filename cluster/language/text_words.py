@@ -85,7 +85,8 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
             or _begins(words[place], leaves.get(following))
         ):
             dangles = before in OPENING or (ahead[0] in CLOSING and following not in leaves)
-            for word in _meant(words[place], ahead[0], calls[-1][0] if calls else ""):
+            call = calls[-1][0] if calls and before != "DISTINCT" else ""  # IS DISTINCT FROM is no part of a call
+            for word in _meant(words[place], ahead[0], call):
                 yield Word(word, (token.start, token.end + 1), dangles)
     yield from (opened for _, opened in calls)
 
