@@ -10,8 +10,10 @@ Sums of integers wrap around as their arithmetic does. A result that is not a fi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import polars as pl
 
@@ -297,6 +299,26 @@ def _quantile(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     )
 
 
+def _percentile(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """The least value up to which, itself included, at least the share of all values lies."""
+    # A share is the decimal that was written: 0.55 of 100 values are 55, and not what the nearest real makes of it.
+    share = Fraction(repr(0.5 if call.parameter is None else call.parameter))
+
+    def places(counts: pl.Series) -> pl.Series:
+        return pl.Series(counts.name, [max(math.ceil(share * count), 1) - 1 for count in counts], dtype=pl.Int64)
+
+    def at_share(values: pl.Expr) -> pl.Expr:
+        place = values.list.len().map_batches(places, return_dtype=pl.Int64, is_elementwise=True)
+        return values.list.sort().list.get(place, null_on_oob=True)
+
+    return _values(call, at_share)
+
+
+def _mode(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """The most frequent value; of equally frequent ones the least."""
+    return _values(call, lambda values: values.list.eval(pl.element().mode().sort()).list.first())
+
+
 def _distinct_sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     if call.type is not FieldType.REAL:
         return _values(call, lambda values: pl.when(values.list.len() > 0).then(different(values).list.sum()))
@@ -343,6 +365,8 @@ _RULES: dict[str, _Rule] = {
     "stddev_pop": lambda call: _deviation(call, of_all=True),
     "median": lambda call: _values(call, between_values(lambda values: values.list.median())),
     "quantile": _quantile,
+    "percentile_disc": _percentile,
+    "mode": _mode,
     "first": lambda call: _by_stamp(call, first=True),
     "last": lambda call: _by_stamp(call, first=False),
     "completeness": _completeness,

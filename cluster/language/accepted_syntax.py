@@ -93,7 +93,7 @@ def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
         if kind is not syntax.Completeness
     }
     taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
-    for kind in (exp.ApproxQuantile, exp.Quantile):
+    for kind in (exp.ApproxQuantile, exp.Quantile, syntax.PercentileCont, syntax.PercentileDisc):
         taken[kind]["quantile"] = _LITERAL
     return {**taken, syntax.Completeness: {}}
 

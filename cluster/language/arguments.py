@@ -10,6 +10,7 @@ from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.errors import did_you_mean
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS
+from cluster.language.syntax import PERCENTILE_SHAPE
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
@@ -26,6 +27,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "APPROX_QUANTILE": _QUANTILE,
     "QUANTILE": _QUANTILE,
     "EVERY": ("one argument", "{}(x)"),
+    "PERCENTILE_CONT": ("one argument", PERCENTILE_SHAPE),
+    "PERCENTILE_DISC": ("one argument", PERCENTILE_SHAPE),
     "COMPLETENESS": ("no argument", "{}()"),
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
@@ -130,6 +133,10 @@ def foreign_part(context: Context, part: exp.Expr) -> FjordSqlError | None:
         case exp.Collate():
             hint = "texts are compared by their code points; write LOWER(text) where case does not matter"
             return context.error(part, "COLLATE is not part of FjordSQL", hint)
+        case exp.PercentileCont() | exp.PercentileDisc():
+            name = part.sql_name()
+            reason = f"behind {name}(share) stands WITHIN GROUP, with the values"
+            return context.error(part, reason, f"it is written {PERCENTILE_SHAPE.format(name)}")
         case exp.IgnoreNulls():
             return context.error(part, "IGNORE NULLS is not part of FjordSQL", f"leave it out: {_NO_NULLS}")
         case exp.RespectNulls():

@@ -8,8 +8,10 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from cluster.language.arguments import unknown_function, without_distinct
+from cluster.language.arguments import unknown_function, without_distinct, wrong_number
+from cluster.language.functions import AGGREGATES
 from cluster.language.sensor_clauses import SensorClauseParsing
+from cluster.language.syntax import PERCENTILE_SHAPE, PERCENTILES
 
 LITERALS = (TokenType.NUMBER, TokenType.STRING)
 
@@ -105,6 +107,35 @@ class CallParsing(SensorClauseParsing):
         found = super()._parse_star_op(*keywords)
         plain = (isinstance(each, exp.Column) and len(each.parts) == 1 for each in found or ())
         return found and [each.this if name else each for each, name in zip(found, plain, strict=True)]
+
+    def _parse_window(
+        self,
+        this: exp.Expr | None,
+        alias: bool = False,  # noqa: FBT001, FBT002 - sqlglot's signature
+    ) -> exp.Expr | None:
+        if this is not None and type(this) in PERCENTILES and self._match_text_seq("WITHIN", "GROUP"):
+            this = self._parse_percentile(this)
+        return super()._parse_window(this, alias)
+
+    def _parse_percentile(self, call: exp.Expr) -> exp.Expr:
+        """Return the percentile whose values come next, in parentheses; sqlglot would take several."""
+        name = AGGREGATES[PERCENTILES[type(call)]].name.upper()
+        shape = f"it is written {PERCENTILE_SHAPE.format(name)}"
+        if call.args.get("expression") is not None or isinstance(call.this, exp.Distinct):
+            self.refuse(wrong_number(name)[0], token=self._prev, hint=shape)
+        self._match_l_paren()
+        if not self._match(TokenType.ORDER_BY):
+            self.refuse("ORDER BY was expected here", hint=shape)
+        value = self._parse_disjunction()
+        if value is None:
+            self.refuse("a value was expected here", hint=shape)
+        if self._curr and self._curr.token_type in (TokenType.ASC, TokenType.DESC):
+            reason = f"{self._curr.text.upper()} cannot stand here: a share counts from the least value"
+            self.refuse(reason, hint=shape)
+        if self._curr and self._curr.token_type == TokenType.COMMA:
+            self.refuse(f"{name} orders by one value", hint=shape)
+        self._match_r_paren()
+        return self.expression(PERCENTILES[type(call)](this=value, quantile=call.this))
 
     def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:  # noqa: FBT001, FBT002 - sqlglot's
         if not self._match(TokenType.L_PAREN, advance=False):

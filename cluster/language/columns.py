@@ -113,8 +113,8 @@ class AggregateCall(msgspec.Struct, frozen=True):
     name
         Name of the output column.
     function
-        Lower case: count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, median, quantile, first, last,
-        completeness.
+        Lower case: count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, median, quantile,
+        percentile_disc, mode, first, last, completeness.
     argument
         None only for ``COUNT(*)`` and ``COMPLETENESS()``.
     type
@@ -122,7 +122,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
     distinct
         True to count each value once.
     parameter
-        The share, 0 to 1, of an approximate quantile; else None.
+        The share, 0 to 1, of a quantile; else None.
     order
         The column of stamps by which first and last are ordered; else None. Of equal stamps the least value is first,
         the greatest last, so that the answer does not depend on the order of arrival.

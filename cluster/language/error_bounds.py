@@ -27,6 +27,7 @@ from cluster.language.algebra import (
 from cluster.language.columns import Scalar
 from cluster.language.functions import AGGREGATES
 from cluster.language.plans import plain_column, scalar_of
+from cluster.language.syntax import PercentileCont, PercentileDisc
 from cluster.language.walks import nodes_of
 from cluster.shared_nodes import remembered
 
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from cluster.language.expressions import Checker
     from cluster.language.syntax import ErrorBound
 
-AS_FAR_AS_ITS_VALUES = (exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median, exp.ApproxQuantile, exp.Quantile)
+AS_FAR_AS_ITS_VALUES = (
+    *(exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
+    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc),
+)
 """Aggregates whose error is at most the largest error of a value."""
 _WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, Granularity)
 
@@ -89,7 +93,7 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
     raise context.error(
         bound,
         f"how far this {name} may be off is not known",
-        "it is known for COUNT, and for AVG, SUM, MIN, MAX, FIRST, LAST, MEDIAN, APPROX_QUANTILE of a field as it is",
+        "it is known for COUNT, and for AVG, SUM, MIN, MAX, FIRST, LAST, MEDIAN and quantiles of a field as it is",
     )
 
 

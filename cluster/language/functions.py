@@ -11,7 +11,7 @@ from enum import Enum
 from sqlglot import exp
 
 from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
-from cluster.language.syntax import Completeness
+from cluster.language.syntax import Completeness, PercentileCont, PercentileDisc
 from protocols.wire.streams import FieldType
 
 
@@ -212,6 +212,9 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Median: AggregateFunction("median", Family.NUMBER, FieldType.REAL),
     exp.ApproxQuantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
     exp.Quantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
+    PercentileCont: AggregateFunction("percentile_cont", Family.NUMBER, FieldType.REAL, computed_as="quantile"),
+    PercentileDisc: AggregateFunction("percentile_disc", Family.ANY, Result.FIRST),
+    exp.Mode: AggregateFunction("mode", Family.ANY, Result.FIRST),
     exp.First: AggregateFunction("first", Family.ANY, Result.FIRST),
     exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST),
     Completeness: AggregateFunction("completeness", Family.ANY, FieldType.REAL, keeps_unit=False),
@@ -220,7 +223,8 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
 
 AGGREGATE_NAMES: tuple[str, ...] = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
-    "MEDIAN", "APPROX_QUANTILE", "FIRST", "LAST", "COMPLETENESS", "ERROR_BOUND",
+    "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "FIRST", "LAST", "COMPLETENESS",
+    "ERROR_BOUND",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

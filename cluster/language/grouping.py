@@ -20,7 +20,15 @@ from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.stars import left_out_by
-from cluster.language.syntax import QUERIES, Completeness, ErrorBound, Slot, span_of
+from cluster.language.syntax import (
+    PERCENTILE_SHAPE,
+    PERCENTILES,
+    QUERIES,
+    Completeness,
+    ErrorBound,
+    Slot,
+    span_of,
+)
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -207,7 +215,7 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
     argument, distinct = _argument(call, context)
     for inner in argument.find_all(*AGGREGATES) if argument is not None else ():
         raise context.error(inner, "an aggregate cannot stand inside another", "aggregate a subquery in FROM")
-    parameter = _share(call, context) if isinstance(call, exp.Quantile) else None
+    parameter = _share(call, context) if "quantile" in call.arg_types else None
     if argument is None:
         if condition is None:
             return AggregateCall("count", "count", None, FieldType.INTEGER)
@@ -268,10 +276,12 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
     return argument, distinct
 
 
-def _share(call: exp.Quantile, context: Context) -> float:
+def _share(call: exp.Expr, context: Context) -> float:
     share = call.args.get("quantile")
     if not isinstance(share, exp.Literal) or share.is_string or not 0 <= float(share.this) <= 1:
-        raise context.error(share or call, "a quantile needs a share from 0 to 1", "APPROX_QUANTILE(speed, 0.95)")
+        name = AGGREGATES[type(call)].name.upper()
+        shape = PERCENTILE_SHAPE.format(name) if type(call) in PERCENTILES.values() else "APPROX_QUANTILE(speed, 0.95)"
+        raise context.error(share or call, "a quantile needs a share from 0 to 1", shape)
     return float(share.this)
 
 

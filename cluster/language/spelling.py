@@ -172,6 +172,8 @@ def _create_relation(node: exp.Expr) -> list[str]:
     return ["CREATE", "RELATION", "FROM", *which, "REFRESH", "EVERY", *stale, *_commas(len(node.expressions))]
 
 
+_WITHIN_GROUP = ("WITHIN", "GROUP", "ORDER BY")
+
 _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Select: _query,
     exp.Union: _set_operation("UNION"),
@@ -194,6 +196,8 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Star: _star,
     exp.NullSafeEQ: lambda _node: ["IS", "NOT", "DISTINCT", "FROM"],
     exp.NullSafeNEQ: lambda _node: ["IS", "DISTINCT", "FROM"],
+    syntax.PercentileCont: lambda _node: ["PERCENTILE_CONT", *_WITHIN_GROUP],
+    syntax.PercentileDisc: lambda _node: ["PERCENTILE_DISC", *_WITHIN_GROUP],
     syntax.ZipJoin: _zip_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],
     syntax.StreamWindow: _window,

@@ -68,6 +68,26 @@ class ErrorBound(exp.Expression, exp.Func):
     is_var_len_args = True
 
 
+class PercentileCont(exp.Expression, exp.AggFunc):
+    """``PERCENTILE_CONT(share) WITHIN GROUP (ORDER BY value)``; ``this`` is the value."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "quantile": True}
+
+
+class PercentileDisc(exp.Expression, exp.AggFunc):
+    """``PERCENTILE_DISC(share) WITHIN GROUP (ORDER BY value)``; ``this`` is the value."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "quantile": True}
+
+
+PERCENTILES: dict[type[exp.Expr], type[PercentileCont | PercentileDisc]] = {
+    exp.PercentileCont: PercentileCont,
+    exp.PercentileDisc: PercentileDisc,
+}
+"""By sqlglot's class of what stands before WITHIN GROUP: the class of the whole."""
+PERCENTILE_SHAPE = "{}(0.95) WITHIN GROUP (ORDER BY x)"
+
+
 class StreamItem(exp.Expression):
     """One item of FROM: a name, a query or a changing relation with its clauses."""
 

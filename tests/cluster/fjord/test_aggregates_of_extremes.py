@@ -34,8 +34,12 @@ VALUES = st.lists(st.none() | st.sampled_from([*REALS, LARGEST, -LARGEST]), min_
 def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
     """Every aggregate of a column of a type, and of an expression over it."""
     argument = read_scalar('"v"', kind)
-    functions = ["count", "sum", "avg", "min", "max", "stddev", "variance", "median", "quantile", "first", "last"]
-    results = {"count": FieldType.INTEGER, **dict.fromkeys(("sum", "min", "max", "first", "last"), kind)}
+    functions = ["count", "sum", "avg", "min", "max", "stddev", "variance", "median", "quantile", "first", "last",
+                 "percentile_disc", "mode"]  # fmt: skip
+    results = {
+        "count": FieldType.INTEGER,
+        **dict.fromkeys(("sum", "min", "max", "first", "last", "percentile_disc", "mode"), kind),
+    }
     found = [
         AggregateCall(
             name=f"{function}{' distinct' if distinct else ''}",
@@ -43,7 +47,7 @@ def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
             argument=argument,
             type=results.get(function, FieldType.REAL),
             distinct=distinct,
-            parameter=0.3 if function == "quantile" else None,
+            parameter=0.3 if function in ("quantile", "percentile_disc") else None,
             order=START if function in ("first", "last") else None,
         )
         for function in functions
@@ -108,6 +112,8 @@ def test_aggregates_of_extreme_reals_do_not_depend_on_cuts(cut: tuple[Cut, Cut])
     middle = [Fraction(value) for value in values]
     assert close(one["median"], float(statistics.median(middle)), scale)
     assert min(values) <= one["quantile"] <= max(values)
+    assert one["percentile_disc"] == sorted(values)[max(math.ceil(Fraction("0.3") * len(values)), 1) - 1]
+    assert one["mode"] == min(statistics.multimode(values))
 
 
 @settings(max_examples=150, deadline=None)

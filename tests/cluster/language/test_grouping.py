@@ -268,6 +268,8 @@ def test_a_column_is_a_key_with_or_without_the_name_of_its_stream(selected: str,
         ("BOOL_OR(open)", "MAX(open)"),
         ("EVERY(open) FILTER (WHERE lane = 1)", "MIN(IF(lane = 1, open))"),
         ("STDDEV_SAMP(speed)", "STDDEV(speed)"),
+        ("PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY speed)", "QUANTILE(speed, 0.9)"),
+        ("MODE(lane) FILTER (WHERE open)", "MODE(CASE WHEN open THEN lane END)"),
     ],
 )  # fmt: skip
 def test_aggregates_with_the_same_meaning_are_computed_once(filtered: str, chosen: str) -> None:

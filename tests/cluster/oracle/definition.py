@@ -467,6 +467,11 @@ def _call(call: AggregateCall) -> str:
             return f"{'stddev_samp' if call.function == 'stddev' else 'var_samp'}({values})"
         case "stddev_pop" | "var_pop":
             return f"{call.function}({values})"
+        case "percentile_disc":
+            return f"quantile_disc({values}, {call.parameter})"
+        case "mode":
+            pair = "struct_pack(n := -(each.value::BIGINT), v := each.key)"
+            return f"list_min([{pair} FOR each IN map_entries(histogram({values}))]).v"
         case "quantile":
             return f"quantile_cont({values}, {0.5 if call.parameter is None else call.parameter})"
         case "first" | "last":

@@ -20,17 +20,20 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
             found = "NULL::DOUBLE"  # the harness brings samples, and nothing says how many were due
         case "sum" if argument is not None and argument.value == "integer":
             found = f"f_wrap((sum({of}){kept})::HUGEINT)"
-        case "min" | "max":
-            found = f"{call.function}({value}){kept}"
-        case "stddev":
-            found = f"f_real(stddev_samp({real}){kept})"  # of one value: NULL
-        case "variance":
-            found = f"f_real(var_samp({real}){kept})"
-        case "bool_and" | "bool_or":
+        case "stddev" | "variance":
+            name = "stddev_samp" if call.function == "stddev" else "var_samp"
+            found = f"f_real({name}({real}){kept})"  # of one value: NULL
+        case "min" | "max" | "bool_and" | "bool_or":
             found = f"{call.function}({of}){kept}"
         case "median":
             found = f"f_real(quantile_cont({real}, 0.5){kept})"
-        case "quantile":
+        case "mode":
+            # Of equally frequent values the least: the least of the pairs (times, negated; value).
+            counted = f"map_entries(histogram({value}){kept})"
+            found = f"list_min([struct_pack(n := -(each.value::BIGINT), v := each.key) FOR each IN {counted}]).v"
+        case "percentile_disc":
+            found = f"quantile_disc({value}, {call.share}){kept}"
+        case "quantile" | "percentile_cont":
             found = f"f_real(quantile_cont({real}, {call.share}){kept})"
         case "first" | "last":
             extreme = "min" if call.function == "first" else "max"

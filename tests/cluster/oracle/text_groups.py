@@ -29,10 +29,12 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 DISTINCT_TOO = {each.name for kind, each in AGGREGATES.items() if "Distinct" in QUERY_SYNTAX[kind].get("this", ())}
 """Aggregates that the language lets look at each value once."""
 QUANTILES = ("approx_quantile", "quantile")
+PERCENTILES = ("percentile_cont", "percentile_disc")
+"""Quantiles whose share stands in front."""
 SPREADS = ("stddev", "variance", "stddev_pop", "var_pop")
-NEARLY = (*SPREADS, *QUANTILES)
+NEARLY = (*SPREADS, *QUANTILES, "percentile_cont")
 """Aggregates whose last digits depend on how they are computed."""
-OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "sum")
+OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "percentile_cont", "sum")
 
 
 def group_leaves(
@@ -87,7 +89,7 @@ class _Aggregates:
 
     def _any(self, kind: FieldType, need: Exactness) -> Scalar:
         dice = self._dice
-        choices = ["min", "max", "first", "last"]
+        choices = ["min", "max", "first", "last", "mode", "percentile_disc"]
         if kind is INTEGER:
             choices += ["count", "count", "sum"]
         if kind is BOOLEAN:
@@ -136,11 +138,13 @@ class _Aggregates:
         dice = self._dice
         name = self._scalars.turns.choose(dice, SPELLINGS.get(function, (function.upper(),)), "name")
         function = "quantile" if function in QUANTILES else function
-        share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function == "quantile" else None
-        written = "" if share is None else f", {dice.choice((f'{share:g}', f'{share:.3f}'))}"
-        text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{written})")
+        share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function in ("quantile", *PERCENTILES) else None
+        written = "" if share is None else dice.choice((f"{share:g}", f"{share:.3f}"))
+        text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{f', {written}' if written else ''})")
+        if function in PERCENTILES:
+            text = words(f"{name}({written}) WITHIN GROUP (ORDER BY {{0}})")
         exactness = argument.exactness if kind in (INTEGER, REAL) else Exactness.EVEN
-        if function in (*SPREADS, "quantile"):
+        if function in (*SPREADS, "quantile", "percentile_cont"):
             exactness = Exactness.NEARLY
         elif function in ("avg", "median"):
             exactness = Exactness.SAME if argument.exactness is Exactness.EVEN else Exactness.NEARLY
@@ -184,7 +188,9 @@ class _Aggregates:
         known = dice.choice(sampled)
         written = column(dice, known, self._columns, plain=True)
         argument = replace(written, text=(*written.text, f" WITHIN {dice.choice(('0.5', '5E-1'))}"))
-        function = dice.choice(("avg", "min", "max", "median", *QUANTILES, "sum", "count", "first", "last"))
+        function = dice.choice(
+            ("avg", "min", "max", "median", *QUANTILES, *PERCENTILES, "sum", "count", "first", "last")
+        )
         called = self._called(function, REAL, argument, stamp=known.stamp if function in ("first", "last") else "")
         assert called.aggregate is not None
         return replace(

@@ -59,6 +59,8 @@ CALLS: dict[str, tuple[AggregateCall, Callable[[list[int | None]], float | None]
     "var_pop": (call("var_pop"), if_any(statistics.pvariance)),
     "stddev_pop": (call("stddev_pop"), if_any(statistics.pstdev)),
     "median": (call("median"), if_any(statistics.median)),
+    "mode": (call("mode", FieldType.INTEGER), if_any(lambda values: min(statistics.multimode(values)))),
+    "half": (call("percentile_disc", FieldType.INTEGER), if_any(lambda values: sorted(values)[(len(values) - 1) // 2])),
     "count distinct": (call("count", FieldType.INTEGER, distinct=True), lambda values: len(set(known(values)))),
     "sum distinct": (call("sum", FieldType.INTEGER, distinct=True), if_any(lambda values: sum(set(values)))),
     "avg distinct": (call("avg", distinct=True), if_any(lambda values: statistics.fmean(set(values)))),
@@ -178,8 +180,8 @@ def test_state_is_bounded_by_the_window() -> None:
 
 
 def test_what_cannot_be_evaluated_is_refused_by_name() -> None:
-    with pytest.raises(PlanError, match="MODE"):
-        PartialAggregate((), (call("mode"),))
+    with pytest.raises(PlanError, match="KURTOSIS"):
+        PartialAggregate((), (call("kurtosis"),))
 
 
 def test_state_of_another_kind_is_refused() -> None:
@@ -233,3 +235,11 @@ def test_a_pane_keeps_a_distinct_value_once_however_many_micro_batches_bring_it(
     for _ in range(50):
         merged = pl.concat([merged, pl.DataFrame({column.name: [[1, 3], [2]]})]).select(column.merge)
     assert merged.item().to_list() == [2, 1, 3]
+
+
+def test_a_share_is_the_decimal_that_is_written() -> None:
+    assert math.ceil(0.55 * 100) == 56
+    split = split_aggregate(call("percentile_disc", FieldType.INTEGER, parameter=0.55))
+    values = pl.DataFrame({START: range(100), "x": [(each * 37) % 100 + 1 for each in range(100)]})
+    partial = values.select(each.begin for each in split.columns)
+    assert partial.select(each.merge for each in split.columns).select(split.final).item() == 55
