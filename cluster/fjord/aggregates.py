@@ -256,6 +256,11 @@ def _deviation(call: AggregateCall, *, of_all: bool = False) -> tuple[tuple[Part
     return columns, variance.sqrt()
 
 
+def keeps_values(call: AggregateCall) -> bool:
+    """Return whether the partial of a call grows with its values: it is a list of them."""
+    return call.function in _DISTINCT_OF_ALL if call.distinct else call.function in _OF_ALL
+
+
 def _values(call: AggregateCall, final: Callable[[pl.Expr], pl.Expr]) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     """The partial of aggregates that need every value: a list of the values."""
     name = _name(call, "values")
@@ -378,3 +383,5 @@ _DISTINCT_RULES: dict[str, _Rule] = {
     "min": _least,
     "max": _greatest,
 }
+_OF_ALL = frozenset({"median", "quantile", "percentile_disc", "mode"})
+_DISTINCT_OF_ALL = frozenset({"count", "sum", "avg"})

@@ -1,7 +1,8 @@
 """The state that a plan would keep: an upper estimate, made before a query is accepted.
 
 Rows are counted as if every tuple of a stream, and all rows made of it (:mod:`cluster.fjord.made_rows`), were kept
-while it is valid; partial rows of panes and of slides as if there were as many keys as assumed there.
+while it is valid; partial rows of panes and of slides as if there were as many keys as assumed there. A median, and
+what else needs all values, keeps one for each tuple besides.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cluster.errors import PlanError
+from cluster.fjord.aggregates import keeps_values
 from cluster.fjord.made_rows import (
     KEYS_ASSUMED,
     RowFlow,
@@ -124,7 +126,8 @@ def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, 
     keys, rate = groups_of(merged.keys), rates.get(stream, 0.0)
     # Of each query group as long as its longest window lasts.
     rows = min(rate * fragment.tally.span_us / 1e6, keys * fragment.tally.span_us / pane_us)
-    return rows, rows * _row_bytes((*merged.keys, QUERY_GROUP, VISIBLE_FROM, *_results(merged.calls)))
+    listed = rate * fragment.tally.span_us / 1e6 * _listed_bytes(merged.calls)
+    return rows, rows * _row_bytes((*merged.keys, QUERY_GROUP, VISIBLE_FROM, *_results(merged.calls))) + listed
 
 
 def _schema_kept(operation: kinds.Operation) -> Schema:
@@ -158,7 +161,8 @@ class _Estimate:
         found = [
             (self._rows_kept(each) * times, _row_bytes(_schema_kept(each.operation))) for each in self._fragment.nodes
         ]
-        return sum(rows for rows, _ in found), sum(rows * size for rows, size in found)
+        listed = sum(map(self._listed, self._fragment.nodes)) * times
+        return sum(rows for rows, _ in found), sum(rows * size for rows, size in found) + listed
 
     def _rows_kept(self, node: OperatorNode) -> float:
         if node.id not in self._rows:
@@ -186,6 +190,13 @@ class _Estimate:
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)
             case _:
                 return 0.0
+
+    def _listed(self, node: OperatorNode) -> float:
+        """Return the bytes of the lists of values in the rows of a node, where a row is of many tuples."""
+        operation = node.operation
+        if not isinstance(operation, kinds.MergeAggregate) or not (size := _listed_bytes(operation.calls)):
+            return 0.0
+        return self._alive(self._aggregated(node)) * size
 
     def _crosses(self, node: OperatorNode) -> bool:
         """Return whether a node reads rows that cross an exchange."""
@@ -223,6 +234,12 @@ class _Estimate:
 def _rows_of_window(window: kinds.CountWindow) -> float:
     """Return how many tuples of one key a window by count keeps: those in it, and those of the incomplete slide."""
     return float((window.rows or 0) + window.slide_rows - 1)
+
+
+def _listed_bytes(calls: tuple[AggregateCall, ...]) -> int:
+    """Return how many bytes of each tuple aggregates keep that need all values; those of the same values share them."""
+    listed = {(call.argument, call.distinct) for call in calls if keeps_values(call)}
+    return sum(BYTES_PER_VALUE.get(argument.type, 8) for argument, _ in listed if argument is not None)
 
 
 def _row_bytes(schema: Schema) -> int:

@@ -48,6 +48,27 @@ def test_shared_panes_count_once():
     assert kept.queries == ("q60", "q50", "q40", "q30")
 
 
+@pytest.mark.parametrize("slide_s", [100, 10])
+@pytest.mark.parametrize("source", ["traffic", "(SELECT DISTINCT speed, sensor FROM traffic) AS t"])
+@pytest.mark.parametrize(
+    ("of_all", "others", "size"),
+    [
+        ("MEDIAN(speed)", "MAX(speed)", 8),
+        ("MODE(sensor)", "MAX(sensor)", 32),
+        ("MODE(speed), PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY speed)", "MIN(speed), MAX(speed)", 8),
+        ("MEDIAN(speed), COUNT(DISTINCT speed)", "MAX(speed), COUNT(speed)", 16),
+    ],
+)
+def test_aggregates_of_all_values_keep_one_for_each_tuple(slide_s, source, of_all, others, size):
+    def kept_bytes(aggregates: str) -> float:
+        text = f"SELECT {aggregates} FROM {source} WINDOW(RANGE 100 SECONDS SLIDE {slide_s} SECONDS)"
+        (kept,) = kept_by(lower(Plan(1, (query(text),))), RATES)
+        return kept.bytes
+
+    alive = RATES["traffic"] * (100 + slide_s)
+    assert kept_bytes(of_all) - kept_bytes(others) == pytest.approx(alive * size, rel=0.01)
+
+
 def test_a_query_too_many_is_refused_with_the_figures():
     running = lower(Plan(1, (query("SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 SECONDS)"),)))
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.errors import PlanError, StateError
-from cluster.fjord.aggregates import split_aggregate
+from cluster.fjord.aggregates import keeps_values, split_aggregate
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.filtering import Filter
@@ -243,3 +243,9 @@ def test_a_share_is_the_decimal_that_is_written() -> None:
     values = pl.DataFrame({START: range(100), "x": [(each * 37) % 100 + 1 for each in range(100)]})
     partial = values.select(each.begin for each in split.columns)
     assert partial.select(each.merge for each in split.columns).select(split.final).item() == 55
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_keeps_all_values_is_known_by_its_name(name: str) -> None:
+    listed = [column for column in split_aggregate(CALLS[name][0]).columns if isinstance(column.type, pl.List)]
+    assert keeps_values(CALLS[name][0]) == bool(listed)
