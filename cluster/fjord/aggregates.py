@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+import msgspec
 import polars as pl
 
 from cluster.errors import PlanError
@@ -24,7 +25,7 @@ from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
 from cluster.fjord.slab_merges import SlabMerge
-from cluster.language.columns import AggregateCall
+from cluster.language.columns import AggregateCall, Scalar
 from cluster.language.plans import plain_column
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
 from protocols.wire.programs import Measure
@@ -93,7 +94,11 @@ _Rule = Callable[[AggregateCall], tuple[tuple[PartialColumn, ...], pl.Expr]]
 def _argument(call: AggregateCall) -> pl.Expr:
     if call.argument is None:
         raise PlanError(f"{call.function.upper()} needs an argument")
-    value = compile_scalar(call.argument)
+    return _of_each_row(call.argument)
+
+
+def _of_each_row(scalar: Scalar) -> pl.Expr:
+    value = compile_scalar(scalar)
     # Polars treats a constant as a single value, not one per row.
     return value if value.meta.root_names() else pl.when(pl.col(START).is_not_null()).then(value)
 
@@ -108,9 +113,14 @@ def partial_columns(calls: Iterable[AggregateCall]) -> tuple[PartialColumn, ...]
     return tuple(found.values())
 
 
+def _compared(call: AggregateCall) -> tuple[Scalar, ...]:
+    """Return what ARG_MIN and ARG_MAX compare, if it is one of these."""
+    return () if call.by is msgspec.UNSET else (call.by,)
+
+
 def _name(call: AggregateCall, part: str) -> str:
     """Return a name for a partial column that contains everything on which its values depend."""
-    words = "*" if call.argument is None else call.argument.sql
+    words = "*" if call.argument is None else ", ".join(each.sql for each in (call.argument, *_compared(call)))
     return f"fjord_{part}({'DISTINCT ' if call.distinct else ''}{words})"
 
 
@@ -276,7 +286,24 @@ def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn,
     """The value with the least or greatest stamp; of equal stamps the least or greatest value. NULLs do not count."""
     if call.order is None:
         raise PlanError(f"{call.function.upper()} needs the instants at which tuples were sampled")
-    which = "first" if first else "last"
+    stamps = pl.col(call.order)
+    return _at_extreme(call, "first" if first else "last", stamps, pl.Int64, _argument(call), first=first)
+
+
+def _ranked(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """The value of the tuple with the least or greatest of what is compared; of equal ones likewise of the values.
+
+    NULLs do not count, neither of these nor of those.
+    """
+    if call.by is msgspec.UNSET:
+        raise PlanError(f"{call.function.upper()} needs something to compare")
+    compared, kind = _of_each_row(call.by), POLARS_TYPES[call.by.type]
+    return _at_extreme(call, call.function, compared, kind, _argument(call), first=first)
+
+
+def _at_extreme(
+    call: AggregateCall, which: str, compared: pl.Expr, kind: type[pl.DataType], value: pl.Expr, *, first: bool
+) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     stamp_name, value_name = _name(call, f"{which}_stamp"), _name(call, f"{which}_value")
 
     def pick(stamp: pl.Expr, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
@@ -286,11 +313,11 @@ def _by_stamp(call: AggregateCall, *, first: bool) -> tuple[tuple[PartialColumn,
         candidates = values.filter(stamps == extreme)
         return extreme.alias(stamp_name), (candidates.min() if first else candidates.max()).alias(value_name)
 
-    begin = pick(pl.col(call.order), _argument(call))
+    begin = pick(compared, value)
     merge = pick(pl.col(stamp_name), pl.col(value_name))
     slabs = slab_merges.stamp_of(stamp_name, first=first), slab_merges.value_at(stamp_name, value_name, first=first)
     columns = (
-        PartialColumn(stamp_name, pl.Int64, begin[0], merge[0], slab=slabs[0]),
+        PartialColumn(stamp_name, kind, begin[0], merge[0], slab=slabs[0]),
         PartialColumn(value_name, _argument_type(call), begin[1], merge[1], slab=slabs[1]),
     )
     return columns, pl.col(value_name)
@@ -374,6 +401,8 @@ _RULES: dict[str, _Rule] = {
     "mode": _mode,
     "first": lambda call: _by_stamp(call, first=True),
     "last": lambda call: _by_stamp(call, first=False),
+    "arg_min": lambda call: _ranked(call, first=True),
+    "arg_max": lambda call: _ranked(call, first=False),
     "completeness": _completeness,
 }
 _DISTINCT_RULES: dict[str, _Rule] = {

@@ -95,6 +95,8 @@ def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
     taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
     for kind in (exp.ApproxQuantile, exp.Quantile, syntax.PercentileCont, syntax.PercentileDisc):
         taken[kind]["quantile"] = _LITERAL
+    for ranked in (exp.ArgMin, exp.ArgMax):
+        taken[ranked]["expression"] = taken[ranked]["this"]
     return {**taken, syntax.Completeness: {}}
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 QUANTIFIERS = ("EXISTS", "ALL", "ANY")
 """Words that are written like a function of a subquery."""
+SPELLED_RANKS = ("ARG_MIN", "ARGMIN", "MIN_BY", "ARG_MAX", "ARGMAX", "MAX_BY")
 _QUANTILE = ("two arguments", "{}(x, 0.95)")
 _SHAPES: dict[str, tuple[str, str]] = {
     "IF": ("two or three arguments", "{}(condition, value[, value])"),
@@ -27,6 +28,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "APPROX_QUANTILE": _QUANTILE,
     "QUANTILE": _QUANTILE,
     "EVERY": ("one argument", "{}(x)"),
+    **dict.fromkeys(SPELLED_RANKS, ("two arguments", "{}(x, y)")),
     "PERCENTILE_CONT": ("one argument", PERCENTILE_SHAPE),
     "PERCENTILE_DISC": ("one argument", PERCENTILE_SHAPE),
     "COMPLETENESS": ("no argument", "{}()"),

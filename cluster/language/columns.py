@@ -114,7 +114,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
         Name of the output column.
     function
         Lower case: count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, median, quantile,
-        percentile_disc, mode, first, last, completeness.
+        percentile_disc, mode, first, last, arg_min, arg_max, completeness.
     argument
         None only for ``COUNT(*)`` and ``COMPLETENESS()``.
     type
@@ -126,6 +126,9 @@ class AggregateCall(msgspec.Struct, frozen=True):
     order
         The column of stamps by which first and last are ordered; else None. Of equal stamps the least value is first,
         the greatest last, so that the answer does not depend on the order of arrival.
+    by
+        What arg_min and arg_max compare; of equal values of it, the least or greatest argument counts. Unset for the
+        others: then plans and what is named after them are written as before there was such a part.
     """
 
     name: str
@@ -136,9 +139,12 @@ class AggregateCall(msgspec.Struct, frozen=True):
     parameter: float | None = None
     unit: str = ""
     order: str | None = None
+    by: Scalar | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def reads(self) -> tuple[Scalar, ...]:
         """The expressions it reads of each tuple."""
         argument = () if self.argument is None else (self.argument,)
+        if self.by is not msgspec.UNSET:
+            argument = (*argument, self.by)
         return argument if self.order is None else (*argument, Scalar(expressions.Column(self.order), STAMP.type))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 AS_FAR_AS_ITS_VALUES = (
     *(exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
-    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc),
+    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, exp.ArgMin, exp.ArgMax),
 )
 """Aggregates whose error is at most the largest error of a value."""
 _WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, Granularity)
@@ -105,6 +105,10 @@ def _where_known(call: exp.Expr, bound: exp.Expr) -> exp.Expr:
 
 def _error(call: exp.Expr, node: Node, checker: Checker) -> float | None:
     """Return the allowed error of the column that an aggregate reads; None for an expression or distinct values."""
+    if isinstance(call, exp.ArgMin | exp.ArgMax):
+        by = checker.check(call.expression)
+        if by.type is not None and not _exact(scalar_of(by, by.type), node):
+            return None  # another tuple may be the right one
     distinct = isinstance(call.this, exp.Distinct)
     argument = call.this.expressions[0] if distinct and len(call.this.expressions) == 1 else call.this
     typed = checker.check(argument)

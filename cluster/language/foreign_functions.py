@@ -64,8 +64,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write VAR_POP(x)": ("VARP", "VAR_P"),
     "write FIRST(x) or MIN(x)": ("ANY_VALUE", "ARBITRARY"),
     "write FIRST(x) or LAST(x)": (
-        *("FIRST_VALUE", "LAST_VALUE", "ARG_MIN", "ARG_MAX", "MIN_BY", "MAX_BY", "LATEST_BY_OFFSET"),
-        "EARLIEST_BY_OFFSET",
+        *("FIRST_VALUE", "LAST_VALUE", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"),
     ),
     "write AVG(x)": ("AVERAGE", "MEAN"),
     "write SUM(x)": ("TOTAL", "ADD"),

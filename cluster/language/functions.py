@@ -215,6 +215,8 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     PercentileCont: AggregateFunction("percentile_cont", Family.NUMBER, FieldType.REAL, computed_as="quantile"),
     PercentileDisc: AggregateFunction("percentile_disc", Family.ANY, Result.FIRST),
     exp.Mode: AggregateFunction("mode", Family.ANY, Result.FIRST),
+    exp.ArgMin: AggregateFunction("arg_min", Family.ANY, Result.FIRST),
+    exp.ArgMax: AggregateFunction("arg_max", Family.ANY, Result.FIRST),
     exp.First: AggregateFunction("first", Family.ANY, Result.FIRST),
     exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST),
     Completeness: AggregateFunction("completeness", Family.ANY, FieldType.REAL, keeps_unit=False),
@@ -223,8 +225,8 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
 
 AGGREGATE_NAMES: tuple[str, ...] = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
-    "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "FIRST", "LAST", "COMPLETENESS",
-    "ERROR_BOUND",
+    "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "ARG_MIN", "ARG_MAX", "FIRST", "LAST",
+    "COMPLETENESS", "ERROR_BOUND",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 from sqlglot import exp
 
@@ -213,7 +214,8 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
             raise context.error(call, "COMPLETENESS takes no argument", "write COMPLETENESS()")
         return AggregateCall(function.name, function.name, None, FieldType.REAL)
     argument, distinct = _argument(call, context)
-    for inner in argument.find_all(*AGGREGATES) if argument is not None else ():
+    read = [each for each in (argument, call.args.get("expression")) if each is not None]
+    for inner in (found for each in read for found in each.find_all(*AGGREGATES)):
         raise context.error(inner, "an aggregate cannot stand inside another", "aggregate a subquery in FROM")
     parameter = _share(call, context) if "quantile" in call.arg_types else None
     if argument is None:
@@ -229,8 +231,9 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
         chosen = exp.Case(ifs=[exp.If(this=condition.copy(), true=argument.copy())])
         scalar = scalar_of(checker.check(chosen), typed.type)
     computed = function.computed_as or function.name
+    by = _ranked_by(call, checker)
     return AggregateCall(
-        name=_call_name(computed, scalar, parameter, distinct=distinct),
+        name=_call_name(computed, scalar, parameter, by, distinct=distinct),
         function=computed,
         argument=scalar,
         type=function.result if isinstance(function.result, FieldType) else typed.type,
@@ -238,7 +241,18 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
         parameter=parameter,
         unit=typed.unit if function.keeps_unit else "",
         order=order,
+        by=by,
     )
+
+
+def _ranked_by(call: exp.Expr, checker: Checker) -> Scalar | msgspec.UnsetType:
+    """Return what ARG_MIN and ARG_MAX compare; unset for other aggregates."""
+    if not isinstance(call, exp.ArgMin | exp.ArgMax):
+        return msgspec.UNSET
+    typed = checker.check(call.expression)
+    if typed.type is None:
+        raise checker.context.error(call, "NULL is nothing to compare")
+    return scalar_of(typed, typed.type)
 
 
 def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
@@ -270,8 +284,10 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
         if not AGGREGATES[type(call)].distinct:
             raise context.error(call, *without_distinct(called(call, function_name(call))))
         argument = argument.expressions[0]
-    extra = [name for name, value in call.args.items() if name not in ("this", "quantile", "big_int") and value]
-    if argument is None or extra:
+    ranked = isinstance(call, exp.ArgMin | exp.ArgMax)
+    known = ("this", "quantile", "big_int", *(["expression"] if ranked else []))
+    extra = [name for name, value in call.args.items() if name not in known and value]
+    if argument is None or extra or (ranked and call.args.get("expression") is None):
         raise context.error(call, *wrong_number(called(call, function_name(call)), too_many=argument is not None))
     return argument, distinct
 
@@ -295,9 +311,12 @@ def _readable(scalar: Scalar) -> str:
     return scalar.sql.replace('"', "")
 
 
-def _call_name(function: str, argument: Scalar, parameter: float | None, *, distinct: bool) -> str:
+def _call_name(
+    function: str, argument: Scalar, parameter: float | None, by: Scalar | msgspec.UnsetType, *, distinct: bool
+) -> str:
     share = "" if parameter is None else f", {parameter:g}"
-    return f"{function}({'distinct ' if distinct else ''}{_readable(argument)}{share})"
+    compared = "" if by is msgspec.UNSET else f", {_readable(by)}"
+    return f"{function}({'distinct ' if distinct else ''}{_readable(argument)}{compared}{share})"
 
 
 def _slot(name: str, replaced: exp.Expr) -> Slot:

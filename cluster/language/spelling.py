@@ -36,6 +36,8 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.VariancePop: ("VAR_POP", "VARIANCE_POP"),
     exp.LogicalAnd: ("BOOL_AND", "LOGICAL_AND", "EVERY"),
     exp.LogicalOr: ("BOOL_OR", "LOGICAL_OR"),
+    exp.ArgMin: ("ARG_MIN", "ARGMIN", "MIN_BY"),
+    exp.ArgMax: ("ARG_MAX", "ARGMAX", "MAX_BY"),
     exp.ApproxQuantile: ("APPROX_QUANTILE",),
     exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),

@@ -29,7 +29,7 @@ from cluster.language.algebra import (
 from cluster.language.instants import is_instantaneous
 from cluster.shared_nodes import remembered
 
-DUPLICATE_INSENSITIVE = frozenset({"min", "max", "first", "last"})
+DUPLICATE_INSENSITIVE = frozenset({"min", "max", "first", "last", "arg_min", "arg_max"})
 """Aggregates that do not depend on multiplicities."""
 
 

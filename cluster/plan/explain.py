@@ -248,7 +248,8 @@ def call_words(call: AggregateCall) -> str:
         return plain if call.name in (call.function, f"fjord_{call.function}(*)") else f"{call.name} = {plain}"
     distinct = "DISTINCT " if call.distinct else ""
     share = "" if call.parameter is None else f", {call.parameter:g}"
-    return f"{call.function.upper()}({distinct}{readable(call.argument)}{share})"
+    compared = "" if call.by is msgspec.UNSET else f", {readable(call.by)}"
+    return f"{call.function.upper()}({distinct}{readable(call.argument)}{compared}{share})"
 
 
 def _tuples(count: int) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
 from msgspec.structs import replace
 
 from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow, Tolerance, schema_of
@@ -155,10 +156,18 @@ def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> Aggr
         return None
     if call.order is not None and columns.get(call.order) != column_scalar(STAMP):
         return None
-    words = ["*" if argument is None else argument.sql, *([] if call.parameter is None else [repr(call.parameter)])]
+    by = call.by if call.by is msgspec.UNSET else substituted(call.by, columns)
+    if by is None:
+        return None
+    compared = [] if by is msgspec.UNSET else [by.sql]
+    words = [
+        "*" if argument is None else argument.sql,
+        *compared,
+        *([] if call.parameter is None else [repr(call.parameter)]),
+    ]
     name = f"fjord_{call.function}({'DISTINCT ' if call.distinct else ''}{', '.join(words)})"
     order = None if call.order is None else STAMP.name
-    return replace(call, name=name, argument=argument, order=order)
+    return replace(call, name=name, argument=argument, order=order, by=by)
 
 
 def without_acquisition_hints(source: Source) -> Source:

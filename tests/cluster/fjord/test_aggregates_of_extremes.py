@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -35,10 +36,10 @@ def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
     """Every aggregate of a column of a type, and of an expression over it."""
     argument = read_scalar('"v"', kind)
     functions = ["count", "sum", "avg", "min", "max", "stddev", "variance", "median", "quantile", "first", "last",
-                 "percentile_disc", "mode"]  # fmt: skip
+                 "percentile_disc", "mode", "arg_min", "arg_max"]  # fmt: skip
     results = {
         "count": FieldType.INTEGER,
-        **dict.fromkeys(("sum", "min", "max", "first", "last", "percentile_disc", "mode"), kind),
+        **dict.fromkeys(("sum", "min", "max", "first", "last", "percentile_disc", "mode", "arg_min", "arg_max"), kind),
     }
     found = [
         AggregateCall(
@@ -49,6 +50,7 @@ def calls(kind: FieldType) -> tuple[AggregateCall, ...]:
             distinct=distinct,
             parameter=0.3 if function in ("quantile", "percentile_disc") else None,
             order=START if function in ("first", "last") else None,
+            by=argument if function in ("arg_min", "arg_max") else msgspec.UNSET,
         )
         for function in functions
         for distinct in ((False, True) if function in ("count", "sum", "avg", "min", "max") else (False,))
@@ -113,6 +115,7 @@ def test_aggregates_of_extreme_reals_do_not_depend_on_cuts(cut: tuple[Cut, Cut])
     assert close(one["median"], float(statistics.median(middle)), scale)
     assert min(values) <= one["quantile"] <= max(values)
     assert one["percentile_disc"] == sorted(values)[max(math.ceil(Fraction("0.3") * len(values)), 1) - 1]
+    assert (one["arg_min"], one["arg_max"]) == (min(values), max(values))
     assert one["mode"] == min(statistics.multimode(values))
 
 

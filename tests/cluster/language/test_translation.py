@@ -70,6 +70,8 @@ def test_plan_is_well_formed(query):
         ("STDDEV_POP(speed)", FieldType.REAL, "mph"),
         ("VAR_POP(lane)", FieldType.REAL, ""),
         ("BOOL_OR(open)", FieldType.BOOLEAN, ""),
+        ("ARG_MAX(speed, sensor)", FieldType.REAL, "mph"),
+        ("MIN_BY(sensor, speed)", FieldType.TEXT, ""),
         ("MODE(speed)", FieldType.REAL, "mph"),
         ("PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY speed)", FieldType.REAL, "mph"),
         ("PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY lane)", FieldType.INTEGER, ""),

@@ -43,6 +43,7 @@ SELECT lane, QUANTILE(speed, 0.5) AS q FROM traffic WINDOW(RANGE 1 HOUR) GROUP B
 SELECT lane, COUNT(*) FILTER (WHERE open) AS n, BOOL_AND(speed > 1) AS a, EVERY(speed > 2) AS e, BOOL_OR(speed > 1) AS o FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY 1
 SELECT sensor, CONCAT((lane, (speed)) NOT IN ((1, (2.5)), (2, 3.0)), flow) AS c FROM traffic
 SELECT MODE(lane) AS m, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY speed) AS c, PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY sensor) FILTER (WHERE open) AS d FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT ARG_MAX(sensor, speed) AS fastest, MIN_BY(speed, sensor || 'x') FILTER (WHERE open) AS f FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT STDDEV_POP(speed) AS d, VAR_POP(speed) AS v, STDDEV_SAMP(flow) AS s FROM traffic WINDOW(RANGE 1 HOUR)
 
 -- Joins

@@ -114,6 +114,8 @@ CASES: dict[str, str] = {
     "extremes": f"SELECT MIN(speed) AS least, MAX(speed) AS most, MAX(sensor) AS last FROM traffic {W}",
     "spread": f"SELECT sensor, STDDEV(speed) AS s, VARIANCE(lane) AS v FROM traffic {W} GROUP BY sensor",
     "median": f"SELECT segment, MEDIAN(speed) AS m FROM traffic {W} GROUP BY segment",
+    "values at extremes": f"SELECT lane, ARG_MAX(sensor, speed) AS fastest, MIN_BY(speed, sensor) AS s FROM traffic {W} "
+    "GROUP BY lane",
     "mode and percentiles": f"SELECT segment, MODE(lane) AS m, PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY sensor) AS d, "
     f"PERCENTILE_CONT(0.25) WITHIN GROUP (ORDER BY speed) FILTER (WHERE open) AS c FROM traffic {W} GROUP BY segment",
     "spread of all": f"SELECT sensor, STDDEV_POP(speed) AS s, VAR_POP(lane) AS v FROM traffic {W} GROUP BY sensor",

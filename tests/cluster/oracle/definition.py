@@ -467,6 +467,10 @@ def _call(call: AggregateCall) -> str:
             return f"{'stddev_samp' if call.function == 'stddev' else 'var_samp'}({values})"
         case "stddev_pop" | "var_pop":
             return f"{call.function}({values})"
+        case "arg_min" | "arg_max" if isinstance(call.by, Scalar):
+            by = scalar_sql(call.by)
+            pair = f"struct_pack(t := {by}, v := {values})"
+            return f"({call.function[-3:]}({pair}) FILTER (WHERE {values} IS NOT NULL AND {by} IS NOT NULL)).v"
         case "percentile_disc":
             return f"quantile_disc({values}, {call.parameter})"
         case "mode":

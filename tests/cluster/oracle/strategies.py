@@ -343,21 +343,28 @@ def _aggregates(draw: Any, node: Node, names: _Names) -> Node:
     return Aggregate(node, tuple(keys), tuple(calls))
 
 
+RANKED = ("arg_min", "arg_max")
+
+
 @st.composite
 def _calls(draw: Any, schema: Schema, names: _Names) -> AggregateCall:
     function = draw(st.sampled_from(("*", "count", "sum", "sum", "avg", "min", "max", "median", "variance", "stddev",
-                                     "var_pop", "stddev_pop", "quantile", "percentile_disc", "mode")))  # fmt: skip
+                                     "var_pop", "stddev_pop", "quantile", "percentile_disc", "mode",
+                                     *RANKED)))  # fmt: skip
     if function == "*":
         return AggregateCall(names.fresh(), "count", None, INTEGER)
     order = STAMP.name if STAMP in schema and draw(st.booleans()) else None
     if order is not None:
         function = draw(st.sampled_from(("first", "last")))
-    any_type = function in ("count", "min", "max", "first", "last", "percentile_disc", "mode")
+    any_type = function in ("count", "min", "max", "first", "last", "percentile_disc", "mode", *RANKED)
     kind = draw(st.sampled_from((INTEGER, INTEGER, REAL, TEXT) if any_type else (INTEGER, INTEGER, REAL)))
     argument = _scalar(draw(values(schema, kind, 1)), kind)
     result = INTEGER if function == "count" else kind if any_type or function == "sum" else REAL
     distinct = function in ("count", "sum", "avg", "min", "max") and draw(st.integers(0, 3)) == 0
     share = 0.25 if function in ("quantile", "percentile_disc") else None
+    if function in RANKED:
+        by = _scalar(draw(values(schema, kind, 1)), kind)
+        return AggregateCall(names.fresh(), function, argument, result, by=by)
     return AggregateCall(names.fresh(), function, argument, result, distinct, share, order=order)
 
 

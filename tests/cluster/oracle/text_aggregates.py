@@ -35,10 +35,11 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
             found = f"quantile_disc({value}, {call.share}){kept}"
         case "quantile" | "percentile_cont":
             found = f"f_real(quantile_cont({real}, {call.share}){kept})"
-        case "first" | "last":
-            extreme = "min" if call.function == "first" else "max"
-            pair = f"struct_pack(t := s{number}, v := {value})"
-            known = f"{value} IS NOT NULL{f' AND f{number}' if call.filtered else ''}"
+        case "first" | "last" | "arg_min" | "arg_max":
+            extreme = "min" if call.function in ("first", "arg_min") else "max"
+            compared = f"s{number}" if call.stamp else f"b{number}"
+            pair = f"struct_pack(t := {compared}, v := {value})"
+            known = f"{value} IS NOT NULL AND {compared} IS NOT NULL{f' AND f{number}' if call.filtered else ''}"
             found = f"({extreme}({pair}) FILTER ({known})).v"
         case function:
             found = f"f_real({function}({real}){kept})"

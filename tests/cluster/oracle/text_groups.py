@@ -25,6 +25,8 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "var_pop": ("VAR_POP", "VARIANCE_POP"),
     "bool_and": ("BOOL_AND", "LOGICAL_AND", "EVERY"),
     "bool_or": ("BOOL_OR", "LOGICAL_OR"),
+    "arg_min": ("ARG_MIN", "ARGMIN", "MIN_BY"),
+    "arg_max": ("ARG_MAX", "ARGMAX", "MAX_BY"),
 }
 DISTINCT_TOO = {each.name for kind, each in AGGREGATES.items() if "Distinct" in QUERY_SYNTAX[kind].get("this", ())}
 """Aggregates that the language lets look at each value once."""
@@ -32,6 +34,7 @@ QUANTILES = ("approx_quantile", "quantile")
 PERCENTILES = ("percentile_cont", "percentile_disc")
 """Quantiles whose share stands in front."""
 SPREADS = ("stddev", "variance", "stddev_pop", "var_pop")
+RANKED = ("arg_min", "arg_max")
 NEARLY = (*SPREADS, *QUANTILES, "percentile_cont")
 """Aggregates whose last digits depend on how they are computed."""
 OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "percentile_cont", "sum")
@@ -89,7 +92,7 @@ class _Aggregates:
 
     def _any(self, kind: FieldType, need: Exactness) -> Scalar:
         dice = self._dice
-        choices = ["min", "max", "first", "last", "mode", "percentile_disc"]
+        choices = ["min", "max", "first", "last", "mode", "percentile_disc", *RANKED]
         if kind is INTEGER:
             choices += ["count", "count", "sum"]
         if kind is BOOLEAN:
@@ -106,7 +109,17 @@ class _Aggregates:
             return self._error_bound() or self._of("max", kind)
         if function in ("first", "last"):
             return self.filtered(self._by_stamp(function, kind) or self._of("max", kind))
+        if function in RANKED:
+            return self.filtered(self._ranked(function, kind))
         return self.filtered(self._of(function, kind))
+
+    def _ranked(self, function: str, kind: FieldType) -> Scalar:
+        argument = self._scalars.argument(kind, 1, Exactness.SAME, (function, kind))
+        taken = self._scalars.turns.choose(self._dice, KINDS, (function, "by"))
+        by = self._scalars.argument(taken, 1, Exactness.SAME, (function, "by", taken))
+        found = self._called(function, kind, argument)
+        text = words("".join((str(found.text[0]), "{0}, {1})")))
+        return replace(found, text=text, parts=(argument, by), wild=argument.wild)
 
     def filtered(self, call: Scalar) -> Scalar:
         """Return an aggregate, in its turn with FILTER."""

@@ -159,6 +159,8 @@ class Meaning:
                 inside.append(f"{parts.pop()} AS f{number}")
             if parts:
                 inside.append(f"{parts[0]} AS a{number}")
+            if len(parts) > 1:
+                inside.append(f"{parts[1]} AS b{number}")
             if scalar.aggregate.stamp:
                 inside.append(f"{scalar.aggregate.stamp} AS s{number}")
             calls.append(f"{aggregate_sql(scalar.aggregate, number, scalar)} AS g{number}")

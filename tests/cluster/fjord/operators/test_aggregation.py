@@ -47,6 +47,14 @@ def if_any(function: Callable[[list[int]], float], least: int = 1) -> Callable[[
     return lambda values: function(known(values)) if len(known(values)) >= least else None
 
 
+SQUARE = read_scalar('"x" * "x"', FieldType.INTEGER)
+
+
+def squared(value: int) -> tuple[int, int]:
+    """Of equal squares the least value is first, the greatest last."""
+    return value * value, value
+
+
 CALLS: dict[str, tuple[AggregateCall, Callable[[list[int | None]], float | None]]] = {
     "count(*)": (AggregateCall("all", "count", None, FieldType.INTEGER), len),
     "count": (call("count", FieldType.INTEGER), lambda values: len(known(values))),
@@ -59,6 +67,8 @@ CALLS: dict[str, tuple[AggregateCall, Callable[[list[int | None]], float | None]
     "var_pop": (call("var_pop"), if_any(statistics.pvariance)),
     "stddev_pop": (call("stddev_pop"), if_any(statistics.pstdev)),
     "median": (call("median"), if_any(statistics.median)),
+    "arg_min": (call("arg_min", FieldType.INTEGER, by=SQUARE), if_any(lambda values: min(values, key=squared))),
+    "arg_max": (call("arg_max", FieldType.INTEGER, by=SQUARE), if_any(lambda values: max(values, key=squared))),
     "mode": (call("mode", FieldType.INTEGER), if_any(lambda values: min(statistics.multimode(values)))),
     "half": (call("percentile_disc", FieldType.INTEGER), if_any(lambda values: sorted(values)[(len(values) - 1) // 2])),
     "count distinct": (call("count", FieldType.INTEGER, distinct=True), lambda values: len(set(known(values)))),
@@ -249,3 +259,16 @@ def test_a_share_is_the_decimal_that_is_written() -> None:
 def test_what_keeps_all_values_is_known_by_its_name(name: str) -> None:
     listed = [column for column in split_aggregate(CALLS[name][0]).columns if isinstance(column.type, pl.List)]
     assert keeps_values(CALLS[name][0]) == bool(listed)
+
+
+@pytest.mark.parametrize(("function", "found"), [("arg_max", [4, None, 8]), ("arg_min", [1, None, 7])])
+def test_the_value_at_an_extreme_is_of_a_row_where_neither_is_null(function: str, found: list[int | None]) -> None:
+    groups = [[(1, 5), (None, 9), (None, 1), (3, None), (4, 5)], [(None, 2), (6, None)], [(8, 0), (None, 3), (7, 0)]]
+    split = split_aggregate(call(function, FieldType.INTEGER, by=read_scalar('"y"', FieldType.INTEGER)))
+    for rows, expected in zip(groups, found, strict=True):
+        schema = {START: pl.Int64, "x": pl.Int64, "y": pl.Int64}
+        single = [pl.DataFrame([(0, *row)], schema=schema, orient="row") for row in rows]
+        partials = pl.concat(each.select(column.begin for column in split.columns) for each in single)
+        whole = pl.concat(single).select(column.begin for column in split.columns)
+        for partial in (partials, whole):
+            assert partial.select(each.merge for each in split.columns).select(split.final).item() == expected
