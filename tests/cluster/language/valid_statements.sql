@@ -50,7 +50,7 @@ SELECT STDDEV_POP(speed) AS d, VAR_POP(speed) AS v, STDDEV_SAMP(flow) AS s FROM 
 SELECT t.sensor, w.wind FROM traffic AS t, weather AS w WINDOW(RANGE 1 HOUR) WHERE t.sensor = w.sensor
 SELECT t.sensor, w.wind FROM traffic AS t JOIN weather AS w WINDOW(RANGE 1 HOUR) ON t.sensor = w.sensor
 SELECT a.sensor, b.lane FROM traffic a WINDOW(RANGE 1 SECOND) CROSS JOIN traffic b WINDOW(RANGE 1 SECOND)
-SELECT SUBSTRING(sensor FROM CASE WHEN lane IS DISTINCT FROM 3 THEN 1 END), SUBSTR(sensor, 2) FROM traffic
+SELECT SUBSTR(sensor, CASE WHEN lane IS DISTINCT FROM 3 THEN 1 END), SUBSTRING(sensor FROM 2) FROM traffic
 SELECT sensor, w.wind FROM traffic AS t JOIN weather AS w WINDOW(RANGE 1 HOUR) USING (sensor)
 SELECT * FROM traffic t LEFT JOIN places p USING (sensor) WHERE t.open
 SELECT t.sensor, p.km FROM traffic t LEFT JOIN places p ON t.sensor = p.sensor AND p.km > 1 WHERE t.open
