@@ -26,8 +26,8 @@ def different(values: pl.Expr) -> pl.Expr:
 
 
 def scaled(values: pl.Expr) -> pl.Expr:
-    """Return lists with each value once, scaled."""
-    return different(values).list.eval(pl.element().cast(pl.Float64) * SCALE)
+    """Return lists with each value once, scaled and sorted, so that their sum does not depend on how they came."""
+    return different(values).list.sort().list.eval(pl.element().cast(pl.Float64) * SCALE)
 
 
 def between_values(found_in: Callable[[pl.Expr], pl.Expr]) -> Callable[[pl.Expr], pl.Expr]:
