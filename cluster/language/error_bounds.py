@@ -80,10 +80,11 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
             "which the query allows an error",
             "allow no error on fields of conditions and of GROUP BY",
         )
-    if isinstance(call, exp.Count) and not isinstance(call.this, exp.Distinct):
-        return _where_known(call, exp.Literal.number("0.0"))
-    error = _error(call, node, checker)
-    if error == 0:
+    rows = isinstance(call, exp.Count) and isinstance(call.this, exp.Star)
+    error = 0.0 if rows else _error(call, node, checker)
+    # How many values a field has is known, however far they may be off; whether an expression is NULL may depend on it.
+    counts_values = isinstance(call, exp.Count) and not isinstance(call.this, exp.Distinct) and error is not None
+    if error == 0 or counts_values:
         return _where_known(call, exp.Literal.number("0.0"))
     if error is not None and isinstance(call, AS_FAR_AS_ITS_VALUES):
         return _where_known(call, exp.Literal.number(repr(error)))
@@ -93,7 +94,8 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
     raise context.error(
         bound,
         f"how far this {name} may be off is not known",
-        "it is known for COUNT, and for AVG, SUM, MIN, MAX, FIRST, LAST, MEDIAN and quantiles of a field as it is",
+        "it is known for COUNT(*), and for COUNT, AVG, SUM, MIN, MAX, FIRST, LAST, MEDIAN and quantiles of a field "
+        "as it is",
     )
 
 

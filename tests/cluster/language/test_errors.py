@@ -100,6 +100,8 @@ GROUPS = [
     ("SELECT »ERROR_BOUND(STDDEV(speed WITHIN 1))« FROM traffic", "STDDEV may be off is not known", "known for COUNT"),
     ("SELECT »ERROR_BOUND(AVG(2 * speed WITHIN 1))« FROM traffic", "AVG may be off is not known", "field as it is"),
     ("SELECT »ERROR_BOUND(COUNT(*))« FROM traffic WHERE speed WITHIN 1 > 3", "which samples count", "conditions"),
+    ("SELECT »ERROR_BOUND(COUNT(NULLIF(speed WITHIN 1, 5)))« FROM traffic", "this COUNT may be off", "of a field"),
+    ("SELECT »ERROR_BOUND(COUNT(x))« FROM (SELECT 1 / (speed WITHIN 1) AS x FROM traffic) t", "this COUNT", "a field"),
     ("SELECT »ERROR_BOUND(COUNT(*))« FROM traffic GROUP BY FLOOR(speed WITHIN 1)", "in which group", "GROUP BY"),
     ("SELECT APPROX_QUANTILE(speed, »2«) FROM traffic", "share from 0 to 1", None),
     ("SELECT »SUM(speed) OVER (PARTITION BY lane)« FROM traffic", "OVER is not part", "windows belong to streams"),
