@@ -70,7 +70,7 @@ LANGUAGE = frozenset((
     *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
-    *("RSTREAM", "FILTER"),
+    *("RSTREAM", "FILTER", "ORDER"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
 

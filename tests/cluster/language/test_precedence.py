@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cluster.language.algebra import Project
@@ -86,7 +86,11 @@ def conditions(draw: st.DrawFn) -> str:
 
 @given(conditions())
 def test_conditions_without_parentheses_have_the_value_that_they_have_in_duckdb(condition):
-    assert values(read(condition)) == values(condition), read(condition)
+    try:
+        wanted = values(condition)
+    except duckdb.ParserException:  # it takes the comparisons around IS DISTINCT FROM for a chain of them
+        assume(False)
+    assert values(read(condition)) == wanted, read(condition)
 
 
 @given(conditions())
