@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from cluster.language import syntax
 from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
-from cluster.language.functions import AGGREGATES, FUNCTIONS, Family
+from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
 
@@ -95,7 +95,7 @@ def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
     taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
     for kind in (exp.ApproxQuantile, exp.Quantile, syntax.PercentileCont, syntax.PercentileDisc):
         taken[kind]["quantile"] = _LITERAL
-    for ranked in (exp.ArgMin, exp.ArgMax):
+    for ranked in RANKED:
         taken[ranked]["expression"] = taken[ranked]["this"]
     return {**taken, syntax.Completeness: {}}
 

@@ -9,7 +9,8 @@ from sqlglot import exp
 from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.errors import did_you_mean
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
-from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS
+from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS, RANKED
+from cluster.language.spelling import SPELLINGS
 from cluster.language.syntax import PERCENTILE_SHAPE
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 QUANTIFIERS = ("EXISTS", "ALL", "ANY")
 """Words that are written like a function of a subquery."""
-SPELLED_RANKS = ("ARG_MIN", "ARGMIN", "MIN_BY", "ARG_MAX", "ARGMAX", "MAX_BY")
 _QUANTILE = ("two arguments", "{}(x, 0.95)")
 _SHAPES: dict[str, tuple[str, str]] = {
     "IF": ("two or three arguments", "{}(condition, value[, value])"),
@@ -28,7 +28,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "APPROX_QUANTILE": _QUANTILE,
     "QUANTILE": _QUANTILE,
     "EVERY": ("one argument", "{}(x)"),
-    **dict.fromkeys(SPELLED_RANKS, ("two arguments", "{}(x, y)")),
+    **{name: ("two arguments", "{}(x, y)") for kind in RANKED for name in SPELLINGS[kind]},
     "PERCENTILE_CONT": ("one argument", PERCENTILE_SHAPE),
     "PERCENTILE_DISC": ("one argument", PERCENTILE_SHAPE),
     "COMPLETENESS": ("no argument", "{}()"),

@@ -25,7 +25,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.columns import Scalar
-from cluster.language.functions import AGGREGATES
+from cluster.language.functions import AGGREGATES, RANKED
 from cluster.language.plans import plain_column, scalar_of
 from cluster.language.syntax import PercentileCont, PercentileDisc
 from cluster.language.walks import nodes_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 AS_FAR_AS_ITS_VALUES = (
     *(exp.Avg, exp.Min, exp.Max, exp.First, exp.Last, exp.Median),
-    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, exp.ArgMin, exp.ArgMax),
+    *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, *RANKED),
 )
 """Aggregates whose error is at most the largest error of a value."""
 _WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, Granularity)
@@ -107,7 +107,7 @@ def _where_known(call: exp.Expr, bound: exp.Expr) -> exp.Expr:
 
 def _error(call: exp.Expr, node: Node, checker: Checker) -> float | None:
     """Return the allowed error of the column that an aggregate reads; None for an expression or distinct values."""
-    if isinstance(call, exp.ArgMin | exp.ArgMax):
+    if isinstance(call, RANKED):
         by = checker.check(call.expression)
         if by.type is not None and not _exact(scalar_of(by, by.type), node):
             return None  # another tuple may be the right one

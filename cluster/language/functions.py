@@ -223,6 +223,9 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
 }
 """Aggregates by sqlglot's class."""
 
+RANKED = (exp.ArgMin, exp.ArgMax)
+"""Aggregates that give a value of the tuple in which another one, their second argument, is the least or greatest."""
+
 AGGREGATE_NAMES: tuple[str, ...] = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
     "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "ARG_MIN", "ARG_MAX", "FIRST", "LAST",

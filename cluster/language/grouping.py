@@ -16,7 +16,7 @@ from cluster.language.columns import AggregateCall, Output
 from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
-from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES, Family
+from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES, Family
 from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import column_scalar, plain_column, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
@@ -27,8 +27,7 @@ from cluster.language.syntax import (
     QUERIES,
     Completeness,
     ErrorBound,
-    Slot,
-    span_of,
+    slot_for,
 )
 from protocols.wire.streams import FieldType
 
@@ -73,13 +72,13 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
 
     def replaced(expression: exp.Expr) -> exp.Expr:
         if (name := keys_of.name_of(expression)) is not None:
-            return _slot(name, expression)
+            return slot_for(name, expression)
         if isinstance(expression, ErrorBound):
             return with_parts_replaced(error_bound(expression, node, names, checker), replaced)
         if isinstance(expression, exp.Filter):
-            return _slot(calls.name_of(_filtered(expression, checker)), expression)
+            return slot_for(calls.name_of(_filtered(expression, checker)), expression)
         if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
-            return _slot(calls.name_of(_call(expression, checker)), expression)
+            return slot_for(calls.name_of(_call(expression, checker)), expression)
         return expression
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
@@ -247,7 +246,7 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
 
 def _ranked_by(call: exp.Expr, checker: Checker) -> Scalar | msgspec.UnsetType:
     """Return what ARG_MIN and ARG_MAX compare; unset for other aggregates."""
-    if not isinstance(call, exp.ArgMin | exp.ArgMax):
+    if not isinstance(call, RANKED):
         return msgspec.UNSET
     typed = checker.check(call.expression)
     if typed.type is None:
@@ -284,7 +283,7 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
         if not AGGREGATES[type(call)].distinct:
             raise context.error(call, *without_distinct(called(call, function_name(call))))
         argument = argument.expressions[0]
-    ranked = isinstance(call, exp.ArgMin | exp.ArgMax)
+    ranked = isinstance(call, RANKED)
     known = ("this", "quantile", "big_int", *(["expression"] if ranked else []))
     extra = [name for name, value in call.args.items() if name not in known and value]
     if argument is None or extra or (ranked and call.args.get("expression") is None):
@@ -317,10 +316,3 @@ def _call_name(
     share = "" if parameter is None else f", {parameter:g}"
     compared = "" if by is msgspec.UNSET else f", {_readable(by)}"
     return f"{function}({'distinct ' if distinct else ''}{_readable(argument)}{compared}{share})"
-
-
-def _slot(name: str, replaced: exp.Expr) -> Slot:
-    slot = Slot(this=name)
-    if span := span_of(replaced):
-        slot.meta["start"], slot.meta["end"] = span[0], span[1] - 1
-    return slot

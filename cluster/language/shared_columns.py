@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sqlglot import exp
 
 from cluster.language.errors import suggest
-from cluster.language.syntax import Slot, span_of
+from cluster.language.syntax import is_comma, slot_for
 from cluster.language.words import USING_SHAPE
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class SharedColumns:
         self._begins = [0]
         """By position: where the items begin that it is joined with."""
         for position, join in enumerate(joins, start=1):
-            comma = not any(join.args.get(part) for part in ("side", "kind"))
-            self._begins.append(position if comma else self._begins[-1])
+            self._begins.append(position if is_comma(join) else self._begins[-1])
             if join.args.get("using"):
                 self._pairs[position] = self._paired(join.args["using"], position)
 
@@ -74,8 +73,8 @@ class SharedColumns:
         """Return the conditions of USING at a position, over the names in the plan."""
         return [
             exp.EQ(
-                this=_slot(_column(pair.left, scopes), pair.named),
-                expression=_slot(_column(pair.right, scopes), pair.named),
+                this=slot_for(_column(pair.left, scopes).internal, pair.named),
+                expression=slot_for(_column(pair.right, scopes).internal, pair.named),
             )
             for pair in self._pairs.get(position, ())
         ]
@@ -142,10 +141,3 @@ class SharedColumns:
 def _column(place: _Place, scopes: Mapping[int, Sequence[ScopeItem]]) -> ScopeColumn:
     columns = scopes[place.item][place.scope].columns
     return next(column for column in columns if column.visible.casefold() == place.name)
-
-
-def _slot(column: ScopeColumn, named: exp.Expr) -> Slot:
-    slot = Slot(this=column.internal)
-    if span := span_of(named):
-        slot.meta["start"], slot.meta["end"] = span[0], span[1] - 1
-    return slot

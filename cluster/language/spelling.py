@@ -120,9 +120,9 @@ def _ordered(node: exp.Expr) -> list[str]:
 
 
 def _join(node: exp.Expr) -> list[str]:
-    side, kind, on = (node.args.get(part) for part in ("side", "kind", "on"))
-    if not (side or kind or on):
+    if syntax.is_comma(node):
         return [","]
+    side, kind, on = (node.args.get(part) for part in ("side", "kind", "on"))
     shared = node.args.get("using") or ()
     using = ["USING", *_commas(len(shared))] if shared else []
     return ["JOIN", *_if(side, str(side)), *_if(kind == "CROSS", "CROSS"), *_if(on, "ON"), *using]

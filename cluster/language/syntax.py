@@ -235,6 +235,19 @@ def span_of(expression: exp.Expr) -> tuple[int, int] | None:
     return (min(starts), max(ends)) if starts else None
 
 
+def slot_for(name: str, replaced: exp.Expr) -> Slot:
+    """Return the slot of a column of the plan, at the place of what is written for it."""
+    slot = Slot(this=name)
+    if span := span_of(replaced):
+        slot.meta["start"], slot.meta["end"] = span[0], span[1] - 1
+    return slot
+
+
+def is_comma(join: exp.Expr) -> bool:
+    """Return whether a comma, and no word, joins an item of FROM with those before it."""
+    return not (join.args.get("side") or join.args.get("kind"))
+
+
 def place_of(expression: exp.Expr) -> tuple[int, int]:
     """Return start and end of the text from which an expression was read; the start of the whole if that is not known.
 

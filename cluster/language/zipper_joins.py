@@ -13,7 +13,7 @@ from cluster.language.joins import with_nulls
 from cluster.language.plans import renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
-from cluster.language.syntax import ZipBounds, ZipJoin, conjuncts
+from cluster.language.syntax import ZipBounds, ZipJoin, conjuncts, is_comma
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def zip_items(
             found.append(items[place])
             left.append(join)
             continue
-        if left and len(found) > 1 and (left[-1].args.get("on") or left[-1].args.get("kind")):
+        if left and len(found) > 1 and not is_comma(left[-1]):
             reason = "a zipper join pairs two streams, not what other joins have made"
             raise context.error(
                 join, reason, "zip first, FROM a ZIP JOIN b ... JOIN c, or put the join into a subquery"

@@ -128,6 +128,13 @@ class Zipped:
         return self.left.width + self.right.width + 1
 
 
+def connector_of(item: Item | Zipped) -> str:
+    """Return what is written before an item: before the first of those that are zipped."""
+    while isinstance(item, Zipped):
+        item = item.left
+    return item.connector
+
+
 @dataclass(frozen=True)
 class Key:
     """A key of GROUP BY, as written there: perhaps by the name that SELECT gives to it or its place there."""

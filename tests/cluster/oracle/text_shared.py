@@ -9,13 +9,13 @@ from dataclasses import replace
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Known, Scalar, words
-from tests.cluster.oracle.text_forms import Item, Zipped
+from tests.cluster.oracle.text_forms import Item, connector_of
 from tests.cluster.oracle.text_items import Offered
 
 
 def shared_columns(dice: random.Random, before: Sequence[Offered], other: Offered) -> list[tuple[Known, Known]]:
     """Return columns of one name, of what stands before a join as far as a comma, and of the item behind it."""
-    begin = max(place for place, each in enumerate(before) if place == 0 or _connector(each.item) == ",")
+    begin = max(place for place, each in enumerate(before) if place == 0 or connector_of(each.item) == ",")
     left = [known for each in before[begin:] for known in each.columns if not known.shared]
     pairs = []
     for known in other.columns:
@@ -45,7 +45,7 @@ def starring(offered: Sequence[Offered]) -> tuple[Known, ...] | None:
     found: list[Known] = []
     group: list[Known] = []
     for place, each in enumerate(offered):
-        if place and _connector(each.item) == ",":
+        if place and connector_of(each.item) == ",":
             found, group = found + group, []
         using = each.item.using if isinstance(each.item, Item) else ()
         names = [name.strip('"').casefold() for name in using]
@@ -53,12 +53,6 @@ def starring(offered: Sequence[Offered]) -> tuple[Known, ...] | None:
         group = first + [known for known in group if known not in first]
         group += [known for known in each.columns if not known.shared]
     return tuple(found + group)
-
-
-def _connector(item: Item | Zipped) -> str:
-    while isinstance(item, Zipped):
-        item = item.left
-    return item.connector
 
 
 def _comparable(one: Known, other: Known) -> bool:

@@ -19,6 +19,7 @@ from tests.cluster.oracle.text_forms import (
     Stream,
     Text,
     Zipped,
+    connector_of,
 )
 
 
@@ -97,13 +98,11 @@ def _key(key: Key) -> str:
 
 
 def _joined(item: Item | Zipped) -> str:
-    first = item
-    while isinstance(first, Zipped):
-        first = first.left
+    connector = connector_of(item)
     on = f" ON {scalar_text(item.on)}" if isinstance(item, Item) and item.on else ""
     if isinstance(item, Item) and item.using:
         on = f" USING ({', '.join(item.using)})"
-    return f"{',' if first.connector == ',' else ' ' + first.connector} {_item(item)}{on}"
+    return f"{',' if connector == ',' else ' ' + connector} {_item(item)}{on}"
 
 
 def _item(item: Item | Zipped) -> str:
