@@ -29,7 +29,7 @@ SCHEMA = StreamSchema(
 
 
 def merging(queries: int = 1_000, sensors: int = 1_000, rounds: int = 3) -> dict[str, Any]:
-    """Return `merge_1000_s`: seconds from a demand with so many queries until every sensor has its program."""
+    """Return `merge_1000_s` for 1,000 queries: seconds from their demand until every sensor has its program."""
     seconds = []
     different = set()
     for turn in range(rounds):
@@ -43,7 +43,7 @@ def merging(queries: int = 1_000, sensors: int = 1_000, rounds: int = 3) -> dict
         fleet.receive_demand("traffic", demand, radio_us=1)
         seconds.append(time.perf_counter() - began)
         different = {mote.desired for mote in fleet.motes.values()}
-    return {"merge_1000_s": statistics.median(seconds), "merge_programs": len(different)}
+    return {f"merge_{queries}_s": statistics.median(seconds), "merge_programs": len(different)}
 
 
 def _demands(count: int, dice: random.Random) -> list[QueryDemand]:

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from cluster.expressions import reading
 from cluster.expressions.nodes import Binary, Call, Column, Expression, Group, Negative, chain, grouped
 from cluster.expressions.reading import expression_of
 from cluster.expressions.storing import restored, stored
@@ -79,6 +80,23 @@ def test_equal_expressions_are_equal_however_deep_and_however_often_parts_stand_
     assert deep[0] == deep[1]
     assert text_of(deep[0]) == text_of(deep[1])
     assert restored(stored(deep[0])) == deep[0]
+
+
+def test_reading_a_chain_takes_work_that_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six thousand ANDs once took eighteen million looks at their operands."""
+    seen: list[int] = []
+
+    def counted(word: str, parts: tuple[Expression, ...]) -> Expression:
+        found = chain(word, parts)
+        seen.append(len(found.operands))
+        return found
+
+    monkeypatch.setattr(reading, "chain", counted)
+    for word in ("AND", "OR", "||"):
+        seen.clear()
+        read = expression_of(parse_scalar(f" {word} ".join(f"c{place}" for place in range(500))))
+        assert read.operands == tuple(Column(f"c{place}") for place in range(500))
+        assert sum(seen) <= 1_000
 
 
 def test_chains_have_no_chains_of_the_same_word_in_them() -> None:
