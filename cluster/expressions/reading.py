@@ -119,7 +119,7 @@ def _parts_of(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _linked(node: exp.Expr) -> list[exp.Expr]:
-    """Return the operands of a chain of one word, so that the work for it grows with its length, not with its square."""
+    """Return the operands of a chain of one word, so that work grows with its length, not with its square."""
     found: list[exp.Expr] = []
     waiting = [node]
     while waiting:

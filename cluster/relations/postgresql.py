@@ -1,4 +1,4 @@
-"""Relations from PostgreSQL: read-only transactions of one statement, rows by cursor, conditions by indexes."""
+"""Relations from PostgreSQL: read-only transactions of one statement, rows one by one, conditions by indexes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from cluster.language.secrets import MASK, masked
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import matched, polars_schema, servable, settled
 from cluster.relations.source import (
-    BATCH_ROWS,
     Deadline,
     Limits,
     RelationSourceError,
     SourceAwayError,
     SourceColumn,
     SourceSchemaError,
+    batches,
 )
 from protocols.wire.streams import FieldType
 
@@ -55,6 +55,8 @@ _FORBIDDEN = "42501"
 _NOT_ABOUT_VALUES = ("08", "0A", "25", "28", "3D", "3F", "53", "55", "57")
 """Classes of errors: of connections, transactions, users, databases, schemas, resources, states and operators."""
 _LONGEST_WORDS = 500
+_ROWS_WITHOUT_TEXTS = 500
+"""Rows that are fetched together if none of their columns is a text."""
 _SPECIAL_NUMBERS = "('NaN', 'Infinity', '-Infinity')"
 
 
@@ -111,9 +113,11 @@ class PostgresSource:
             listed = ", ".join(_cast(given, column) for column, given in pairs) or "1"
             where, values = _where(condition, pairs)
             statement = f"SELECT {listed} FROM {self._from} AS q{where}"  # noqa: S608 - names are quoted, values bound
-            with psycopg.RawServerCursor(connection, "fjord") as cursor:
-                cursor.execute(statement.encode(), values, binary=True)
-                while batch := cursor.fetchmany(BATCH_ROWS):
+            # Rows that are fetched together are held together, however long their texts.
+            long = any(column.type is FieldType.TEXT for column in columns)
+            together = 1 if long or not psycopg.capabilities.has_stream_chunked() else _ROWS_WITHOUT_TEXTS
+            with psycopg.RawCursor(connection) as cursor:
+                for batch in batches(cursor.stream(statement.encode(), values, binary=True, size=together)):
                     chunk = pl.DataFrame(batch, schema=polars_schema(columns), orient="row")
                     count, size = count + chunk.height, size + int(chunk.estimated_size())
                     self._limits.check(count, size)
@@ -143,7 +147,7 @@ class PostgresSource:
                 milliseconds = str(int(self._limits.read_seconds * 1000))
                 connection.execute(
                     "SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
-                    "set_config('timezone', 'UTC', false), set_config('cursor_tuple_fraction', '1', false)",
+                    "set_config('timezone', 'UTC', false)",
                     [milliseconds, milliseconds],
                 )
                 yield connection

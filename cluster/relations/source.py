@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -14,8 +14,12 @@ from cluster.language.columns import Schema
 from cluster.language.comparisons import Comparison
 from protocols.wire.streams import FieldType
 
+Row = tuple[object, ...]
+
 BATCH_ROWS = 20_000
-"""Rows fetched from a database at once."""
+"""Most rows of a database that are converted at once."""
+BATCH_LETTERS = 16 * 1024**2
+"""How long their texts are together, but for the last row's, whatever the rows before were like."""
 
 
 class RelationSourceError(ClusterError):
@@ -127,6 +131,22 @@ class Limits:
                 f"it takes {size:,} bytes or more ({rows:,} rows), the limit is {self.max_bytes:,} bytes",
                 hint="declare only the columns you need, take fewer rows, or raise `fjord cluster --max-relation`",
             )
+
+
+def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Cut rows of a database, which come one by one, into batches that are small enough to be converted at once."""
+    batch: list[Row] = []
+    letters = 0
+    for row in rows:
+        batch.append(row)
+        for value in row:
+            if isinstance(value, str | bytes):
+                letters += len(value)
+        if len(batch) == BATCH_ROWS or letters >= BATCH_LETTERS:
+            yield batch
+            batch, letters = [], 0
+    if batch:
+        yield batch
 
 
 class RelationSource(Protocol):

@@ -23,13 +23,13 @@ from cluster.language.comparisons import Comparison
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.fitting import POLARS_TYPES, matched, polars_schema, servable, settled
 from cluster.relations.source import (
-    BATCH_ROWS,
     Deadline,
     Limits,
     RelationSourceError,
     SourceAwayError,
     SourceColumn,
     SourceSchemaError,
+    batches,
 )
 from protocols.wire.streams import FieldType
 
@@ -112,7 +112,7 @@ class SqliteSource:
             where = f" WHERE {' AND '.join(tests)}" if tests else ""
             readers = [_reader(column, given) for column, given in pairs]
             cursor = database.execute(f"SELECT {listed} FROM {self._from} AS q{where}", values)  # noqa: S608
-            while batch := cursor.fetchmany(BATCH_ROWS):
+            for batch in batches(cursor):
                 held = zip(*batch, strict=True)
                 chunk = pl.DataFrame(
                     [

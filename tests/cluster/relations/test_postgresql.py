@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import time
 
 import pytest
@@ -150,6 +151,16 @@ def test_a_result_that_is_too_large_is_broken_off_with_figures(database):
     )
     with pytest.raises(SourceTooLargeError, match="the limit is 1,000,000 bytes"):
         source.rows((Column("i", FieldType.INTEGER),))
+
+
+def test_long_texts_are_refused_before_many_of_them_are_in_memory(database):
+    """The rows that a cursor fetches together are together in memory: 20,000 of them, once."""
+    more = "QUERY 'SELECT repeat(i::text, 1000000) AS note FROM generate_series(1, 400) AS i'"
+    source = opened(database, more=more, limits=Limits(max_bytes=60_000_000))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SourceTooLargeError, match="the limit is 60,000,000 bytes"):
+        source.rows((Column("note", FieldType.TEXT),))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 250_000
 
 
 @pytest.mark.parametrize(

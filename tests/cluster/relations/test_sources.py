@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import tracemalloc
 from contextlib import closing
 
 import polars as pl
@@ -15,10 +16,13 @@ from cluster.language.errors import FjordSqlError
 from cluster.relations.fitting import all_columns
 from cluster.relations.frames import CsvSource
 from cluster.relations.source import (
+    BATCH_LETTERS,
+    BATCH_ROWS,
     Limits,
     SourceAwayError,
     SourceSchemaError,
     SourceTooLargeError,
+    batches,
 )
 from protocols.wire.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, frame, meant, opened, same
@@ -111,6 +115,32 @@ def test_what_is_too_large_is_refused_with_figures(tmp_path):
         source._limits = Limits(max_bytes=10)
         with pytest.raises(SourceTooLargeError, match="the limit is 10"):
             source.rows(INCIDENTS)
+
+
+def test_long_texts_are_refused_before_all_of_a_batch_is_in_memory(tmp_path):
+    """Batches of 20,000 rows, checked when they were complete, once held 3 GB of two texts."""
+    with closing(sqlite3.connect(tmp_path / "long.db")) as database:
+        database.execute("CREATE VIEW incidents AS SELECT printf('%.*c', 1000000, 'x') AS note FROM one, one AS other")
+        database.execute("CREATE TABLE one (place INTEGER)")
+        database.executemany("INSERT INTO one VALUES (?)", [(place,) for place in range(20)])
+        database.commit()
+    source = opened(f"sqlite:///{tmp_path}/long.db", limits=Limits(max_bytes=40_000_000))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SourceTooLargeError, match="the limit is 40,000,000 bytes"):
+            source.rows((Column("note", FieldType.TEXT),))
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_batches_end_with_their_rows_or_their_letters():
+    rows = [(None, 3, "x" * (BATCH_LETTERS // 4)) for _ in range(10)]
+    assert [len(batch) for batch in batches(iter(rows))] == [4, 4, 2]
+    short = [(place, "a") for place in range(BATCH_ROWS + 1)]
+    assert [len(batch) for batch in batches(iter(short))] == [BATCH_ROWS, 1]
+    assert [row for batch in batches(iter(short)) for row in batch] == short
+    assert list(batches(iter([]))) == []
 
 
 @pytest.mark.parametrize(
