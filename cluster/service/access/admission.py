@@ -14,6 +14,8 @@ from cluster.service.access.roles import role_needed
 from cluster.service.access.token_files import Tokens
 from cluster.service.access.tokens import Caller
 
+MOST_HEAD_BYTES: Final = 64 * 1024
+"""The longest request line with headers; a query string of the catalog of sensors has at most some 40,000 bytes."""
 MOST_SHOWN: Final = 100
 """Characters of a header that a message quotes."""
 
@@ -30,7 +32,7 @@ class Refusal(StrEnum):
     ROLE = "role"
     """Its token does not allow it."""
     SIZE = "size"
-    """Its body is too large."""
+    """Its head or its body is too large."""
     SLOW = "slow"
     """Its handshake, its head or its body did not arrive in time, or its answer was not read in time."""
     CONNECTIONS = "connections"
@@ -70,6 +72,8 @@ class RequestHead:
         The address of this machine to which it came; None if it is not known.
     scheme
         `http`, or `https`.
+    size
+        Bytes of the request line and the headers, about.
     """
 
     method: str
@@ -79,6 +83,7 @@ class RequestHead:
     authorizations: tuple[str, ...] = ()
     address: str | None = None
     scheme: str = "http"
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,14 @@ class Admission:
         UnknownRequestError
             If the caller may read, and there is no such request.
         """
+        # The web server refuses a head that is longer while it waits for the rest, but not one that comes at once.
+        if head.size > MOST_HEAD_BYTES:
+            raise NotAdmittedError(
+                Refusal.SIZE,
+                400,
+                f"the request line and the headers are longer than {MOST_HEAD_BYTES:,} bytes",
+                hint="send what is long in the body",
+            )
         host = head.hosts[0] if len(head.hosts) == 1 else ""
         if not self.hosts.has(host, head.address):
             raise NotAdmittedError(

@@ -192,4 +192,10 @@ def _head_of(scope: Scope) -> RequestHead:
         authorizations=all_of(b"authorization"),
         address=(scope.get("server") or (None,))[0],
         scheme=scope["scheme"],
+        size=_size_of(scope),
     )
+
+
+def _size_of(scope: Scope) -> int:
+    line = len(scope["method"]) + len(scope.get("raw_path") or scope["path"]) + len(scope.get("query_string", b""))
+    return line + sum(len(name) + len(value) for name, value in scope["headers"])

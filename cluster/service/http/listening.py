@@ -5,18 +5,16 @@ from __future__ import annotations
 import socket
 import ssl
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any
 
 import uvicorn
 
 from cluster.errors import ClusterError
+from cluster.service.access.admission import MOST_HEAD_BYTES
 from cluster.service.http.connection import BoundedConnection
 from cluster.service.http.connection_bounds import ConnectionBounds
 from cluster.service.http.handshake import Handshake
 from protocols.security.tls import TlsFiles, server_context
-
-MOST_HEAD_BYTES: Final = 64 * 1024
-"""The longest request line with headers; a query string of the catalog of sensors has at most some 40,000 bytes."""
 
 
 class ApiServer(uvicorn.Server):

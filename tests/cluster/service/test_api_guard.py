@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from cluster.service.access.admission import Admission, Refusal
+from cluster.service.access.admission import MOST_HEAD_BYTES, Admission, Refusal
 from cluster.service.access.token_files import Tokens
 from cluster.service.client.api_client import ApiClient, RefusedError
 from cluster.service.http.answer_pieces import PIECE_BYTES
 from cluster.service.http.connection_bounds import ConnectionBounds
 from cluster.service.http.guard import LINGER_SECONDS, guarded
-from cluster.service.http.listening import MOST_HEAD_BYTES, ApiServer, api_config, listen
+from cluster.service.http.listening import ApiServer, api_config, listen
 from cluster.service.http.request_bodies import MOST_BYTES
 from tests.cluster.service.conftest import Service, guarded_api
 
@@ -290,6 +290,14 @@ async def test_a_head_that_is_too_large_is_refused(server: Server) -> None:
     async with asyncio.timeout(PATIENCE):
         assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
     writer.close()
+
+
+async def test_a_complete_head_that_is_too_large_is_refused_before_its_token_is_looked_at(server: Server) -> None:
+    """The web server bounds only what it waits for: 70 KB that came at once were let through."""
+    headers = "".join(f"X-Filler-{place}: {'x' * 700}\r\n" for place in range(100))
+    status, body = await server.send(f"GET /v1/queries HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+    assert (status, server.refused) == (400, {Refusal.SIZE: 1})
+    assert "longer than 65,536 bytes" in body["message"]
 
 
 async def test_the_longest_query_of_sensors_fits_into_a_head(service: Service) -> None:
