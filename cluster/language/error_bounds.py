@@ -78,7 +78,7 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
             bound,
             "how far this may be off is not known: which samples count, or in which group, depends on values for "
             "which the query allows an error",
-            "allow no error on fields of conditions and of GROUP BY",
+            "allow no error on fields of conditions, of PARTITION BY and of GROUP BY",
         )
     rows = isinstance(call, exp.Count) and isinstance(call.this, exp.Star)
     error = 0.0 if rows else _error(call, node, checker)
@@ -142,6 +142,8 @@ def _certain(node: Node) -> bool:
         case Join():
             exact = node.predicate is None or _exact(node.predicate, node)
             return exact and _certain(node.left) and _certain(node.right)
+        case PartitionedWindow():
+            return _certain(node.input) and all(_tolerance_of(node.input, key) == 0 for key in node.keys)
         case Project():
             return _certain(node.input)
         case _ if isinstance(node, _WINDOWS):
