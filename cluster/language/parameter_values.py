@@ -69,8 +69,8 @@ def check_is_value(value: object) -> None:
         If it is of another type, such as a list.
     """
     if value is not None and not isinstance(value, bool | int | float | str):
-        kind = type(value).__name__
-        raise ValueRefusedError(f"a parameter is a number, a text, TRUE, FALSE or NULL, not a {kind}")
+        kind = "a list" if isinstance(value, list) else "an object"
+        raise ValueRefusedError(f"a parameter is a number, a text, TRUE, FALSE or NULL, not {kind}")
 
 
 def described(value: Value) -> str:
@@ -165,6 +165,8 @@ def _number(value: float) -> str:
         if value >= _LONGEST:  # compared, not converted: neither a real nor a text need exist of it
             raise ValueRefusedError("an integer of this many digits is no number of FjordSQL", hint=_INTEGERS)
         return str(value)
-    if not math.isfinite(value):
-        raise ValueRefusedError(f"{value} is no number of FjordSQL", hint="reals are finite")
+    if math.isinf(value):
+        raise ValueRefusedError("this number is larger than any REAL", hint="the largest is about 1.8e308")
+    if math.isnan(value):
+        raise ValueRefusedError("nan is no number of FjordSQL", hint="write NULL for an unknown value")
     return repr(value)

@@ -7,6 +7,7 @@ parameters, or it is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -177,10 +178,16 @@ def check_names(texts: Iterable[str], values: Iterable[str]) -> None:
     known = list(dict.fromkeys(name for text in every for name in names_in(text)))
     for name in values:
         if name.casefold() not in known:
-            hint = suggest(name, known, what="parameters are") or "the query has none; one is written :name"
-            reason = f"there is no parameter {name!r} in this query"
-            start = len(every[0]) - len(every[0].lstrip())
-            raise FjordSqlError(reason, text=every[0], start=start, end=start, hint=hint)
+            raise _unknown(name, known, every[0])
+
+
+def _unknown(name: str, known: list[str], text: str) -> FjordSqlError:
+    hint = suggest(name, known, what="parameters are") or "the query has none; one is written :name"
+    start = end = len(text) - len(text.lstrip())
+    if joined := re.search(rf"(?<=\w):{re.escape(name)}\b", text, re.IGNORECASE):
+        start, end = joined.span()
+        hint = f"a parameter is no part of a word: write a space before :{name}"
+    return FjordSqlError(f"there is no parameter {name!r} in this query", text=text, start=start, end=end, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,8 @@ def add_query(
         Path | None,
         typer.Option(
             metavar="FILE.csv",
-            help="Start a query for each row of this file, or none. Its columns are parameters; a column `name` names "
-            "the queries.",
+            help="Start a query for each row of this file (- for standard input), or none. Its columns are parameters; "
+            "a column `name` names the queries.",
         ),
     ] = None,
     text: Annotated[
@@ -79,6 +79,8 @@ def add_query(
             raise typer.BadParameter("columns are those of --set-from FILE.csv", param_hint="--text")
         if name is not None:
             raise typer.BadParameter("the queries are named by the column `name`", param_hint="--name")
+        if str(set_from) == "-" and "-" in (sql, str(file)):
+            raise typer.BadParameter("standard input has the query already", param_hint="--set-from")
         from cluster.service.query_file import add_rows
 
         add_rows(given, values, set_from, text or [], api, as_json=as_json)

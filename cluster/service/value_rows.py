@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
+from typing import TextIO
 
 from cluster.errors import MOST_REFUSED, ClusterError
 from cluster.language.errors import suggest
@@ -45,7 +48,7 @@ def read_rows(file: Path, texts: Collection[str], parameters: Sequence[str]) -> 
     Parameters
     ----------
     file
-        The file.
+        The file; ``-`` is standard input.
     texts
         Names of columns whose values are texts as they stand.
     parameters
@@ -92,7 +95,7 @@ def listed(faults: Sequence[str]) -> str:
 
 def _records(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     try:
-        with file.open(newline="", encoding="utf-8-sig") as opened:
+        with _opened(file) as opened:
             reader = csv.reader(opened, strict=True)
             names = [each.strip() for each in next(reader, [])]
             records = [(reader.line_num, cells) for cells in reader if cells]
@@ -101,6 +104,12 @@ def _records(file: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     except csv.Error as error:
         raise ClusterError(f"{file} cannot be read: line {reader.line_num}: {error}") from error
     return names, records
+
+
+def _opened(file: Path) -> TextIO:
+    if str(file) == "-":
+        return TextIOWrapper(sys.stdin.buffer, newline="", encoding="utf-8-sig")
+    return file.open(newline="", encoding="utf-8-sig")
 
 
 def _check_columns(file: Path, names: Sequence[str], texts: Collection[str], parameters: Sequence[str]) -> None:

@@ -190,9 +190,10 @@ async def command(service: Service, monkeypatch: pytest.MonkeyPatch) -> Any:
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(query_file, "make_client", lambda _: Calling({}))
 
-    async def run(*arguments: str) -> str:
+    async def run(*arguments: str, read: str = "") -> str:
         def invoke() -> str:
-            return CliRunner().invoke(query_commands, ["add", *arguments], catch_exceptions=False).output
+            called = CliRunner().invoke(query_commands, ["add", *arguments], input=read, catch_exceptions=False)
+            return called.output
 
         return await asyncio.to_thread(invoke)
 
@@ -206,6 +207,9 @@ async def test_the_command_adds_a_query_for_each_line(service: Service, command:
     shown = await command(str(template), "--set-from", str(values), "--text", "sensor", "--set", "limit=40")
     assert shown.endswith("a  fjord/v1/results/a\nb  fjord/v1/results/b\n")
     assert service.registry.query("b").sql == TEMPLATE.replace(":sensor", "'8'").replace(":limit", "40")
+    shown = await command(TEMPLATE, "--set-from", "-", "--set", "limit=1", read="\ufeffname,sensor\r\ni,'9'\r\n")
+    assert shown.endswith("i  fjord/v1/results/i\n")
+    assert service.registry.query("i").sql == TEMPLATE.replace(":sensor", "'9'").replace(":limit", "1")
     values.write_text("name,sensor\nc,'7'\nd,TRUE\n\ne,'9'\nf,1.5\n")
     with pytest.raises(ClusterError) as caught:
         await command(str(template), "--set-from", str(values), "--set", "limit=fast")
@@ -215,7 +219,7 @@ async def test_the_command_adds_a_query_for_each_line(service: Service, command:
     assert [line.partition(" of ")[0] for line in lines if line.startswith("line")] == [
         f"line {n}" for n in (2, 3, 5, 6)
     ]
-    assert [each.name for each in service.registry.queries()] == ["a", "b"]
+    assert [each.name for each in service.registry.queries()] == ["a", "b", "i"]
 
 
 @pytest.mark.parametrize(
@@ -223,9 +227,11 @@ async def test_the_command_adds_a_query_for_each_line(service: Service, command:
     [
         (["--text", "a"], "columns are those of --set-from"),
         (["--set-from", "x.csv", "--name", "a"], "the queries are named by the column"),
+        (["--set-from", "-"], "standard input has the query already"),
     ],
 )
 def test_options_that_do_not_go_together(arguments: list[str], message: str) -> None:
-    shown = CliRunner().invoke(query_commands, ["add", TEMPLATE, *arguments])
+    query = "-" if "-" in arguments else TEMPLATE
+    shown = CliRunner().invoke(query_commands, ["add", query, *arguments], input=TEMPLATE)
     assert shown.exit_code == 2
     assert message in " ".join(shown.stderr.replace("│", " ").split())
