@@ -10,6 +10,7 @@ import concurrent.futures
 import concurrent.futures.thread
 import os
 import random
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,15 @@ def install() -> None:
     _installed.append(True)
     _install_clocks()
     _install_chance()
-    concurrent.futures.ThreadPoolExecutor = SimulatedThreads  # type: ignore[misc, assignment]
-    concurrent.futures.thread.ThreadPoolExecutor = SimulatedThreads  # type: ignore[misc, assignment]
+    _install_threads()
+
+
+def _install_threads() -> None:
+    """Replace pools of threads, also where modules have named them already: a real thread would disturb the loop."""
+    real = concurrent.futures.thread.ThreadPoolExecutor
+    for module in list(sys.modules.values()):
+        if vars(module).get("ThreadPoolExecutor") is real:
+            module.ThreadPoolExecutor = SimulatedThreads  # type: ignore[attr-defined]
 
 
 def _install_clocks() -> None:

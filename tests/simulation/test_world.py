@@ -1,3 +1,5 @@
+import threading
+
 import msgspec
 import pytest
 
@@ -79,5 +81,6 @@ def test_a_fault_ends_as_it_should(tmp_path, kind):
         assert all(way.open and way.bytes_per_second is None for way in world.network._ways.values())
         assert world.happened == {kind: 1}
         assert not world.without_power
+        assert threading.active_count() == 1
 
     apart(work)
