@@ -25,6 +25,8 @@ def row_in_list(checker: OperandChecker, expression: exp.In) -> Typed:
     FjordSqlError
         If the list holds something else than rows of as many values, or values do not compare.
     """
+    if not expression.this.expressions:
+        raise checker.context.error(expression, "a row has one value or more", "(a, b) IN ((1, 2), (3, 4))")
     values = [checker.check(each) for each in expression.this.expressions]
     nullable = any(value.nullable for value in values)
     rows: list[exp.Expr] = []
