@@ -47,7 +47,7 @@ from proxy.fleet.fleet_members import FleetLimits
 
 RESULTS = Path(__file__).parent / "results"
 KIBIBYTE, MEBIBYTE = 1024, 1024**2
-IDLE_SENSORS = 10_000
+IDLE_SENSORS, FEW_IDLE_SENSORS = 10_000, 3_000
 
 
 def main() -> None:
@@ -60,13 +60,17 @@ def main() -> None:
     arguments.add_argument("--motes", type=int, default=1_000)
     options = arguments.parse_args()
     if options.quick:
-        options.rounds, options.packets = 3, 15_000
+        options.rounds, options.packets = 3, 18_000
     configure_logging("warning")
     size = Size(options.rounds, options.packets, options.motes)
     with tempfile.TemporaryDirectory(prefix="fjord-proxy-") as folder:
         contenders, report = throughput(Path(folder), size)
-    merged = merging(queries=300, rounds=1) if options.quick else merging()
-    report |= idle_sensors() | merged | recording((2 if options.quick else 4) * options.rounds)
+    merged = merging(queries=100, rounds=1) if options.quick else merging()
+    report |= (
+        idle_sensors(FEW_IDLE_SENSORS if options.quick else IDLE_SENSORS)
+        | merged
+        | recording(options.rounds if options.quick else 4 * options.rounds)
+    )
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "proxy.json").write_text(json.dumps(report, indent=2) + "\n")
     plot(contenders, RESULTS / "proxy.png")
@@ -207,11 +211,11 @@ def describe(contenders: list[Contender], size: Size) -> dict[str, Any]:
     }
 
 
-def idle_sensors() -> dict[str, Any]:
+def idle_sensors(sensors: int) -> dict[str, Any]:
     """Return how much a process grows by for each mote that has announced itself and sends nothing."""
     with context.Pool(1) as pool:
-        grown_bytes = pool.apply(learn_sensors, (IDLE_SENSORS,))
-    return {"idle_sensors": IDLE_SENSORS, "idle_sensor_kb": round(grown_bytes / IDLE_SENSORS / KIBIBYTE, 2)}
+        grown_bytes = pool.apply(learn_sensors, (sensors,))
+    return {"idle_sensors": sensors, "idle_sensor_kb": round(grown_bytes / sensors / KIBIBYTE, 2)}
 
 
 def learn_sensors(motes: int) -> int:
