@@ -65,12 +65,10 @@ def main() -> None:
     size = Size(options.rounds, options.packets, options.motes)
     with tempfile.TemporaryDirectory(prefix="fjord-proxy-") as folder:
         contenders, report = throughput(Path(folder), size)
-    merged = merging(queries=100, rounds=1) if options.quick else merging()
-    report |= (
-        idle_sensors(FEW_IDLE_SENSORS if options.quick else IDLE_SENSORS)
-        | merged
-        | recording(options.rounds if options.quick else 4 * options.rounds)
-    )
+    quick = options.quick
+    report |= idle_sensors(FEW_IDLE_SENSORS if quick else IDLE_SENSORS)
+    report |= merging(queries=100, rounds=1) if quick else merging()
+    report |= recording(options.rounds if quick else 4 * options.rounds)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "proxy.json").write_text(json.dumps(report, indent=2) + "\n")
     plot(contenders, RESULTS / "proxy.png")
