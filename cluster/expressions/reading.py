@@ -90,8 +90,8 @@ def _parts_of(node: exp.Expr) -> list[exp.Expr]:
     """Return the operands of a node, in the order in which they are written."""
     if isinstance(node, exp.Column | exp.Literal | exp.Boolean | exp.Null):
         return []
-    if type(node) in WORDS:
-        return _linked(node)
+    if type(node) in WORDS:  # a whole chain at once: so work grows with its length, not with its square
+        return [*node.flatten(unnest=False)]
     args = node.args
     if isinstance(node, exp.Binary):
         return (
@@ -116,19 +116,6 @@ def _parts_of(node: exp.Expr) -> list[exp.Expr]:
                 elif isinstance(value, list):
                     found += value
             return found
-
-
-def _linked(node: exp.Expr) -> list[exp.Expr]:
-    """Return the operands of a chain of one word, so that work grows with its length, not with its square."""
-    found: list[exp.Expr] = []
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if type(each) is type(node):
-            waiting += (each.args["expression"], each.args["this"])
-        else:
-            found.append(each)
-    return found
 
 
 def _made(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
