@@ -32,6 +32,8 @@ from cluster.language.walks import nodes_of
 from cluster.shared_nodes import remembered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cluster.language.expressions import Checker
     from cluster.language.syntax import ErrorBound
 
@@ -73,7 +75,7 @@ def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: C
         raise context.error(bound, "COMPLETENESS is counted, and never off", "leave ERROR_BOUND out")
     if not _tolerant(node):
         return _where_known(call, exp.Literal.number("0.0"))
-    if not _certain(node) or any(_tolerance_of(node, key) != 0 for key in keys):
+    if not _certain(node) or not _all_exact(keys, node):
         raise context.error(
             bound,
             "how far this may be off is not known: which samples count, or in which group, depends on values for "
@@ -143,7 +145,7 @@ def _certain(node: Node) -> bool:
             exact = node.predicate is None or _exact(node.predicate, node)
             return exact and _certain(node.left) and _certain(node.right)
         case PartitionedWindow():
-            return _certain(node.input) and all(_tolerance_of(node.input, key) == 0 for key in node.keys)
+            return _certain(node.input) and _all_exact(node.keys, node.input)
         case Project():
             return _certain(node.input)
         case _ if isinstance(node, _WINDOWS):
@@ -154,7 +156,12 @@ def _certain(node: Node) -> bool:
 
 def _exact(scalar: Scalar, node: Node) -> bool:
     """Return whether an expression over the columns of a node reads none that may be off."""
-    return all(_tolerance_of(node, name) == 0 for name in columns_read(scalar.expression))
+    return _all_exact(columns_read(scalar.expression), node)
+
+
+def _all_exact(columns: Iterable[str], node: Node) -> bool:
+    """Return whether none of some columns of a node may be off."""
+    return all(_tolerance_of(node, name) == 0 for name in columns)
 
 
 @lru_cache(maxsize=4096)
