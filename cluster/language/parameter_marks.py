@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,6 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.comments import enclosed
 
 _MARK = re.compile(r"(?<![:\w'\"]):(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?!\w)")
+_JOINED = re.compile(r"(?<=\w):(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?!\w)")
 _STANDS_IN = "?"
 """The tokenizer is given this mark, because it takes ``:limit`` for a colon and a word of the language."""
 
@@ -38,16 +40,24 @@ def marks_in(text: str) -> tuple[Mark, ...]:
     >>> marks_in("SELECT ':a' FROM s WHERE x < :b -- :c")
     (Mark(name='b', start=29, end=31),)
     """
+    return tuple(_marks(_MARK, text))
+
+
+def joined_mark(text: str, name: str) -> Mark | None:
+    """Return the first mark of this name that is no parameter because a word or a number stands directly before it."""
+    return next((each for each in _marks(_JOINED, text) if each.name.casefold() == name.casefold()), None)
+
+
+def _marks(pattern: re.Pattern[str], text: str) -> Iterator[Mark]:
     if ":" not in text:
-        return ()
-    found: list[Mark] = []
+        return
     place = 0
     for start, end in chain(((each.start, each.end) for each in enclosed(text)), ((len(text), None),)):
-        found += [Mark(each["name"], *each.span()) for each in _MARK.finditer(text, place, start)]
+        for each in pattern.finditer(text, place, start):
+            yield Mark(each["name"], *each.span())
         if end is None:
             break
         place = end
-    return tuple(found)
 
 
 def without_marks(text: str, marks: tuple[Mark, ...]) -> str:

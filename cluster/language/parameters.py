@@ -7,7 +7,6 @@ parameters, or it is refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sqlglot import exp
 
 from cluster.language.accepted_syntax import BOOLEAN, NULL, NUMBER, QUERY_SYNTAX, TEXT
 from cluster.language.errors import FjordSqlError, suggest
-from cluster.language.parameter_marks import Mark, marks_in
+from cluster.language.parameter_marks import Mark, joined_mark, marks_in
 from cluster.language.parameter_values import (
     Spelled,
     Value,
@@ -184,8 +183,8 @@ def check_names(texts: Iterable[str], values: Iterable[str]) -> None:
 def _unknown(name: str, known: list[str], text: str) -> FjordSqlError:
     hint = suggest(name, known, what="parameters are") or "the query has none; one is written :name"
     start = end = len(text) - len(text.lstrip())
-    if joined := re.search(rf"(?<=\w):{re.escape(name)}\b", text, re.IGNORECASE):
-        start, end = joined.span()
+    if (joined := joined_mark(text, name)) is not None:
+        start, end = joined.start, joined.end
         hint = f"a parameter is no part of a word: write a space before :{name}"
     return FjordSqlError(f"there is no parameter {name!r} in this query", text=text, start=start, end=end, hint=hint)
 

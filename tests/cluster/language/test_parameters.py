@@ -106,6 +106,7 @@ def test_numbers_are_read_back_as_they_were(value: float) -> None:
         (FROM, {"limit": 1}, "there is no parameter 'limit'", "one is written :name", ""),
         ("{} WHERE open AND:a", {"A": True}, "there is no parameter 'A'", "write a space before :A", ":a"),
         ("{} WHERE speed > 1:a", {"a": 1}, "there is no parameter 'a'", "write a space before :a", ":a"),
+        ("{} WHERE sensor = 'x:a'", {"a": 1}, "there is no parameter 'a'", "one is written :name", ""),
         ("{} WHERE speed < :a", {"a": 1, "A": 2}, "the parameter 'a' has two values", "have no case", ""),
         ("{} WHERE speed < :a", {"a": "fast"}, "real and text do not go together", ":a is the TEXT 'fast'",
          "speed < :a"),
