@@ -114,8 +114,8 @@ class PostgresSource:
             where, values = _where(condition, pairs)
             statement = f"SELECT {listed} FROM {self._from} AS q{where}"  # noqa: S608 - names are quoted, values bound
             # Rows that are fetched together are held together, however long their texts.
-            long = any(column.type is FieldType.TEXT for column in columns)
-            together = 1 if long or not psycopg.capabilities.has_stream_chunked() else _ROWS_WITHOUT_TEXTS
+            texts = any(column.type is FieldType.TEXT for column in columns)
+            together = 1 if texts or not psycopg.capabilities.has_stream_chunked() else _ROWS_WITHOUT_TEXTS
             with psycopg.RawCursor(connection) as cursor:
                 for batch in batches(cursor.stream(statement.encode(), values, binary=True, size=together)):
                     chunk = pl.DataFrame(batch, schema=polars_schema(columns), orient="row")

@@ -44,8 +44,9 @@ def _install_threads() -> None:
     """Replace pools of threads, also where modules have named them already: a real thread would disturb the loop."""
     real = concurrent.futures.thread.ThreadPoolExecutor
     for module in list(sys.modules.values()):
-        if vars(module).get("ThreadPoolExecutor") is real:
-            module.ThreadPoolExecutor = SimulatedThreads  # type: ignore[attr-defined]
+        names = vars(module)
+        if names.get("ThreadPoolExecutor") is real:
+            names["ThreadPoolExecutor"] = SimulatedThreads
 
 
 def _install_clocks() -> None:

@@ -1,4 +1,4 @@
-"""Whether a request is let in, by what stands before its body: its host, its origin, its token and its role."""
+"""Whether a request is let in, by what stands before its body: its size, its host, its origin, its token, its role."""
 
 from __future__ import annotations
 
