@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TypeGuard
 
 from sqlglot import exp
 
@@ -60,6 +61,11 @@ def value_of_word(word: str) -> Value:
     return quoted[1].replace("''", "'") if quoted else word
 
 
+def is_value(value: object) -> TypeGuard[Value]:
+    """Return whether something is of a type that a parameter may have."""
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def check_is_value(value: object) -> None:
     """Do nothing if something is a value of a parameter.
 
@@ -68,7 +74,7 @@ def check_is_value(value: object) -> None:
     ValueRefusedError
         If it is of another type, such as a list.
     """
-    if value is not None and not isinstance(value, bool | int | float | str):
+    if not is_value(value):
         kind = "a list" if isinstance(value, list) else "an object"
         raise ValueRefusedError(f"a parameter is a number, a text, TRUE, FALSE or NULL, not {kind}")
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from cluster.errors import OneOfManyError, PlanError
 from cluster.language.errors import FjordSqlError
-from cluster.language.parameter_values import Value, ValueRefusedError, check_is_value
+from cluster.language.parameter_values import Value, is_value
 from cluster.language.parameters import MOST_VALUES, check_names, names_in
 from cluster.language.statement_texts import StatementText, statements_in
 from cluster.service.http.error_responses import RefusedStatementError, RequestError
@@ -21,10 +21,8 @@ MOST_CHARACTERS_TOGETHER = 8_000_000
 
 
 def _value(found: Any) -> Any:
-    try:
-        check_is_value(found)
-    except ValueRefusedError as error:
-        raise ValueError(error.message) from None
+    if not is_value(found):
+        raise ValueError("a parameter is a number, a text, true, false or null")
     return found
 
 
