@@ -13,6 +13,7 @@ from protocols.wire.streams import FieldType, check_value
 from proxy.records.change_filling import ChangeFilling
 from proxy.records.decoding import RowDecoder
 from proxy.records.event_detection import EventDetection
+from proxy.records.open_panes import OpenPanes
 from proxy.records.program_routes import FindRoutes, Needs, Routes, routes_of
 from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
 
@@ -59,6 +60,7 @@ class RecordReader:
         }
         self._find_routes = routes
         self.routes = Routes(())
+        self._panes = OpenPanes(self._reports)
         self._detections: list[EventDetection] = []
         self._plain = False
         self.route(needs)
@@ -66,7 +68,9 @@ class RecordReader:
     def route(self, needs: Needs) -> None:
         """Set what queries need from now on."""
         before = {each.detection: each for each in self._detections}
-        self.routes = self._find_routes(self._program, needs)
+        former, self.routes = self.routes, self._find_routes(self._program, needs)
+        demanded = frozenset(each.fingerprint for _, classes in needs for each in classes if each.fingerprint)
+        self._panes.change(former, self.routes, demanded)
         self._detections = [before.get(each) or EventDetection(each) for each in self.routes.detections]
         self._plain = (
             not self._several
@@ -104,6 +108,7 @@ class RecordReader:
         """
         if self._plain:
             return self._read_plain(packet)
+        self._panes.note(packet.clock_us)
         position = MotePosition(packet.mote, packet.boot, packet.sequence, packet.clock_us)
         tuples: list[WaitingTuple] = []
         for record in packet.records:
@@ -192,7 +197,8 @@ class RecordReader:
             not routes.periods_us or any(start_us % period_us == 0 for period_us in routes.periods_us)
         )
         if needed:
-            extra = None if routes.covered_by is None else Aggregated(covered_by=routes.covered_by)
+            covered_by = self._panes.covered_by(start_us, routes)
+            extra = None if covered_by is None else Aggregated(covered_by=covered_by)
             tuples.append(WaitingTuple(start_us, row, position, aggregated=extra))
         for each in self._detections:
             if reports >> each.detection.report & 1:
@@ -217,7 +223,8 @@ class RecordReader:
                 elif measure.value == "count":
                     measures.append((measure_column(measure, name), _checked_count(name, value)))
         aggregated = Aggregated(None, None, partial.pane_us, partial.samples, tuple(measures))
-        self._add_aggregate(self._fingerprints(partial.report, counts=True), stamp_us, aggregated, position, tuples)
+        names = self._panes.names(partial.report, stamp_us, self.routes)
+        self._add_aggregate(names, stamp_us, aggregated, position, tuples)
 
     def _add_aggregate(
         self,
