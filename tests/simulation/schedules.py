@@ -40,10 +40,13 @@ CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
 """Of the schedules: their cluster has another number of publishers at each start; of the others: it has two."""
 CUT_OFF_SECONDS = 80.0
 """For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
-LONG_CUT_OFF_SHARE, LONG_CUT_OFF_SECONDS = 0.5, 180.0
+LONG_CUT_OFF_SHARE, LONG_CUT_OFF_SECONDS = 0.8, 240.0
 """Of the clusters with two publishers, one is cut off for so long: longer than results are kept once published."""
-STRAYS_SHARE = 0.3
-"""Of the schedules: acknowledgements come that are for another spool."""
+STRAYS_SHARE, AWAY_SECONDS = 0.3, 30.0
+"""Of the schedules: acknowledgements come that are for another spool, also where only the spool has what was sent.
+
+The cluster is away for so long, and the broker forgets what it has kept for the cluster.
+"""
 AIMED_SHARE, AIMED_SECONDS = 0.4, 8.0
 """Of the schedules: a proxy is killed at a commit that it makes within so long, several times."""
 FORGOTTEN_SHARE = 0.15
@@ -118,7 +121,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
         *(_query(dice, place, seconds) for place in range(dice.randint(1, 3))),
     )
     faults = list(_faults(dice, len(proxies), seconds))
-    faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies)))
+    faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies), seconds))
     faults += list(_forgotten(Random(f"forgotten/{seed}"), len(proxies), seconds))
     faults += list(_aimed(Random(f"aimed/{seed}"), len(proxies), seconds))
     publishers = _publishers(seed)
@@ -156,7 +159,7 @@ def _proxy(dice: Random) -> ProxyPlan:
         "in_flight": dice.choice((16, 64, 64)),
         "batch_rows": dice.choice((3, 1_000)),
         "reorder_within": dice.choice((0, 2_000_000)),
-        "waiting_samples": dice.choice((30, 100_000)),  # 30 are too few while a disk is full, and enough otherwise
+        "waiting_samples": dice.choice((15, 100_000)),  # 15 are too few while a disk is full, and enough otherwise
         "spool_size": dice.choice((40_000, 1 << 30)),
     }
     return ProxyPlan(dice.randint(-100, 100), dice.randint(-2_000_000, 2_000_000), settings)
@@ -187,12 +190,18 @@ def _faults(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
         yield _fault(dice, dice.choice(kinds), proxies, seconds, near=dice.choice(instants) if close else None)
 
 
-def _strays(dice: Random, faults: list[Fault], proxies: int) -> Iterator[Fault]:
+def _strays(dice: Random, faults: list[Fault], proxies: int, seconds: float) -> Iterator[Fault]:
     """Yield acknowledgements that are for other spools, while other things go wrong."""
     if dice.random() < STRAYS_SHARE:
         for fault in faults:
             at = fault.at + dice.uniform(0.0, 0.9) * fault.lasts
             yield Fault(STRAY, f"p{dice.randrange(proxies)}", round(at, 3), 0.01, 0.0)
+        at = dice.uniform(10.0, max(10.0, seconds - AWAY_SECONDS - 1.0))
+        yield Fault("cluster killed", "cluster", round(at, 3), AWAY_SECONDS, 0.0)
+        for place in range(proxies):
+            yield Fault(STRAY, f"p{place}", round(at + 0.8 * AWAY_SECONDS, 3), 0.01, 0.0)
+        forgets = at + 0.9 * AWAY_SECONDS
+        yield Fault("broker restarted without memory", "broker", round(forgets, 3), 1.0, 0.0)
 
 
 def _aimed(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
