@@ -135,7 +135,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.From: {"this": _STREAM},
     exp.Join: {
         "this": _STREAM,
-        "side": _kinds("LEFT"),
+        "side": _kinds("LEFT", "RIGHT", "FULL"),
         "kind": _kinds("INNER", "CROSS", "OUTER"),
         "on": TRUTHS - _ONCE,
         "using": _kinds(COLUMN),

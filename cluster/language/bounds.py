@@ -41,6 +41,8 @@ def named_operator(node: Node) -> str:
     """Return, in words, the topmost operator of a plan that its query names, apart from filters and projections."""
     while isinstance(node, Filter | Project):
         node = node.input
+    if isinstance(node, Union):
+        return "UNION or an outer join"
     return OPERATOR_WORDS.get(type(node).__name__, "a stream")
 
 

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
 from cluster.language.algebra import (
+    AntiJoin,
     CountWindow,
     Filter,
     Granularity,
@@ -20,8 +21,10 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    SemiJoin,
     Source,
     TimeWindow,
+    Union,
     schema_of,
 )
 from cluster.language.columns import Scalar
@@ -141,13 +144,15 @@ def _certain(node: Node) -> bool:
             return True
         case Filter():
             return _certain(node.input) and _exact(node.predicate, node.input)
-        case Join():
+        case Join() | SemiJoin() | AntiJoin():
             exact = node.predicate is None or _exact(node.predicate, node)
             return exact and _certain(node.left) and _certain(node.right)
         case PartitionedWindow():
             return _certain(node.input) and _all_exact(node.keys, node.input)
         case Project():
             return _certain(node.input)
+        case Union():
+            return _certain(node.left) and _certain(node.right)
         case _ if isinstance(node, _WINDOWS):
             return _certain(node.input)
         case _:
@@ -178,7 +183,11 @@ def _tolerance_of(node: Node, column: str) -> float | None:
             if name is not None:
                 return _tolerance_of(node.input, name)
             return 0.0 if _exact(scalar, node.input) else None
-        case Join():
+        case Union():
+            place = [each.name for each in schema_of(node.left)].index(column)
+            bounds = _tolerance_of(node.left, column), _tolerance_of(node.right, schema_of(node.right)[place].name)
+            return None if None in bounds else max(each for each in bounds if each is not None)
+        case Join() | SemiJoin() | AntiJoin():
             left = column in {each.name for each in schema_of(node.left)}
             return _tolerance_of(node.left if left else node.right, column)
         case _ if isinstance(node, (Filter, *_WINDOWS)):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
+JOINS = ("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER")
 PLACE = "a number in GROUP BY is the place of a column in SELECT, from 1"
 LONGEST_PLACE = 9
 """The most digits of the number of a column."""
@@ -134,7 +135,7 @@ class Translator:
                 self.context.refuse_ignored(sample, OWN.format("of this FROM", "SAMPLE"), LEAVE_OUT)
             items = sampled
         items, joins = zip_items(items, [first.this, *(join.this for join in joins)], joins, self.context)
-        node, scope, conditions = join_items(items, joins, self.context)
+        node, scope, conditions = join_items(items, joins, self.context, self.restrict)
         # A correlated subquery is translated part by part, from here.
         node = self._lasting(node, select)
         return self.restrict(node, scope, conditions), scope
@@ -168,11 +169,11 @@ class Translator:
         if isinstance(join, ZipJoin):
             return translate_item(join.this, self, stamped=stamped)
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
-        if unknown := [word for word in words if word not in ("INNER", "CROSS", "LEFT", "OUTER")]:
+        if unknown := [word for word in words if word not in JOINS]:
             raise self.context.error(
                 join.this,
                 f"{' '.join(unknown)} JOIN is not part of FjordSQL",
-                "join with a comma and WHERE, or LEFT JOIN a relation; [NOT] EXISTS tests whether there is a partner",
+                "join with a comma and WHERE, or LEFT JOIN; [NOT] EXISTS tests whether there is a partner",
             )
         self._check_join(join)
         return translate_item(join.this, self, stamped=stamped)
@@ -183,7 +184,7 @@ class Translator:
         if side and kind not in (None, "OUTER"):
             raise self.context.error(join.this, f"{side} {kind} JOIN is not part of FjordSQL", f"write {side} JOIN")
         if kind == "OUTER" and not side:
-            raise self.context.error(join.this, "OUTER JOIN is not part of FjordSQL", "write LEFT JOIN a relation")
+            raise self.context.error(join.this, "OUTER JOIN is not part of FjordSQL", "write LEFT, RIGHT or FULL JOIN")
         if kind == "CROSS" and (on or using):
             raise self.context.error(on or using[0], "CROSS JOIN takes no condition", "write JOIN ... ON a.x = b.x")
         if kind == "INNER" and not on and not using:

@@ -14,7 +14,7 @@ from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
 
 TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN)
 MEANINGLESS: Collection[tuple[str, str]] = {
-    *(("SELECT", "ALL"), ("LEFT", "OUTER"), ("FULL", "OUTER"), ("NULLS", "LAST")),
+    *(("SELECT", "ALL"), *((side, "OUTER") for side in ("LEFT", "RIGHT", "FULL")), ("NULLS", "LAST")),
     *((word, "DISTINCT") for word in ("UNION", "EXCEPT", "INTERSECT")),
 }
 """Words that change nothing directly behind certain others."""

@@ -33,7 +33,7 @@ _AFTER_OPERANDS = ("AND", "OR", "NOT", "IN", "LIKE", "ILIKE", "BETWEEN", "IS", "
 _AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST", "LIFETIME")
 _OF_FROM = (
     *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
-    *("INNER", "CROSS", "FULL", "ZIP", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
+    *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
 )
 AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
     "SELECT": ("FROM", "AS", *_AFTER_OPERANDS),

@@ -14,7 +14,7 @@ from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
-from cluster.plan.rules import duplicates, joins, projection, selection, windows, zips
+from cluster.plan.rules import duplicates, emptiness, joins, projection, selection, windows, zips
 from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     joins.antijoin_condition_to_right,
     joins.split_antijoin,
     joins.avoid_product,
+    emptiness.drop_empty_side,
     # Duplicates.
     duplicates.drop_needless_distinct,
     duplicates.distinct_once_over_union,

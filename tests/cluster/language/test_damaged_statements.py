@@ -56,7 +56,7 @@ SYNONYMS = {
     "inserted ALL": "SELECT ALL is SELECT, as in standard SQL",
     "inserted DISTINCT": "UNION DISTINCT is UNION, as in standard SQL",
     "inserted INNER": "INNER JOIN is JOIN",
-    "inserted OUTER": "LEFT OUTER JOIN is LEFT JOIN",
+    "inserted OUTER": "LEFT OUTER JOIN is LEFT JOIN, and so with RIGHT and FULL",
     "inserted ;": "a statement may end with semicolons",
     "inserted ANY": "of one row, any is the row",
     "inserted SOME": "likewise",

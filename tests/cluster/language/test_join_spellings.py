@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Join, Lookup, schema_of
+from cluster.language.algebra import AntiJoin, Join, Lookup, schema_of
 from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.language.walks import nodes_of
+from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import FieldType
 from tests.cluster.language.example_catalog import CATALOG as STREAMS
 
@@ -36,6 +38,13 @@ def test_spellings_of_one_join_are_one_plan():
     assert plan(f"{STREAM} LEFT JOIN {RELATION} USING (sensor)") == outer
     assert plan(f"{STREAM} LEFT OUTER JOIN {RELATION} ON t.sensor = p.sensor") == outer
     assert Lookup in {type(each) for each in _nodes(outer)}
+    for side in ("LEFT", "RIGHT", "FULL"):
+        outer = plan(f"{STREAM} {side} JOIN {OTHER} ON t.sensor = w.sensor")
+        assert plan(f"{STREAM} {side} OUTER JOIN {OTHER} ON t.sensor = w.sensor") == outer
+        assert AntiJoin in {type(each) for each in _nodes(outer)}
+    assert plan(f"{STREAM} LEFT JOIN {OTHER} USING (sensor)") == plan(
+        f"{STREAM} LEFT JOIN {OTHER} ON t.sensor = w.sensor"
+    )
     zipped = plan("traffic t ZIP JOIN weather w ON t.sensor = w.sensor")
     assert plan("traffic t INNER ZIP JOIN weather w ON t.sensor = w.sensor") == zipped
 
@@ -52,17 +61,75 @@ def test_a_relation_may_stand_before_or_behind_what_it_has_nothing_to_do_with():
     assert sum(isinstance(each, Lookup) for each in _nodes(first)) == 1
 
 
+def test_a_relation_may_stand_on_the_left_where_the_tuples_of_the_stream_stay():
+    right = "SELECT t.lane, p.km FROM places p RIGHT JOIN traffic t WINDOW(RANGE 1 HOUR) ON t.sensor = p.sensor"
+    left = "SELECT t.lane, p.km FROM traffic t WINDOW(RANGE 1 HOUR) LEFT JOIN places p ON t.sensor = p.sensor"
+    plans = [rewrite(translate(query, CATALOG).node).node for query in (right, left)]
+    assert plans[0] == plans[1]
+    two = f"places q LEFT JOIN {RELATION} ON q.km = p.km RIGHT JOIN {STREAM} ON t.sensor = q.sensor"
+    assert columns("*", two)[:6] == ["sensor", "km", "sensor_2", "km_2", "sensor_3", "lane"]
+
+
+def test_a_plan_of_outer_joins_in_a_row_grows_with_their_number():
+    def many(count: int) -> object:
+        joins = (f"FULL JOIN traffic t{number} USING (sensor)" for number in range(count))
+        return translate(f"SELECT sensor FROM traffic t {' '.join(joins)}", CATALOG).node
+
+    sizes = [len(list(nodes_of(many(count)))) for count in (2, 4, 6, 8)]
+    assert sizes[3] - sizes[2] == sizes[2] - sizes[1] == sizes[1] - sizes[0]
+
+
+BEYOND = "is beyond a comma"
+
+
 @pytest.mark.parametrize(
     ("from_clause", "reason", "hint"),
     [
-        (f"{RELATION} LEFT JOIN »traffic t« ON t.sensor = p.sensor", "needs a relation on its right", "NOT EXISTS"),
-        (f"{RELATION} LEFT OUTER JOIN »traffic t« ON t.sensor = p.sensor", "needs a relation on its right", "comma"),
-        (f"places q, {RELATION} LEFT JOIN »traffic t« ON t.sensor = p.sensor", "needs a relation", "comma"),
-        (f"{STREAM} LEFT JOIN »weather w« ON t.sensor = w.sensor", "needs a relation on its right", "comma"),
-        (f"{STREAM} OUTER JOIN »weather w« ON t.sensor = w.sensor", "OUTER JOIN is not part", "LEFT JOIN"),
-        (f"{STREAM} OUTER JOIN »places p« ON t.sensor = p.sensor", "OUTER JOIN is not part", "LEFT JOIN"),
-        (f"{STREAM} RIGHT JOIN »places p« ON t.sensor = p.sensor", "RIGHT JOIN is not part", "LEFT JOIN"),
-        (f"{STREAM} FULL OUTER JOIN »places p« ON t.sensor = p.sensor", "FULL JOIN is not part", "LEFT JOIN"),
+        (
+            f"{RELATION} LEFT JOIN »traffic t« ON t.sensor = p.sensor",
+            "LEFT JOIN would keep rows of a rel",
+            "NOT EXISTS",
+        ),
+        (
+            f"{RELATION} LEFT OUTER JOIN »traffic t« ON t.sensor = p.sensor",
+            "keep rows of a relation",
+            "FROM stream LEFT",
+        ),
+        (
+            f"places q, {RELATION} LEFT JOIN »traffic t« ON t.sensor = p.sensor",
+            "keep rows of a relation",
+            "FROM stream",
+        ),
+        (f"{RELATION} FULL JOIN »traffic t« ON t.sensor = p.sensor", "FULL JOIN would keep rows of a relation", "LEFT"),
+        (f"places q RIGHT JOIN »places p« ON p.km = q.km, {STREAM}", "RIGHT JOIN would keep rows of relations", "LEFT"),
+        (
+            f"{STREAM} LEFT JOIN weather w ON t.sensor = w.sensor FULL JOIN »places p« ON p.km = w.wind",
+            "FULL JOIN would",
+            "LEFT",
+        ),
+        (f"{STREAM} OUTER JOIN »weather w« ON t.sensor = w.sensor", "OUTER JOIN is not part", "FULL JOIN"),
+        (f"{STREAM} OUTER JOIN »places p« ON t.sensor = p.sensor", "OUTER JOIN is not part", "FULL JOIN"),
+        (f"{STREAM} RIGHT JOIN »places p« ON t.sensor = p.sensor", "RIGHT JOIN would keep rows of a rel", "LEFT JOIN"),
+        (f"{STREAM} FULL OUTER JOIN »places p« ON t.sensor = p.sensor", "FULL JOIN would keep rows of", "LEFT JOIN"),
+        (f"{STREAM} LEFT JOIN »weather w«", "LEFT JOIN needs a condition", "LEFT JOIN ... ON"),
+        (f"{STREAM} RIGHT OUTER JOIN »weather w«", "RIGHT JOIN needs a condition", "RIGHT JOIN ... ON"),
+        (f"{STREAM} FULL JOIN »weather w«, places p", "FULL JOIN needs a condition", "FULL JOIN ... ON"),
+        (f"{STREAM} RIGHT INNER JOIN »weather w« ON t.sensor = w.sensor", "RIGHT INNER JOIN is not part", "RIGHT JOIN"),
+        (f"{STREAM} FULL JOIN weather w ON t.sensor = »w.lane«", "no column 'lane' in 'w'", None),
+        (f"{STREAM} FULL JOIN weather w USING (»lane«)", "no column 'lane' on the right of JOIN", "sensor"),
+        (
+            f"{STREAM} LEFT JOIN weather w ON »t.lane IN (SELECT lane FROM traffic u)«",
+            "a subquery cannot stand",
+            "FROM",
+        ),
+        (f"{STREAM} FULL JOIN weather w ON »t.lane + 1«", "boolean", None),
+        (f"weather v, {STREAM} LEFT JOIN weather w ON t.sensor = w.sensor AND »v.sensor« = w.sensor", BEYOND, "CROSS"),
+        (f"weather v, {STREAM} FULL JOIN weather w ON »v.wind« > 1", BEYOND, "CROSS JOIN"),
+        (
+            f"weather v, {STREAM} JOIN weather w ON »v.sensor« = w.sensor RIGHT JOIN traffic u ON u.lane = t.lane",
+            BEYOND,
+            "CROSS JOIN",
+        ),
         (f"{STREAM} LEFT INNER JOIN »places p« ON t.sensor = p.sensor", "LEFT INNER JOIN is not part", "LEFT JOIN"),
         (f"{STREAM} LEFT CROSS JOIN »places p« ON t.sensor = p.sensor", "LEFT CROSS JOIN is not part", "LEFT JOIN"),
         (f"{STREAM} »INNER« CROSS JOIN weather w", "not expected", None),
@@ -76,6 +143,11 @@ def test_a_relation_may_stand_before_or_behind_what_it_has_nothing_to_do_with():
             "CROSS JOIN",
         ),
         (f"{STREAM} LEFT JOIN »places p«", "LEFT JOIN needs a condition", "ON"),
+        (
+            f"{STREAM} LEFT JOIN weather w ON t.lane = 1 »ZIP JOIN traffic u«",
+            "a zipper join pairs two streams",
+            "zip first",
+        ),
         (f"{STREAM} NATURAL JOIN »weather w«", "NATURAL JOIN is not part", "WHERE"),
         (f"{STREAM} ASOF JOIN »weather w« ON t.sensor = w.sensor", "ASOF JOIN is not part", "WHERE"),
         (f"{STREAM} SEMI JOIN »weather w« ON t.sensor = w.sensor", "SEMI JOIN is not part", "EXISTS"),

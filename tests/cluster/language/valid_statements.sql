@@ -54,6 +54,9 @@ SELECT SUBSTR(sensor, CASE WHEN lane IS DISTINCT FROM 3 THEN 1 END), SUBSTRING(s
 SELECT sensor, w.wind FROM traffic AS t JOIN weather AS w WINDOW(RANGE 1 HOUR) USING (sensor)
 SELECT * FROM traffic t LEFT JOIN places p USING (sensor) WHERE t.open
 SELECT t.sensor, p.km FROM traffic t LEFT JOIN places p ON t.sensor = p.sensor AND p.km > 1 WHERE t.open
+SELECT t.sensor, w.wind FROM traffic AS t WINDOW(RANGE 1 HOUR) LEFT JOIN weather AS w WINDOW(RANGE 1 HOUR) ON t.sensor = w.sensor
+SELECT * FROM places p RIGHT OUTER JOIN traffic t USING (sensor) WHERE t.open
+SELECT sensor, lane, wind FROM traffic t WINDOW(RANGE 1 HOUR) FULL JOIN weather w WINDOW(RANGE 1 HOUR) USING (sensor) WHERE wind IS NULL
 SELECT t.sensor, w.wind, apart_us FROM traffic AS t ZIP JOIN weather AS w WITHIN 50 MILLISECONDS ON t.sensor = w.sensor
 SELECT t.lane FROM traffic t FULL ZIP JOIN weather w WITHIN -1 SECOND TO 2 SECONDS WHERE apart_us IS NULL
 SELECT t.lane FROM traffic t LEFT ZIP JOIN weather w ON t.sensor = w.sensor

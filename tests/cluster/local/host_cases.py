@@ -197,6 +197,17 @@ CASES: dict[str, str] = {
     "WHERE t.sensor = p.sensor GROUP BY p.name",
     "lookup of an aggregate": f"SELECT s.segment, s.n, l.fastest FROM (SELECT segment, COUNT(*) AS n FROM traffic {W} "
     "GROUP BY segment) AS s, limits AS l WHERE s.segment = l.segment",
+    # outer joins of streams
+    "left join": "SELECT t.sensor, t.lane, w.wind FROM traffic AS t WINDOW(RANGE 9 US) LEFT JOIN weather AS w WINDOW(RANGE 6 US) "
+    "ON t.sensor = w.sensor AND w.wind > 1",
+    "right join": "SELECT t.lane, w.* FROM traffic AS t WINDOW(RANGE 5 US) RIGHT JOIN weather AS w WINDOW(RANGE 8 US) USING (sensor)",
+    "full join": "SELECT * FROM traffic AS t WINDOW(RANGE 7 US) FULL JOIN weather AS w WINDOW(RANGE 5 US) USING (sensor)",
+    "full join of ranges": "SELECT t.speed, w.gust FROM traffic AS t WINDOW(RANGE 6 US SLIDE 3 US) FULL JOIN weather AS w "
+    "WINDOW(RANGE 6 US SLIDE 2 US) ON t.speed < w.gust WHERE t.speed > 1 OR t.speed IS NULL",
+    "count of an outer join": "SELECT t.sensor, COUNT(w.wind) AS n, COUNT(*) AS m FROM traffic AS t WINDOW(ROWS 4) "
+    "LEFT JOIN weather AS w WINDOW(RANGE 9 US) ON t.sensor = w.sensor GROUP BY t.sensor",
+    "outer joins in a row": "SELECT p.name, t.lane, w.wind, u.lane AS other FROM places AS p RIGHT JOIN traffic AS t WINDOW(RANGE 6 US) "
+    "ON p.sensor = t.sensor LEFT JOIN weather AS w WINDOW(RANGE 6 US) ON t.sensor = w.sensor FULL JOIN traffic AS u ON w.wind = u.lane",
     # changes, and zipper joins
     "insertions": "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS i",
     "deletions": "SELECT sensor FROM DSTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS d",

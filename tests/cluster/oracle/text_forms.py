@@ -135,6 +135,12 @@ def connector_of(item: Item | Zipped) -> str:
     return item.connector
 
 
+def side_of(item: Item | Zipped) -> str:
+    """Return which rows stay that have no partner: LEFT, RIGHT or FULL; empty for none."""
+    word = connector_of(item).partition(" ")[0]
+    return word if word in ("LEFT", "RIGHT", "FULL") else ""
+
+
 @dataclass(frozen=True)
 class Key:
     """A key of GROUP BY, as written there: perhaps by the name that SELECT gives to it or its place there."""

@@ -32,7 +32,9 @@ from tests.cluster.oracle.text_forms import (
     Stream,
     Window,
     Zipped,
+    connector_of,
     outputs_of,
+    side_of,
     types_of,
 )
 from tests.cluster.oracle.text_operations import SQL_TYPES
@@ -122,15 +124,12 @@ class Meaning:
 
     def _select(self, query: Select, link: tuple[str, str] | None = None, group: _Group | None = None) -> str:
         """Return SQL; `link` are run and instant of the query around it, whose groups are `group`."""
-        marks = [item.mark for item in query.items]
-        first = marks[0]
-        order = f"{first}.o" if keeps_order(query) else "NULL::BIGINT"
-        at = (f"{first}.r", f"{first}.t")
+        from_, at = self._from(query)
+        order = f"{query.items[0].mark}.o" if keeps_order(query) else "NULL::BIGINT"
         head = "" if link else f"{at[0]} AS r, {at[1]} AS t, {order} AS o, "
         conditions = [f"{at[0]} = {link[0]}", f"{at[1]} = {link[1]}"] if link else []
         if query.where is not None:
             conditions.append(self._scalar(query.where, at, group))
-        from_ = self._from(query, at)
         where = f" WHERE {' AND '.join(f'({each})' for each in conditions)}" if conditions else ""
         if query.grouped:
             return self._grouped(query, f"{from_}{where}", at, link, group)
@@ -143,7 +142,7 @@ class Meaning:
     def _grouped(
         self, query: Select, from_: str, at: tuple[str, str], link: tuple[str, str] | None, outer: _Group | None
     ) -> str:  # fmt: skip
-        group = _Group(f"g{len(self._parts)}_{at[0].partition('.')[0]}")
+        group = _Group(f"g{len(self._parts)}_{query.items[0].mark}")
         own = (f"{group.mark}.r", f"{group.mark}.t")
         keys = [self._scalar(each.scalar, at, outer) for each in query.keys]
         for number, key in enumerate(query.keys):
@@ -200,18 +199,39 @@ class Meaning:
         columns = ", ".join(f"z.c{n}" for n in range(len(types_of(scalar.query))))
         return f"SELECT {columns} FROM {table} z WHERE z.r = {at[0]} AND z.t = {at[1]}"
 
-    def _from(self, query: Select, at: tuple[str, str]) -> str:
-        first, *others = query.items
-        found = f"FROM {self._item(first)} {first.mark}"
-        for item in others:
-            mark = item.mark
-            met = [f"{mark}.r = {at[0]}", f"{mark}.t = {at[1]}"]
-            outer = isinstance(item, Item) and item.connector.startswith("LEFT")
+    def _from(self, query: Select) -> tuple[str, tuple[str, str]]:
+        """Return SQL, and the run and the instant of its rows."""
+        found, at = self._joined(query.items[: _end_of_group(query.items, 0)])
+        begin = _end_of_group(query.items, 0)
+        while begin < len(query.items):
+            end = _end_of_group(query.items, begin)
+            group = query.items[begin:end]
+            if any(side_of(item) in ("RIGHT", "FULL") for item in group):
+                own, there = self._joined(group)
+                found += f" JOIN ({own}) ON {there[0]} = {at[0]} AND {there[1]} = {at[1]}"
+            else:
+                found, at = self._joined(group, (found, at))
+            begin = end
+        return f"FROM {found}", at
+
+    def _joined(
+        self, items: Sequence[Item | Zipped], before: tuple[str, tuple[str, str]] | None = None
+    ) -> tuple[str, tuple[str, str]]:  # fmt: skip
+        """Return items joined from left to right with what stands before them; an instant may be of one side alone."""
+        found, at = before or (f"{self._item(items[0])} {items[0].mark}", (f"{items[0].mark}.r", f"{items[0].mark}.t"))
+        for item in items if before else items[1:]:
+            own = (f"{item.mark}.r", f"{item.mark}.t")
+            met = [f"{own[0]} = {at[0]}", f"{own[1]} = {at[1]}"]
             on = item.on if isinstance(item, Item) else item.on_join
             if on is not None:
                 met.append(f"({self._scalar(on, at, None)})")
-            found += f" {'LEFT ' if outer else ''}JOIN {self._item(item)} {mark} ON {' AND '.join(met)}"
-        return found
+            side = side_of(item)
+            found += f" {side} JOIN {self._item(item)} {item.mark} ON {' AND '.join(met)}"
+            if side == "RIGHT":
+                at = own
+            elif side == "FULL":
+                at = (f"coalesce({at[0]}, {own[0]})", f"coalesce({at[1]}, {own[1]})")
+        return found, at
 
     def _item(self, item: Item | Zipped) -> str:
         """Return the table of an item of FROM."""
@@ -300,3 +320,8 @@ class Meaning:
             self.zips.append(ZipSides(zipped, self.tables(), left, right, table))
             self._table(key, f"SELECT * FROM {table}")
         return self._known[key]
+
+
+def _end_of_group(items: Sequence[Item | Zipped], begin: int) -> int:
+    """Return where the next comma is: what stands before it is joined on its own."""
+    return next((n for n in range(begin + 1, len(items)) if connector_of(items[n]) == ","), len(items))

@@ -41,7 +41,7 @@ from tests.cluster.oracle.text_items import (
 from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
-from tests.cluster.oracle.text_shared import shared_columns, starring, with_shared
+from tests.cluster.oracle.text_shared import Starring, group_of, shared_columns, with_shared
 from tests.cluster.oracle.text_zips import zipped
 
 DEEPEST = 2
@@ -228,31 +228,47 @@ class Queries:
         if not alone and first.instants and dice.random() < 0.12:
             offered = [self._zip(offered[0], below)]
             count = 1 if dice.random() < 0.8 else 2
+        starring = Starring((), offered[0].columns)
+        # Where an outer join has to know whether there is a partner, conditions name nothing beyond a comma.
+        outer = dice.random() < 0.6
         for _ in range(count - 1):
             taken = aliases_of(offered)
             relation = dice.random() < 0.35 and not any(each.static for each in offered)
             other = self._items.item(below, taken, relation=relation)
-            offered.append(self._joined(offered, other, place))
+            offered, starring = self._joined(offered, other, place, starring, outer=outer)
         columns = tuple(known for each in offered for known in each.columns)
-        return _From(tuple(offered), columns, starring(offered))
+        return _From(tuple(offered), columns, starring.columns)
 
-    def _joined(self, before: Sequence[Offered], other: Offered, place: Place) -> Offered:
-        """Return an item as it is joined with those before it."""
-        dice = self.dice
+    def _connector(self, group: Sequence[Offered], other: Offered, *, outer: bool) -> str:
         words = [",", ",", ",", "CROSS JOIN", "JOIN", "INNER JOIN"]
-        connector = dice.choice([*words, *(["LEFT JOIN", "LEFT OUTER JOIN"] * 2 if other.static else [])])
+        if other.static:
+            words += ["LEFT JOIN", "LEFT OUTER JOIN"] * 2
+        elif outer and all(each.static for each in group):
+            words += ["RIGHT JOIN", "RIGHT OUTER JOIN"] * 2
+        elif outer:
+            words += [f"{side}{word} JOIN" for side in ("LEFT", "RIGHT", "FULL") for word in ("", " OUTER")]
+        return self.dice.choice(words)
+
+    def _joined(
+        self, before: list[Offered], other: Offered, place: Place, starring: Starring, *, outer: bool
+    ) -> tuple[list[Offered], Starring]:
+        """Return the items with another one, as it is joined with those before it."""
+        dice = self.dice
+        group = before[group_of(before) :]
+        connector = self._connector(group, other, outer=outer)
         assert isinstance(other.item, Item)
         item = replace(other.item, connector=connector)
         if (connector.endswith(" JOIN") and connector != "CROSS JOIN") or connector == "JOIN":
             if dice.random() < 0.3 and (shared := shared_columns(dice, before, other)):
-                return with_shared(dice, replace(other, item=item), shared)
-            columns = tuple(known for each in (*before, other) for known in each.columns)
+                return with_shared(dice, before, replace(other, item=item), shared, starring)
+            columns = tuple(known for each in (*(group if outer else before), other) for known in each.columns)
             # Items that come after may have columns of the same names.
             columns = tuple(known for known in columns if known.alias)
             scalars = Scalars(dice, column_leaves(dice, columns, qualified=True), self._turns)
             on = Conditions(self, scalars, Scope(columns), place, plain=True).on(other)
             item = replace(item, on=on)
-        return replace(other, item=item)
+        found = replace(other, item=item)
+        return [*before, found], starring.behind(found)
 
     def _zip(self, left: Offered, place: Place) -> Offered:
         found = left

@@ -14,7 +14,7 @@ from tests.cluster.oracle.proving import delivered
 from tests.cluster.oracle.text_definition import TextDefinition
 from tests.cluster.oracle.text_differences import TextTally, Wrong, differences
 from tests.cluster.oracle.text_expressions import Scalar
-from tests.cluster.oracle.text_forms import Item, Key, Output, Query, Select, SetOperation, Star, Text
+from tests.cluster.oracle.text_forms import Item, Key, Output, Query, Select, SetOperation, Star, Text, side_of
 from tests.cluster.oracle.text_operations import SQL_TYPES
 from tests.cluster.oracle.text_running import planned, streams_of
 from tests.cluster.oracle.text_world import TABLES, World
@@ -138,6 +138,9 @@ def _smaller_selects(select: Select) -> Iterator[Select]:
     for place in range(len(select.items)):
         if len(select.items) > 1:
             yield replace(select, items=(*select.items[:place], *select.items[place + 1 :]))
+        if side_of(select.items[place]) and isinstance(item := select.items[place], Item):
+            smaller = replace(item, connector="JOIN")
+            yield replace(select, items=(*select.items[:place], smaller, *select.items[place + 1 :]))
         for item in _smaller_items(select.items[place]):
             yield replace(select, items=(*select.items[:place], item, *select.items[place + 1 :]))
     for place in range(len(select.outputs)):

@@ -71,6 +71,10 @@ def value(tree: exp.Expr, row: dict[str, Any]) -> Any:
             return tree.this
         case exp.Null():
             return None
+        case exp.Cast():
+            inner = value(tree.this, row)
+            assert inner is None, "whole numbers are converted to nothing else here"
+            return None
         case exp.Neg():
             inner = value(tree.this, row)
             return None if inner is None else -inner

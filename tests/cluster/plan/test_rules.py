@@ -30,6 +30,7 @@ from cluster.language.columns import Column
 from cluster.language.walks import nodes_of
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
+from cluster.plan.rules import emptiness as e
 from cluster.plan.rules import joins as j
 from cluster.plan.rules import projection as p
 from cluster.plan.rules import selection as s
@@ -52,6 +53,7 @@ def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
     return Zip(left, right, (("x", "u"),), -1, 3, kind, "apart_us")
 
 
+NEVER = "CAST(NULL AS INTEGER) > 1"
 X, Y, U = '"x" > 1', '"y" > 1', '"u" > 1'
 
 # (rule, plan, what the rule makes of it)
@@ -119,6 +121,10 @@ APPLIES = [
         Join(Join(A, B, None), C, condition('"u" = "p" AND "x" = "q"')),
         Join(A, Join(B, C, condition('"u" = "p"')), condition('"x" = "q"')),
     ),
+    (e.drop_empty_side, Union(A, where(ALSO_A, f'"x" = 1 AND {NEVER}')), A),
+    (e.drop_empty_side, Union(where(A, NEVER), B), pick(B, x='"u"', y='"v"')),
+    (e.drop_empty_side, Union(A, pick(window(AntiJoin(where(ALSO_A, NEVER), B, EQ), 5), x='"x"', y="1")), A),
+    (e.drop_empty_side, Union(A, grouped(Join(ALSO_A, where(B, NEVER), EQ), "x", call("count"))), A),
     (j.drop_distinct_in_existence, SemiJoin(A, Distinct(B), EQ), SemiJoin(A, B, EQ)),
     (j.drop_distinct_in_existence, AntiJoin(A, Distinct(B), EQ), AntiJoin(A, B, EQ)),
     (j.narrow_existence, SemiJoin(A, B, EQ), SemiJoin(A, pick(B, u='"u"'), EQ)),
@@ -243,6 +249,9 @@ HOLDS_BACK = [
     (p.drop_unused_calls, pick(grouped(A, "x", call("count")), z='"count"')),
     (p.groups_without_aggregates, grouped(A, "", call("count"))),
     (p.groups_without_aggregates, grouped(A, "x", call("count"))),
+    (e.drop_empty_side, Union(A, where(ALSO_A, 'CAST(NULL AS INTEGER) > 1 OR "x" = 1'))),
+    (e.drop_empty_side, Union(A, AntiJoin(ALSO_A, where(B, 'CAST(NULL AS INTEGER) = "u"'), EQ))),
+    (e.drop_empty_side, Union(A, zipped(where(ALSO_A, NEVER), B, "full"))),
     (j.join_condition_to_sides, Join(A, B, EQ)),
     (j.semijoin_condition_to_sides, SemiJoin(A, B, EQ)),
     (j.narrow_join, pick(Join(A, NARROW_B, EQ), z='"y" + 1')),

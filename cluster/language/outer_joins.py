@@ -1,0 +1,120 @@
+"""LEFT, RIGHT and FULL JOIN as operators: pairs, and with NULLs what has no partner at an instant.
+
+    a LEFT JOIN b ON c   =   (a JOIN b ON c) UNION ALL (a without a partner in b, with NULLs for the columns of b)
+
+A tuple is without a partner at the instants at which no tuple of the other side satisfies the condition: an anti-join,
+so tuples keep their multiplicity, and a condition that is NULL is no match. A relation exists at every instant but does
+not flow: it is looked up by the tuples of the other side, which alone may be kept.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from cluster.expressions.nodes import NULL, Cast
+from cluster.language.algebra import AntiJoin, Join, Lookup, Node, Union, schema_of
+from cluster.language.columns import Output, Scalar
+from cluster.language.plans import column_scalar, project, reads_relations_only
+from cluster.language.syntax import holds_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlglot import exp
+
+    from cluster.language.columns import Column
+    from cluster.language.context import Context
+
+Side = Literal["LEFT", "RIGHT", "FULL"]
+KEPT_RELATION = (
+    "{side} JOIN would keep rows of {what} that have no partner, but a relation brings no tuples: its rows are "
+    "looked up when tuples of a stream come"
+)
+LOOKED_UP = "keep the tuples of the stream, FROM stream LEFT JOIN relation ON ..., or put the relation into NOT EXISTS"
+
+
+def side_of(join: exp.Expr) -> Side | None:
+    """Return the side that an outer join keeps; None of any other join."""
+    side: Side | None = join.args.get("side") or None
+    return side
+
+
+def keeps_left(side: Side | None) -> bool:
+    """Return whether tuples of the left stay that have no partner."""
+    return side in ("LEFT", "FULL")
+
+
+def keeps_right(side: Side | None) -> bool:
+    """Return whether tuples of the right stay that have no partner."""
+    return side in ("RIGHT", "FULL")
+
+
+def check_outer(join: exp.Expr, context: Context, *, left_static: bool, right_static: bool) -> None:
+    """Refuse an outer join that has no meaning here, or none that can be planned.
+
+    Parameters
+    ----------
+    join
+        Its syntax.
+    context
+        For errors.
+    left_static, right_static
+        Whether a side consists of relations only.
+
+    Raises
+    ------
+    FjordSqlError
+        If it would keep rows of a relation, or its condition is missing or has a subquery.
+    """
+    side = side_of(join)
+    # Rows of a relation beside another relation are part of what the tuples of a stream are looked up in.
+    if not (left_static and right_static and side == "LEFT") and (
+        (left_static and keeps_left(side)) or (right_static and keeps_right(side))
+    ):
+        what = "relations" if left_static and right_static else "a relation"
+        raise context.error(join.this, KEPT_RELATION.format(side=side, what=what), LOOKED_UP)
+    on = join.args.get("on")
+    if not on and not join.args.get("using"):
+        raise context.error(join.this, f"{side} JOIN needs a condition", f"write {side} JOIN ... ON a.x = b.x")
+    if on and holds_query(on):
+        reason = f"a subquery cannot stand in the condition of {side} JOIN"
+        raise context.error(on, reason, "put it into FROM, or its condition into a subquery there")
+
+
+def outer_join(left: Node, right: Node, predicate: Scalar, side: Side) -> Node:
+    """Return the outer join of two plans, columns of the left first unless one side is a relation.
+
+    Parameters
+    ----------
+    left, right
+        The sides; no column of one has the name of one of the other.
+    predicate
+        The condition.
+    side
+        Which tuples stay that have no partner; none of a relation.
+    """
+    if reads_relations_only(right):
+        return Lookup(left, right, predicate, "left")
+    if reads_relations_only(left):
+        return Lookup(right, left, predicate, "left")
+    before, behind = schema_of(left), schema_of(right)
+    found: Node = Join(left, right, predicate)
+    if keeps_left(side):
+        alone = AntiJoin(left, right, predicate)
+        found = Union(found, project(alone, [*_each(before, _own), *_each(behind, _null)]))
+    if keeps_right(side):
+        alone = AntiJoin(right, left, predicate)
+        found = Union(found, project(alone, [*_each(before, _null), *_each(behind, _own)]))
+    return found
+
+
+def _each(columns: tuple[Column, ...], scalar: Callable[[Column], Scalar]) -> list[Output]:
+    return [Output(column.name, scalar(column), column.unit) for column in columns]
+
+
+def _own(column: Column) -> Scalar:
+    return column_scalar(column)
+
+
+def _null(column: Column) -> Scalar:
+    return Scalar(Cast(NULL, column.type), column.type)
