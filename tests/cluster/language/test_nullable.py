@@ -9,7 +9,10 @@ from cluster.language.context import Context
 from cluster.language.dialect import parse_scalar
 from cluster.language.expressions import Checker
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
+from cluster.language.translation import translate
+from cluster.plan.explain import explain
 from protocols.wire.streams import FieldType
+from tests.cluster.language.example_catalog import CATALOG
 
 TYPES = {"i": FieldType.INTEGER, "r": FieldType.REAL, "t": FieldType.TEXT, "b": FieldType.BOOLEAN}
 COLUMNS = tuple(
@@ -70,3 +73,15 @@ def test_a_row_in_a_list_is_as_certain_as_all_its_values() -> None:
 def test_nulls_do_not_count_among_the_least_of_several() -> None:
     assert not nullable("LEAST(i0, i)")
     assert nullable("LEAST(i0, i0)")
+
+
+@pytest.mark.parametrize(("join", "maybe"), [("", False), ("LEFT", False), ("RIGHT", True), ("FULL", True)])
+@pytest.mark.parametrize("way_round", [False, True])
+def test_columns_of_the_side_that_may_be_missing_are_uncertain(join: str, maybe: bool, way_round: bool) -> None:
+    counted = "(SELECT lane, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane) AS q"
+    side = {"LEFT": "RIGHT", "RIGHT": "LEFT"}.get(join, join) if way_round else join
+    items = ("weather AS w", counted) if way_round else (counted, "weather AS w")
+    where = "WHERE q.n >= ALL (SELECT COUNT(*) FROM traffic WINDOW(RANGE 1 HOUR))"
+    query = f"SELECT w.wind FROM {items[0]} {side} JOIN {items[1]} ON q.lane = w.wind {where}"
+    plan = explain(translate(query, CATALOG).node)
+    assert ("n IS NULL" in plan) == maybe
