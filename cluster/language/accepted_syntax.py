@@ -60,6 +60,8 @@ _OF_FAMILY = {
     Family.ANY: SCALARS,
 }
 _ONCE = _kinds(AGGREGATE)
+_KEYS = _kinds(COLUMN, NUMBER, EXPRESSION, CONDITION)
+_LISTS = _kinds("Tuple", "Rollup", "Cube", "GroupingSets")
 _IDENTIFIER, _QUANTITY, _BOUNDS, _STREAM = (_kinds(each) for each in ("Identifier", "Quantity", "Bounds", "StreamItem"))
 _QUERY, _LITERAL = _kinds(QUERY), _kinds(NUMBER)
 _TYPE_WORDS = _kinds("BOOLEAN", "BIGINT", "DOUBLE", "TEXT")
@@ -129,7 +131,9 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.Alias: {"this": SCALARS - {NULL}, "alias": _IDENTIFIER},
     exp.Distinct: {"expressions": SCALARS - {NULL, AGGREGATE}},
     exp.Where: {"this": TRUTHS - _ONCE},
-    exp.Group: {"expressions": _kinds(COLUMN, NUMBER, EXPRESSION, CONDITION, BOOLEAN)},
+    exp.Group: {"expressions": _KEYS | _LISTS | {BOOLEAN}},
+    exp.GroupingSets: {"expressions": _KEYS | _LISTS},
+    **_alike((exp.Rollup, exp.Cube), expressions=_KEYS | {"Tuple"}),
     exp.Having: {"this": TRUTHS},
     # FROM
     exp.From: {"this": _STREAM},
@@ -205,6 +209,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_functions(),
     **_aggregates(),
     syntax.ErrorBound: {"expressions": _ONCE},
+    exp.Grouping: {"expressions": _KEYS - {NUMBER}},
     exp.Filter: {"this": _ONCE, "expression": _kinds("Where")},
 }
 """The syntax of queries: for every class of node and every argument that is read, the accepted kinds of value."""
@@ -367,7 +372,7 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     exp.Null: NULL,
     **dict.fromkeys(CONDITIONS, CONDITION),
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
-    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Filter), AGGREGATE),
+    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS), EXPRESSION),
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
 }

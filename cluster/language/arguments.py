@@ -32,6 +32,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "PERCENTILE_CONT": ("one argument", PERCENTILE_SHAPE),
     "PERCENTILE_DISC": ("one argument", PERCENTILE_SHAPE),
     "COMPLETENESS": ("no argument", "{}()"),
+    "GROUPING": ("one to 31 arguments", "{}(a, b)"),
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
 }
@@ -113,7 +114,7 @@ def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> t
     listed = f"functions are {', '.join(FUNCTION_NAMES)}"
     if elsewhere:
         return f"{written} is not part of FjordSQL", listed
-    known = QUANTIFIERS if of_query else (*FUNCTION_NAMES, *AGGREGATE_NAMES)
+    known = QUANTIFIERS if of_query else (*FUNCTION_NAMES, *AGGREGATE_NAMES, "ROLLUP", "CUBE")
     return f"there is no function {name!r}", did_you_mean(name, known) or listed
 
 
@@ -139,6 +140,9 @@ def foreign_part(context: Context, part: exp.Expr) -> FjordSqlError | None:
             name = part.sql_name()
             reason = f"behind {name}(share) stands WITHIN GROUP, with the values"
             return context.error(part, reason, f"it is written {PERCENTILE_SHAPE.format(name)}")
+        case exp.Grouping():
+            reason = "GROUPING cannot stand here: it is about the groups that GROUP BY makes"
+            return context.error(part, reason, "it stands in SELECT and HAVING of a query with GROUP BY")
         case exp.IgnoreNulls():
             return context.error(part, "IGNORE NULLS is not part of FjordSQL", f"leave it out: {_NO_NULLS}")
         case exp.RespectNulls():

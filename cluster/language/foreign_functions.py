@@ -66,6 +66,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write FIRST(x) or LAST(x)": (
         *("FIRST_VALUE", "LAST_VALUE", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"),
     ),
+    "write GROUPING(a, b)": ("GROUPING_ID", "GROUPING__ID"),
     "write AVG(x)": ("AVERAGE", "MEAN"),
     "write SUM(x)": ("TOTAL", "ADD"),
     "write MIN(x)": ("MINIMUM",),

@@ -229,7 +229,7 @@ RANKED = (exp.ArgMin, exp.ArgMax)
 AGGREGATE_NAMES: tuple[str, ...] = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
     "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "ARG_MIN", "ARG_MAX", "FIRST", "LAST",
-    "COMPLETENESS", "ERROR_BOUND",
+    "COMPLETENESS", "ERROR_BOUND", "GROUPING",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,15 +11,16 @@ from msgspec.structs import replace
 from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
-from cluster.language.algebra import Aggregate, Distinct, Node, Project, schema_of
+from cluster.language.algebra import Node, Project, schema_of
 from cluster.language.arguments import FILTER_ELSEWHERE, called, without_distinct, wrong_number
 from cluster.language.columns import AggregateCall, Output
 from cluster.language.context import Context
 from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES, Family
+from cluster.language.grouping_sets import Masks, grouped_by
 from cluster.language.matching_keys import MatchingKeys
-from cluster.language.plans import column_scalar, plain_column, project, scalar_of
+from cluster.language.plans import column_scalar, plain_column, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.stars import left_out_by
 from cluster.language.syntax import (
@@ -32,7 +34,7 @@ from cluster.language.syntax import (
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from cluster.language.columns import Scalar
 
@@ -57,8 +59,25 @@ def aggregates_in(expression: exp.Expr) -> list[exp.Expr]:
     return [call for child in expression.iter_expressions() for call in aggregates_in(child)]
 
 
-def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], expressions: list[exp.Expr]) -> Grouped:
+def group(
+    node: Node,
+    scope: Scope,
+    context: Context,
+    *,
+    keys: Sequence[exp.Expr],
+    expressions: list[exp.Expr],
+    sets: Sequence[tuple[int, ...]] | None = None,
+) -> Grouped:
     """Return the aggregation of `node` by `keys` that computes the aggregates in `expressions`.
+
+    Parameters
+    ----------
+    node, scope, context
+        What is aggregated, and its names.
+    keys, expressions
+        As they were written.
+    sets
+        The grouping sets, as places of keys; None for one set of all.
 
     Raises
     ------
@@ -66,35 +85,49 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
         If a key or an argument is wrong.
     """
     checker = Checker(scope, context)
-    node, names, computed = _with_keys(node, checker, keys)
+    node, named, computed = _with_keys(node, checker, keys)
+    names = tuple(dict.fromkeys(named))
+    chosen = [{named[place] for place in each} for each in sets] if sets is not None else [set(names)]
+    named_sets = [tuple(name for name in names if name in each) for each in chosen]
     keys_of = MatchingKeys(computed, checker)
-    calls = _Calls(column.name for column in schema_of(node))
+    taken = Names(column.name for column in schema_of(node))
+    calls = _Calls(taken)
+    masks = Masks(keys_of, frozenset(names), len(named_sets) > 1, checker, taken)
 
     def replaced(expression: exp.Expr) -> exp.Expr:
         if (name := keys_of.name_of(expression)) is not None:
             return slot_for(name, expression)
+        if isinstance(expression, exp.Grouping):
+            return masks.value_of(expression)
         if isinstance(expression, ErrorBound):
             return with_parts_replaced(error_bound(expression, node, names, checker), replaced)
         if isinstance(expression, exp.Filter):
             return slot_for(calls.name_of(_filtered(expression, checker)), expression)
+        if isinstance(expression, Completeness) and masks.several:
+            reason = "COMPLETENESS is known of groups of one kind, and not beside other grouping sets"
+            raise context.error(expression, reason, "ask for it in a query of its own, with one set of keys")
         if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
             return slot_for(calls.name_of(_call(expression, checker)), expression)
         return expression
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
-    aggregate = _aggregate(node, names, calls.calls)
-    keyed = frozenset(names)
+    aggregate = grouped_by(node, names, named_sets, calls.calls, masks.named)
+    everywhere = frozenset(names).intersection(*chosen)
     kept = tuple(
         ScopeItem(
             item.alias,
-            tuple(column for column in item.columns if column.internal in keyed),
+            tuple(
+                column if column.internal in everywhere else changed(column, nullable=True)
+                for column in item.columns
+                if column.internal in names
+            ),
             item.stamp,
             shared=item.shared,
         )
         for item in scope.items
     )
     internal = frozenset(each.internal for item in kept for each in item.columns)
-    never_null = calls.never_null
+    never_null = calls.never_null | frozenset(masks.named.values())
     slots = tuple(
         ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in never_null)
         for column in schema_of(aggregate)
@@ -102,14 +135,6 @@ def group(node: Node, scope: Scope, context: Context, *, keys: list[exp.Expr], e
     )
     grouped = Scope((*kept, ScopeItem(None, slots)), scope.outer, grouped=True, before_grouping=scope)
     return Grouped(aggregate, grouped, rewritten)
-
-
-def _aggregate(node: Node, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> Node:
-    if calls:
-        return Aggregate(node, keys, calls)
-    # Groups of which only the keys are used.
-    columns = {column.name: column for column in schema_of(node)}
-    return Distinct(project(node, [Output(key, column_scalar(columns[key]), columns[key].unit) for key in keys]))
 
 
 def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
@@ -135,8 +160,8 @@ def with_parts_replaced(expression: exp.Expr, replaced: Callable[[exp.Expr], exp
 class _Calls:
     """Aggregate calls, each once. They are compared by what they compute; their names are for readers."""
 
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._taken = Names(taken)
+    def __init__(self, taken: Names) -> None:
+        self._taken = taken
         self._named: dict[AggregateCall, AggregateCall] = {}
 
     @property
@@ -159,9 +184,10 @@ class _Calls:
 
 
 def _with_keys(
-    node: Node, checker: Checker, keys: list[exp.Expr]
-) -> tuple[Node, tuple[str, ...], list[tuple[exp.Expr, Output]]]:
-    names: dict[str, None] = {}
+    node: Node, checker: Checker, keys: Sequence[exp.Expr]
+) -> tuple[Node, list[str], list[tuple[exp.Expr, Output]]]:
+    """Return the plan that computes the keys, the column of each, and those that are more than a column."""
+    names: list[str] = []
     added: list[Output] = []
     computed: list[tuple[exp.Expr, Output]] = []
     taken = Names(column.name for column in schema_of(node))
@@ -179,11 +205,11 @@ def _with_keys(
             name = known[scalar] = taken.unique(_readable(scalar))
             added.append(Output(name, scalar, typed.unit))
             computed.append((key, added[-1]))
-        names[name] = None
+        names.append(name)
     if added:
         kept = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(node)]
         node = Project(node, (*kept, *added))
-    return node, tuple(names), computed
+    return node, names, computed
 
 
 def _filtered(filtered: exp.Filter, checker: Checker) -> AggregateCall:

@@ -227,12 +227,16 @@ def _places(text: str) -> _Places:
     return _Places(tree, tuple(found[each.start] for each in marks))
 
 
+_KEYED = (exp.Group, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Dot)
+
+
 def _may_stand(place: exp.Placeholder) -> bool:
     """Return whether a literal may stand at a place; nodes that are not accepted are refused by the translation."""
     node: exp.Expr = place
     while isinstance(node.parent, exp.Paren):
         node = node.parent
-    if node.parent is None or isinstance(node.parent, exp.Group | exp.Dot):
+    in_set = isinstance(node.parent, exp.Tuple) and not isinstance(node.parent.parent, exp.In)
+    if node.parent is None or in_set or isinstance(node.parent, _KEYED):
         return False  # what a number means as a key differs from what it means elsewhere
     accepted = QUERY_SYNTAX.get(type(node.parent), {}).get(str(node.arg_key))
     return accepted is None or bool(accepted & _VALUES)

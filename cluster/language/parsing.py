@@ -14,6 +14,7 @@ from cluster.language.arguments import wrong_number
 from cluster.language.call_parsing import LITERALS, ArgumentsError, CallParsing, PositionedParseError
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
+from cluster.language.grouping_parsing import GroupingParsing
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
@@ -21,7 +22,7 @@ from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import Completeness, ErrorBound
 from cluster.language.unexpected import Stop, explained, misspelled
-from cluster.language.words import LAST_TUPLES, USING_SHAPE
+from cluster.language.words import LAST_TUPLES, MISPLACED_WINDOW, USING_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
 from cluster.planning_budget import spend
 
@@ -40,10 +41,7 @@ REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
     TokenType.FETCH: ("FETCH is not part of FjordSQL", LAST_TUPLES),
     TokenType.OFFSET: ("OFFSET is not part of FjordSQL", None),
     TokenType.QUALIFY: ("QUALIFY is not part of FjordSQL", "put the query into FROM and filter it with WHERE"),
-    TokenType.WINDOW: (
-        "a window belongs to a stream in FROM, directly after its name or alias",
-        "FROM stream WINDOW(RANGE 5 MINUTES)",
-    ),
+    TokenType.WINDOW: MISPLACED_WINDOW,
 }
 
 
@@ -69,7 +67,7 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
-class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
+class FjordSqlParser(StatementParsing, GroupingParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
     # As in PostgreSQL: IS comes after comparisons, and NOT after IS.
@@ -249,19 +247,6 @@ class FjordSqlParser(StatementParsing, ZipJoinParsing, RefusedSpellings, CallPar
         if self._prev and self._prev.token_type == TokenType.COMMA:
             self.refuse("a column is missing after this comma", token=self._prev)
         return super()._parse_from(joins, skip_from_token, consume_pipe)
-
-    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:  # noqa: FBT001, FBT002 - sqlglot's
-        start = self._prev if skip_group_by_token else self._curr
-        place = self._index + (0 if skip_group_by_token else 1)
-        first = self._tokens[place : place + 2]
-        if [each.token_type for each in first] == [TokenType.WINDOW, TokenType.L_PAREN]:
-            reason, hint = REFUSED_CLAUSES[TokenType.WINDOW]
-            self.refuse(reason, token=first[0], hint=hint)
-        group = super()._parse_group(skip_group_by_token)
-        if group is not None and not any(group.args.values()):
-            hint = "name columns to group by, or leave GROUP BY away"
-            self.refuse("GROUP BY has nothing behind it", token=start, hint=hint)
-        return group
 
     def _parse_join(
         self,

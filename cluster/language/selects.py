@@ -19,6 +19,7 @@ from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
+from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Names, Scope, has_bare_alias
@@ -37,9 +38,6 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 JOINS = ("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER")
-PLACE = "a number in GROUP BY is the place of a column in SELECT, from 1"
-LONGEST_PLACE = 9
-"""The most digits of the number of a column."""
 OWN_PARTS = ("with_", "lifetime")
 """Clauses that an operand of a set operation may have."""
 
@@ -108,8 +106,16 @@ class Translator:
         # A subquery is translated twice: first to see whether it is correlated.
         key = (id(select), id(self.context.catalog))
         if key not in self.context.from_clauses:
-            self.context.from_clauses[key] = (select, self.context.catalog, self._from_clause(select))
-        found: tuple[Node, Scope] = self.context.from_clauses[key][-1]
+            before = self.context.readings.count
+            found = self._from_clause(select)
+            readings = self.context.readings.count - before
+            self.context.from_clauses[key] = (select, self.context.catalog, readings, found)
+        node, scope = self.context.from_clauses[key][-1]
+        return node, scope
+
+    def _read_by_from(self, select: exp.Select) -> int:
+        """Return how many streams a FROM that has been translated reads."""
+        found: int = self.context.from_clauses[id(select), id(self.context.catalog)][-2]
         return found
 
     def _from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
@@ -207,6 +213,7 @@ class Translator:
             at = first_part(select.args[extra[0]], select)
             raise self.context.error(at, f"{spelled(extra[0])} is not part of SELECT in FjordSQL")
         node, scope = self.from_clause(select)
+        read = self.context.readings.count
         if where := select.args.get("where"):
             if calls := aggregates_in(where.this):
                 reason = f"{function_name(calls[0])} cannot stand in WHERE"
@@ -216,12 +223,19 @@ class Translator:
         names = self._names(items, scope)
         bodies = [item.this if isinstance(item, exp.Alias) else item for item in items]
         having = select.args.get("having")
-        keys = self._keys(select, scope, bodies, names)
+        grouping = grouping_sets_of(select, scope, bodies, names, self.context)
         conditions = [self._with_bodies(having.this, scope, bodies, names)] if having else []
-        if having and not keys and not any(aggregates_in(each) for each in (*bodies, *conditions)):
+        shown = [*bodies, *conditions]
+        aggregates = any(aggregates_in(each) for each in shown)
+        if having and grouping is None and not aggregates:
             raise self.context.error(having.this, "HAVING needs GROUP BY or an aggregate", "write WHERE")
-        if keys or any(aggregates_in(each) for each in (*bodies, *conditions)):
-            grouped = group(node, scope, self.context, keys=keys, expressions=[*bodies, *conditions])
+        if grouping is not None or aggregates:
+            keys, sets = (grouping.keys, grouping.sets) if grouping is not None else ((), None)
+            # Each set is an aggregation of all tuples.
+            read = self._read_by_from(select) + self.context.readings.count - read
+            if sets is not None:
+                self.context.add_readings((len(sets) - 1) * read, select.args["group"])
+            grouped = group(node, scope, self.context, keys=keys, expressions=shown, sets=sets)
             node, scope = grouped.node, grouped.scope
             bodies, conditions = list(grouped.expressions[: len(bodies)]), list(grouped.expressions[len(bodies) :])
         node = self.restrict(node, scope, conditions)
@@ -240,40 +254,6 @@ class Translator:
                 raise self.context.error(body, "NULL has no type here", "write CAST(NULL AS real)")
             outputs.append(Output(name, scalar_of(typed, typed.type), typed.unit))
         return outputs
-
-    def _keys(self, select: exp.Select, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> list[exp.Expr]:
-        clause = select.args.get("group")
-        if clause is None:
-            return []
-        if extra := [name for name, value in clause.args.items() if value and name != "expressions"]:
-            at = first_part(clause.args[extra[0]], select)
-            raise self.context.error(at, f"GROUP BY {spelled(extra[0])} is not part of FjordSQL")
-        keys: list[exp.Expr] = []
-        aliased = {name.casefold(): body for body, name in zip(bodies, names, strict=True)}
-        for key in clause.expressions:
-            inner = key.unnest() if isinstance(key, exp.Paren) else key
-            if isinstance(inner, exp.Rollup | exp.Cube | exp.GroupingSets):
-                word = "GROUPING SETS" if isinstance(inner, exp.GroupingSets) else inner.key.upper()
-                raise self.context.error(inner, f"GROUP BY {word} is not part of FjordSQL")
-            if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
-                inner = self._numbered(inner, bodies)
-            elif isinstance(inner, exp.Column) and not inner.table and not scope.knows(inner):
-                inner = aliased.get(inner.name.casefold(), inner)
-            if calls := aggregates_in(inner):
-                raise self.context.error(calls[0], "an aggregate is no key to group by")
-            keys.append(inner)
-        return keys
-
-    def _numbered(self, number: exp.Literal, bodies: list[exp.Expr]) -> exp.Expr:
-        """Return the expression of SELECT that a number in GROUP BY stands for."""
-        place = int(number.this) if len(number.this) <= LONGEST_PLACE else 0
-        if not 1 <= place <= len(bodies):
-            columns = "1 column" if len(bodies) == 1 else f"{len(bodies)} columns"
-            raise self.context.error(number, f"there is no column {number.this}: SELECT has {columns}", PLACE)
-        if aggregates_in(bodies[place - 1]):
-            reason = f"column {place} of SELECT is computed by an aggregate, which is no key to group by"
-            raise self.context.error(number, reason, PLACE)
-        return bodies[place - 1]
 
     def _with_bodies(self, condition: exp.Expr, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> exp.Expr:
         """Return a condition on groups in which names defined by SELECT are replaced by their expressions."""
@@ -332,6 +312,8 @@ class Translator:
             return column.visible
         if isinstance(item, exp.Column):
             return scope.find(item, self.context).visible
+        if isinstance(item, exp.Grouping):
+            return "grouping"
         item = item.this if isinstance(item, exp.Filter) else item
         function = AGGREGATES.get(type(item))
         if function is None:

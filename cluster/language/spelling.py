@@ -41,6 +41,7 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ApproxQuantile: ("APPROX_QUANTILE",),
     exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),
+    exp.Grouping: ("GROUPING",),
 }
 """The names under which functions and aggregates can be called; the first is the one of the documentation."""
 
@@ -157,8 +158,14 @@ def _star(node: exp.Expr) -> list[str]:
 
 
 def _tuple(node: exp.Expr) -> list[str]:
-    """Return the marks between the values of a row, or between the parts of a table's name."""
-    return ["," if isinstance(node.parent, exp.In) else "."] * (len(node.expressions) - 1)
+    """Return the marks between the values of a row or the keys of a set, or between the parts of a table's name."""
+    if not node.expressions:
+        return ["()"]
+    return ["." if isinstance(node.parent, syntax.CreateRelationStatement) else ","] * (len(node.expressions) - 1)
+
+
+def _listed(word: str) -> Callable[[Any], list[str]]:
+    return lambda node: [word, *_commas(len(node.expressions))]
 
 
 def _create_source(node: exp.Expr) -> list[str]:
@@ -182,10 +189,13 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Except: _set_operation("EXCEPT"),
     exp.Intersect: _set_operation("INTERSECT"),
     exp.Distinct: _distinct,
-    exp.With: lambda node: ["WITH", *_commas(len(node.expressions))],
-    exp.Order: lambda node: ["ORDER BY", *_commas(len(node.expressions))],
+    exp.With: _listed("WITH"),
+    exp.Order: _listed("ORDER BY"),
     exp.Ordered: _ordered,
-    exp.Group: lambda node: ["GROUP BY", *_commas(len(node.expressions))],
+    exp.Group: _listed("GROUP BY"),
+    exp.Rollup: _listed("ROLLUP"),
+    exp.Cube: _listed("CUBE"),
+    exp.GroupingSets: _listed("GROUPING SETS"),
     exp.Join: _join,
     exp.Column: lambda node: _if(node.args.get("table"), "."),
     exp.Boolean: lambda node: ["TRUE" if node.this else "FALSE"],

@@ -19,6 +19,11 @@ CAST_SHAPE = "CAST(x AS type)"
 TUMBLING = "a tumbling window is written {}WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)"
 HOPPING = "a hopping window is written {}WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE)"
 LAST_TUPLES = "use a window, WINDOW(ROWS n), for the last n tuples"
+GROUPING_SHAPES = "GROUP BY ROLLUP(a, b), GROUP BY CUBE(a, b) or GROUP BY GROUPING SETS ((a, b), (a), ())"
+MISPLACED_WINDOW = (
+    "a window belongs to a stream in FROM, directly after its name or alias",
+    "FROM stream WINDOW(RANGE 5 MINUTES)",
+)
 QUOTES = "texts go into single quotes, names that need any into double ones"
 
 CALLED_CLAUSES = {"WINDOW": WINDOW_SHAPES, "GRANULARITY": GRANULARITY_SHAPE, "EVENTS": EVENTS_SHAPE}
@@ -70,7 +75,7 @@ LANGUAGE = frozenset((
     *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
-    *("RSTREAM", "FILTER", "ORDER"),
+    *("RSTREAM", "FILTER", "ORDER", "GROUPING", "SETS", "ROLLUP", "CUBE"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
 

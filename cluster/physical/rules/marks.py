@@ -10,19 +10,22 @@ from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
     CountWindow,
+    Difference,
+    Intersection,
     Join,
     Node,
     PartitionedWindow,
     Project,
     SemiJoin,
     Source,
+    Union,
     Zip,
     inputs_of,
     schema_of,
     with_inputs,
 )
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
-from cluster.language.plans import column_scalar
+from cluster.language.plans import column_scalar, project
 from cluster.physical.operations import RIGHT
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from protocols.wire.streams import FieldType
@@ -67,8 +70,21 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             return _visible_pairs(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
         case Zip():
             return _zipped_apart(template, inputs, marks)
+        case Union() | Difference() | Intersection() if len({_places(each, marks) for each in inputs}) > 1:
+            # Columns of both sides match by position, and an aggregate has its marks before what it computes.
+            return with_inputs(template, tuple([_with_marks_behind(each, marks) for each in inputs]))
         case _:
             return with_inputs(template, inputs)
+
+
+def _places(node: Node, marks: Schema) -> tuple[int, ...]:
+    return tuple(place for place, column in enumerate(schema_of(node)) if column in marks)
+
+
+def _with_marks_behind(node: Node, marks: Schema) -> Node:
+    columns = schema_of(node)
+    own = [each for each in columns if each not in marks]
+    return project(node, passed_on((*own, *(each for each in columns if each in marks))))
 
 
 def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Node:

@@ -46,7 +46,7 @@ MORE = """
     CORRESPONDING | DEFAULT 1 ON CONVERSION ERROR | FORMAT 'x' | USING (x) | AT TIME ZONE 'x' | EXCEPT (lane)
     REPLACE (lane AS lane) | RENAME (lane AS x) | TABLESAMPLE (5) | FOR UPDATE | (+) | TOP 5 | HINT | AS STRUCT
     |> WHERE TRUE | AS VALUE | DIRECTED | GLOBAL | LATERAL | NATURAL | ASOF | LOCAL | WITH ORDINALITY | (x) | /*+ x */
-    UNION ALL BY NAME SELECT lane FROM traffic
+    UNION ALL BY NAME SELECT lane FROM traffic | ( ) , | , ( ) | , ROLLUP(lane) | GROUPING(lane)
 """
 INSERTED = [*KEYWORDS, *(word.strip() for line in MORE.strip().split("\n") for word in line.split(" | "))]
 
@@ -62,6 +62,8 @@ SYNONYMS = {
     "inserted SOME": "likewise",
     "inserted , 5": "EXISTS asks for rows only",
     "inserted EXCEPT (lane)": "likewise",
+    "inserted , ( )": "beside other keys, the set without keys adds none",
+    "inserted ( ) ,": "likewise",
     "deleted HOURS": "of MIN a, MAX b the first is not used yet",
     "deleted ,": "of MIN a, MAX b the comma may be left out",
     "inserted /*+ x */": "a hint is a comment",

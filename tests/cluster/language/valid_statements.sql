@@ -39,6 +39,7 @@ SELECT lane % 2 = 0 AS even, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GRO
 SELECT COUNT(DISTINCT sensor) AS s, SUM(lane) AS l, STDDEV(speed) AS d, VARIANCE(speed) AS v, MEDIAN(speed) AS m, APPROX_QUANTILE(speed, 0.95) AS q, MIN(speed) AS i FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT FIRST(speed) AS f, LAST(speed) AS l, MAX(speed) - MIN(speed) AS w FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT sensor, AVG(speed WITHIN 0.5) AS speed, ERROR_BOUND(AVG(speed)) AS e, COMPLETENESS() AS seen FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor SAMPLE EVERY 10 SECONDS
+SELECT lane, sensor, open, COUNT(*) AS n, GROUPING(lane, sensor) AS g FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane, GROUPING SETS ((sensor, open), (), CUBE(speed > 1), ROLLUP((open, 2), sensor)) HAVING GROUPING(open) = 0
 SELECT lane, QUANTILE(speed, 0.5) AS q FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane
 SELECT lane, COUNT(*) FILTER (WHERE open) AS n, BOOL_AND(speed > 1) AS a, EVERY(speed > 2) AS e, BOOL_OR(speed > 1) AS o FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY 1
 SELECT sensor, CONCAT((lane, (speed)) NOT IN ((1, (2.5)), (2, 3.0)), flow) AS c FROM traffic

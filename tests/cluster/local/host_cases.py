@@ -114,6 +114,9 @@ CASES: dict[str, str] = {
     "extremes": f"SELECT MIN(speed) AS least, MAX(speed) AS most, MAX(sensor) AS last FROM traffic {W}",
     "spread": f"SELECT sensor, STDDEV(speed) AS s, VARIANCE(lane) AS v FROM traffic {W} GROUP BY sensor",
     "median": f"SELECT segment, MEDIAN(speed) AS m FROM traffic {W} GROUP BY segment",
+    "grouping sets": f"SELECT sensor, segment, COUNT(*) AS n, AVG(speed) AS x, GROUPING(sensor, segment) AS g FROM traffic {W} "
+    "GROUP BY ROLLUP(sensor, segment) HAVING COUNT(*) > 1 OR GROUPING(segment) = 0",
+    "keys of sets": f"SELECT sensor, lane % 2 AS odd FROM traffic {W} GROUP BY sensor, GROUPING SETS (odd, ())",
     "values at extremes": f"SELECT lane, ARG_MAX(sensor, speed) AS fastest, MIN_BY(speed, sensor) AS s FROM traffic {W} "
     "GROUP BY lane",
     "mode and percentiles": f"SELECT segment, MODE(lane) AS m, PERCENTILE_DISC(0.25) WITHIN GROUP (ORDER BY sensor) AS d, "

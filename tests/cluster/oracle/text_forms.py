@@ -150,13 +150,25 @@ class Key:
 
 
 @dataclass(frozen=True)
+class KeySet:
+    """Keys of GROUP BY, by number, in parentheses; with a word before them, a list of keys, sets and lists."""
+
+    parts: tuple[int | KeySet, ...] = ()
+    word: str = ""
+
+
+@dataclass(frozen=True)
 class Select:
-    """SELECT. `end` is what stands at its end: SAMPLE, LIFETIME."""
+    """SELECT. `end` is what stands at its end: SAMPLE, LIFETIME.
+
+    GROUP BY consists of `elements`, or else of the keys one after the other.
+    """
 
     outputs: tuple[Output | Star, ...]
     items: tuple[Item | Zipped, ...]
     where: Scalar | None = None
     keys: tuple[Key, ...] = ()
+    elements: tuple[int | KeySet, ...] = ()
     grouped: bool = False
     having: Scalar | None = None
     quantifier: str = ""

@@ -13,7 +13,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Stream
 from tests.cluster.oracle.text_items import Offered
-from tests.cluster.oracle.text_leaves import Leaf, column, column_leaf
+from tests.cluster.oracle.text_leaves import Leaf, column, column_leaf, has_column
 from tests.cluster.oracle.text_operations import BOOLEAN, INTEGER, REAL
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 
@@ -41,19 +41,31 @@ OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "percentile_cont", "sum")
 
 
 def group_leaves(
-    dice: random.Random, scalars: Scalars, offered: Sequence[Offered], keys: Sequence[Scalar]
+    dice: random.Random, scalars: Scalars, offered: Sequence[Offered], keys: Sequence[Scalar], *, counts_samples: bool
 ) -> dict[FieldType, list[Leaf]]:
-    """Return what draws keys and aggregates, by type."""
+    """Return what draws keys and aggregates, by type; `counts_samples` where COMPLETENESS may be one."""
     leaves: dict[FieldType, list[Leaf]] = defaultdict(list)
     columns = [known for each in offered for known in each.columns]
     for place, key in enumerate(keys):
         assert key.type is not None
         leaves[key.type].append(lambda _need, place=place, key=key: respelled(dice, key, columns, place))  # type: ignore[misc] # bound now
-    draw = _Aggregates(dice, scalars, offered, columns)
+    draw = _Aggregates(dice, scalars, offered, columns, counts_samples=counts_samples)
     for kind in KINDS:
         leaves[kind].append(lambda need, kind=kind: draw.aggregate(kind, need))  # type: ignore[misc] # bound now
     leaves[INTEGER].append(lambda _need: draw.filtered(count_all()))
+    if named := [place for place, key in enumerate(keys) if has_column(key)]:
+        leaves[INTEGER].append(lambda _need: _grouping(dice, keys, named, columns))
     return leaves
+
+
+def _grouping(
+    dice: random.Random, keys: Sequence[Scalar], named: Sequence[int], columns: Sequence[Known]
+) -> Scalar:  # fmt: skip
+    """Return GROUPING of some keys, which are written again."""
+    places = [dice.choice(named) for _ in range(dice.choice((1, 1, 2, 3)))]
+    parts = tuple(respelled(dice, keys[place], columns, place) for place in places)
+    text = words(f"GROUPING({', '.join(f'{{{number}}}' for number in range(len(parts)))})")
+    return Scalar(INTEGER, text, (), parts, label="GROUPING", aggregate=Aggregate("grouping"), default="grouping")
 
 
 def respelled(dice: random.Random, key: Scalar, columns: Sequence[Known], place: int | None = None) -> Scalar:
@@ -71,8 +83,10 @@ def count_all() -> Scalar:
 
 class _Aggregates:
     def __init__(
-        self, dice: random.Random, scalars: Scalars, offered: Sequence[Offered], columns: Sequence[Known]
-    ) -> None:
+        self, dice: random.Random, scalars: Scalars, offered: Sequence[Offered], columns: Sequence[Known],
+        *, counts_samples: bool,
+    ) -> None:  # fmt: skip
+        self._may_count = counts_samples
         self._dice = dice
         self._scalars = scalars
         self._offered = offered
@@ -214,7 +228,7 @@ class _Aggregates:
 
     def _counts_samples(self) -> bool:
         """Return whether there is one stream with a window that slides."""
-        if len(self._offered) != 1 or not isinstance(item := self._offered[0].item, Item):
+        if not self._may_count or len(self._offered) != 1 or not isinstance(item := self._offered[0].item, Item):
             return False
         window = item.window
         return isinstance(item.source, Stream) and window is not None and window.kind == "RANGE" and window.slide > 1

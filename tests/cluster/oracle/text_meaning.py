@@ -23,6 +23,7 @@ from tests.cluster.oracle.text_expressions import QUERY, Hole, Scalar
 from tests.cluster.oracle.text_forms import (
     Changes,
     Item,
+    KeySet,
     Named,
     Nested,
     Query,
@@ -153,6 +154,9 @@ class Meaning:
         inside, calls = [f"{key} AS k{n}" for n, key in enumerate(keys)], []
         for number, scalar in enumerate(group.aggregates):
             assert scalar.aggregate is not None
+            if scalar.aggregate.function == "grouping":
+                calls.append(f"GROUPING({', '.join(f'k{each.key}' for each in scalar.parts)})::BIGINT AS g{number}")
+                continue
             parts = [self._scalar(each, at, outer) for each in scalar.parts]
             if scalar.aggregate.filtered:
                 inside.append(f"{parts.pop()} AS f{number}")
@@ -167,7 +171,8 @@ class Meaning:
         names = "".join(f", k{n}" for n in range(len(keys)))
         answers = "".join(f", {each}" for each in calls)
         rows = f"SELECT {at[0]} AS r, {at[1]} AS t{listed} {from_}"
-        grouped = f"SELECT r, t{names}{answers} FROM ({rows}) GROUP BY r, t{names}"
+        by = "".join(f", {_element(each)}" for each in query.elements) or names
+        grouped = f"SELECT r, t{names}{answers} FROM ({rows}) GROUP BY r, t{by}"
         head = "" if link else f"{own[0]} AS r, {own[1]} AS t, NULL::BIGINT AS o, "
         shown = ", ".join(f"{each} AS c{n}" for n, each in enumerate(outputs))
         distinct = "DISTINCT " if query.distinct else ""
@@ -325,3 +330,10 @@ class Meaning:
 def _end_of_group(items: Sequence[Item | Zipped], begin: int) -> int:
     """Return where the next comma is: what stands before it is joined on its own."""
     return next((n for n in range(begin + 1, len(items)) if connector_of(items[n]) == ","), len(items))
+
+
+def _element(element: int | KeySet) -> str:
+    """Return what GROUP BY consists of: DuckDB makes sets of it as PostgreSQL does."""
+    if isinstance(element, int):
+        return f"k{element}"
+    return f"{element.word}({', '.join(map(_element, element.parts))})"

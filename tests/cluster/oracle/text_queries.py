@@ -38,6 +38,7 @@ from tests.cluster.oracle.text_items import (
     reads_unlasting,
     with_period,
 )
+from tests.cluster.oracle.text_key_sets import key_sets
 from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
@@ -191,11 +192,11 @@ class Queries:
         across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else ()
         where = conditions.where(from_.offered, across)
         keys = () if single or not grouped else self._keys(scalars)
+        elements = key_sets(dice, self._turns, keys) if grouped and not single else ()
         quantifier, inner = "", scalars
         if grouped:
-            inner = Scalars(
-                dice, group_leaves(dice, scalars, from_.offered, keys), self._turns, wild=wild, plain=self._plain
-            )
+            leaves = group_leaves(dice, scalars, from_.offered, keys, counts_samples=not elements)
+            inner = Scalars(dice, leaves, self._turns, wild=wild, plain=self._plain)
         if not lasting and not single and dice.random() < (0.35 if grouped else 0.2):
             quantifier = dice.choice(("DISTINCT", "DISTINCT", "DISTINCT", "ALL"))
         need = Exactness.SAME if exact or quantifier == "DISTINCT" else Exactness.NEARLY
@@ -204,15 +205,15 @@ class Queries:
             outputs = columns(inner, scope, kinds, need, grouped=True)
         keys, having = tuple(Key(each) for each in keys), None
         if grouped:
-            keys, outputs = self._by_alias(keys, outputs, from_.columns)
+            keys, outputs = self._by_alias(keys, outputs, from_.columns, often=bool(elements))
             if outer is None and dice.random() < 0.3:
                 having = Conditions(
                     self, inner, Scope(from_.columns, _kept(keys)), place, plain=plain or single
                 ).condition()
-            if not keys and not _aggregated(outputs, having):
+            if not keys and not elements and not _aggregated(outputs, having):
                 grouped, having = False, None
-        items, end = self._at_end(from_.offered, behind_from=not (where or keys or having))
-        return Select(outputs, items, where, keys, grouped, having, quantifier, end)
+        items, end = self._at_end(from_.offered, behind_from=not (where or keys or elements or having))
+        return Select(outputs, items, where, keys, elements, grouped, having, quantifier, end)
 
     def _from(self, place: Place, *, alone: bool) -> _From:
         dice = self.dice
@@ -306,13 +307,17 @@ class Queries:
         return tuple(keys)
 
     def _by_alias(
-        self, keys: Sequence[Key], outputs: tuple[Output | Star, ...], columns: Sequence[Known]
+        self, keys: Sequence[Key], outputs: tuple[Output | Star, ...], columns: Sequence[Known], *, often: bool
     ) -> tuple[tuple[Key, ...], tuple[Output | Star, ...]]:
         """Write some keys as the name that SELECT gives to them, or as their place in it."""
         found = list(keys)
         visible = {each.name.casefold() for each in columns}
         for number, each in enumerate(outputs, start=1):
-            if isinstance(each, Output) and each.scalar.key is not None and self.dice.random() < 0.15:
+            if (
+                isinstance(each, Output)
+                and each.scalar.key is not None
+                and self.dice.random() < (0.4 if often else 0.15)
+            ):
                 found[each.scalar.key] = replace(found[each.scalar.key], text=str(number))
             elif (
                 isinstance(each, Output)

@@ -149,7 +149,15 @@ def _smaller_selects(select: Select) -> Iterator[Select]:
             yield replace(select, outputs=(*others[0], *others[1]))
         for smaller in _smaller_outputs(select.outputs[place], place):
             yield replace(select, outputs=(*others[0], smaller, *others[1]))
-    if select.keys:
+    yield from _fewer_keys(select)
+
+
+def _fewer_keys(select: Select) -> Iterator[Select]:
+    if select.elements:
+        yield replace(select, elements=())
+        for place in range(len(select.elements)):
+            yield replace(select, elements=(*select.elements[:place], *select.elements[place + 1 :]))
+    elif select.keys:
         yield replace(select, keys=select.keys[:-1])
     for place, key in enumerate(select.keys):
         for scalar in smaller_scalars(key.scalar) if not key.text else ():

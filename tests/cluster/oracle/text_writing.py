@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import QUERY, Binding, Hole, Scalar
 from tests.cluster.oracle.text_forms import (
     Changes,
     Item,
     Key,
+    KeySet,
     Named,
     Nested,
     Output,
@@ -78,7 +81,8 @@ def _select(query: Select) -> str:
     first, *others = query.items
     from_ = _item(first) + "".join(_joined(each) for each in others)
     where = f" WHERE {scalar_text(query.where)}" if query.where else ""
-    group = f" GROUP BY {', '.join(_key(each) for each in query.keys)}" if query.keys else ""
+    elements = query.elements or range(len(query.keys))
+    group = f" GROUP BY {', '.join(_element(each, query.keys) for each in elements)}" if elements else ""
     having = f" HAVING {scalar_text(query.having)}" if query.having else ""
     return f"SELECT {quantifier}{outputs} FROM {from_}{where}{group}{having}{_behind(query.end)}"
 
@@ -91,6 +95,13 @@ def _output(output: Output | Star) -> str:
     if isinstance(output, Star):
         return output.text
     return f"{scalar_text(output.scalar)}{_behind(output.alias)}"
+
+
+def _element(element: int | KeySet, keys: Sequence[Key]) -> str:
+    if isinstance(element, int):
+        return _key(keys[element])
+    word = f"{element.word} " if element.word else ""
+    return f"{word}({', '.join(_element(each, keys) for each in element.parts)})"
 
 
 def _key(key: Key) -> str:

@@ -1,0 +1,144 @@
+"""Grouping sets: the union of an aggregation for each, with NULL for keys that a set does not have.
+
+All aggregate the same plan, so what is below runs once (docs/decisions/0042-grouping-sets-are-a-union.md). Above the
+union, HAVING and SELECT stand once: to them, GROUPING is a column, which is constant on each side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.expressions.nodes import NULL, Cast, Literal
+from cluster.language.algebra import Aggregate, Distinct, Node, Union, schema_of
+from cluster.language.arguments import wrong_number
+from cluster.language.columns import AggregateCall, Column, Output, Scalar
+from cluster.language.plans import column_scalar, plain_column, project, scalar_of
+from cluster.language.syntax import slot_for
+from cluster.planning_budget import spend
+from protocols.wire.streams import FieldType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cluster.language.expressions import Checker
+    from cluster.language.matching_keys import MatchingKeys
+    from cluster.language.scope import Names
+
+MOST_ARGUMENTS = 31
+"""Arguments of GROUPING, as in PostgreSQL: each is a bit of its result."""
+COUNTED = AggregateCall("count", "count", None, FieldType.INTEGER)
+GROUPING_SHAPE = "GROUPING(a, b) of keys of GROUP BY"
+
+Keys = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Masks:
+    """The calls of GROUPING in one SELECT: a column for each list of keys.
+
+    Parameters
+    ----------
+    keys
+        The keys that are more than a column.
+    names
+        All keys, as the plan calls them.
+    several
+        Whether there are several grouping sets.
+    checker
+        A checker that knows the names that keys may use.
+    taken
+        Names of columns of the plan.
+    """
+
+    keys: MatchingKeys
+    names: frozenset[str]
+    several: bool
+    checker: Checker
+    taken: Names
+    named: dict[Keys, str] = field(default_factory=dict)
+
+    def value_of(self, call: exp.Grouping) -> exp.Expr:
+        """Return what stands for a call: a column, or 0 where there is only one set, which has all keys.
+
+        Raises
+        ------
+        FjordSqlError
+            If an argument is no key.
+        """
+        context = self.checker.context
+        if not 1 <= len(call.expressions) <= MOST_ARGUMENTS:
+            raise context.error(call, *wrong_number("GROUPING"))
+        keys = tuple(self._key_of(each) for each in call.expressions)
+        if keys not in self.named:
+            self.named[keys] = self.taken.unique(f"grouping({', '.join(keys)})")
+        slot = slot_for(self.named[keys], call)
+        if self.several:
+            return slot
+        nothing = exp.Literal.number(0)
+        nothing.meta.update(slot.meta)
+        return nothing
+
+    def _key_of(self, argument: exp.Expr) -> str:
+        if (name := self.keys.name_of(argument)) is not None:
+            return name
+        typed = self.checker.check(argument)
+        name = None if typed.type is None else plain_column(scalar_of(typed, typed.type))
+        if name is None or name not in self.names:
+            written = self.checker.context.source_text(argument)
+            raise self.checker.context.error(argument, f"{written} is no key of this GROUP BY", GROUPING_SHAPE)
+        return name
+
+
+def grouped_by(
+    node: Node, keys: Keys, sets: Sequence[Keys], calls: tuple[AggregateCall, ...], masks: dict[Keys, str]
+) -> Node:
+    """Return the aggregation of `node` by each set of `keys`: all keys, the calls, and the masks if there are several.
+
+    >>> from cluster.language.algebra import Source
+    >>> from cluster.language.columns import Column
+    >>> source = Source("traffic", (Column("lane", FieldType.INTEGER),))
+    >>> union = grouped_by(source, ("lane",), (("lane",), ()), (COUNTED,), {})
+    >>> [output.scalar.sql for output in union.right.outputs]
+    ['CAST(NULL AS INTEGER)', '"count"']
+    """
+    if not calls and not all(sets):
+        # Of no columns, there would be no rows.
+        calls = (COUNTED,)
+    if len(sets) == 1:
+        return _aggregate(node, sets[0], calls)
+    columns = {column.name: column for column in schema_of(node)}
+    sides: dict[Keys, Node] = {}
+    for each in sets:
+        if each not in sides:
+            spend(len(keys) + len(calls))
+            aggregated = _aggregate(node, each, calls)
+            shown = [_shown(columns[key], known=key in each) for key in keys]
+            computed = [_shown(Column(call.name, call.type, call.unit), known=True) for call in calls]
+            marks = [_mark(name, wanted, each) for wanted, name in masks.items()]
+            sides[each] = project(aggregated, (*shown, *computed, *marks))
+    return reduce(Union, (sides[each] for each in sets))
+
+
+def _aggregate(node: Node, keys: Keys, calls: tuple[AggregateCall, ...]) -> Node:
+    if calls:
+        return Aggregate(node, keys, calls)
+    # Groups of which only the keys are used.
+    columns = {column.name: column for column in schema_of(node)}
+    return Distinct(project(node, [_shown(columns[key], known=True) for key in keys]))
+
+
+def _shown(column: Column, *, known: bool) -> Output:
+    scalar = column_scalar(column) if known else Scalar(Cast(NULL, column.type), column.type)
+    return Output(column.name, scalar, column.unit)
+
+
+def _mark(name: str, keys: Keys, known: Keys) -> Output:
+    """Return the value of GROUPING of some keys in a set: a bit for each key, set where the set lacks it."""
+    mask = 0
+    for key in keys:
+        mask = 2 * mask + (key not in known)
+    return Output(name, Scalar(Literal(FieldType.INTEGER, str(mask)), FieldType.INTEGER))
