@@ -35,7 +35,31 @@ class RightPad(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "length": True, "fill": False}
 
 
-OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (Log10, Log2, DistanceMetres, LeftPad, RightPad)
+class RegexMatches(exp.Expression, exp.Func):
+    """``REGEXP_LIKE(x, 'pattern')``; the operators ``~`` and ``~*`` become one."""
+
+    _sql_names: ClassVar[list[str]] = ["REGEXP_LIKE", "REGEXP_MATCHES"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "pattern": True}
+
+
+class RegexExtract(exp.Expression, exp.Func):
+    """``REGEXP_EXTRACT(x, 'pattern'[, group])``."""
+
+    _sql_names: ClassVar[list[str]] = ["REGEXP_EXTRACT"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "pattern": True, "group": False}
+
+
+class RegexReplace(exp.Expression, exp.Func):
+    """``REGEXP_REPLACE(x, 'pattern', 'replacement')``."""
+
+    _sql_names: ClassVar[list[str]] = ["REGEXP_REPLACE"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "pattern": True, "replacement": True}
+
+
+OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (
+    *(Log10, Log2, DistanceMetres, LeftPad, RightPad),
+    *(RegexMatches, RegexExtract, RegexReplace),
+)
 """Functions that sqlglot does not know, or reads otherwise."""
 
 FUNCTIONS: dict[type[exp.Expr], str] = {
@@ -77,6 +101,9 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Replace: "REPLACE",
     LeftPad: "LPAD",
     RightPad: "RPAD",
+    RegexMatches: "REGEXP_LIKE",
+    RegexExtract: "REGEXP_EXTRACT",
+    RegexReplace: "REGEXP_REPLACE",
     exp.Concat: "CONCAT",
 }
 """The name of each function that can be called, by sqlglot's class."""

@@ -26,6 +26,7 @@ from cluster.expressions.nodes import (
 from cluster.expressions.text import text_of
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
+from cluster.fjord import text_patterns as patterns
 from cluster.fjord.number_functions import NUMBER_FUNCTIONS
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
 from cluster.fjord.text_parts import TEXT_PARTS
@@ -97,7 +98,7 @@ def operands_of(node: Expression) -> tuple[Expression, ...]:
         case Chain() if len(node.parts) > 2:  # noqa: PLR2004 - a function of two computes longer ones in halves
             middle = len(node.parts) // 2
             return (_part(node, node.parts[:middle]), _part(node, node.parts[middle:]))
-        case Call(function="ROUND"):
+        case Call(function="ROUND" | "REGEXP_LIKE" | "REGEXP_EXTRACT" | "REGEXP_REPLACE"):
             return node.arguments[:1]
         case Among():
             return (node.value, *(each for each in node.choices if value_of(each) is None))
@@ -141,10 +142,21 @@ def function_of(node: Expression) -> tuple[Function, Hashable]:
         case Call(function="ROUND"):
             decimals = _decimals(node)
             return functions.round_to(decimals), ("ROUND", decimals)
+        case Call() if node.function in _OF_CONSTANTS:
+            constants = _constants(node)
+            return _OF_CONSTANTS[node.function](*constants), (node.function, *constants)
         case Call() if node.function in _CALLED:
             return _CALLED[node.function], node.function
         case _:
             raise PlanError(f"{text_of(node)} cannot be evaluated")
+
+
+def _constants(call: Call) -> tuple[str | int, ...]:
+    found = [value_of(each) for each in call.arguments[1:]]
+    values = [each[1] for each in found if each is not None and isinstance(each[1], str | int)]
+    if len(values) < len(found):
+        raise PlanError(f"the pattern in {text_of(call)} is not a constant")
+    return tuple(values)
 
 
 def _decimals(call: Call) -> int:
@@ -155,6 +167,13 @@ def _decimals(call: Call) -> int:
         raise PlanError(f"the number of decimals in {text_of(call)} is not a constant")
     return int(decimals.text)
 
+
+_OF_CONSTANTS: dict[str, Callable[..., Function]] = {
+    "REGEXP_LIKE": patterns.matching,
+    "REGEXP_EXTRACT": patterns.extracting,
+    "REGEXP_REPLACE": patterns.replacing,
+}
+"""Functions all of whose arguments but the first are written out."""
 
 _CHAINED: dict[str, Function] = {"AND": functions.both, "OR": functions.either, "||": texts.joined}
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import RegexExtract, RegexReplace
 from cluster.language import syntax
 from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
+from cluster.language.pattern_checks import OF_PATTERNS
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
 
@@ -39,6 +41,7 @@ CONDITIONS = (
     *COMPARISONS,
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.Exists),
     *DISTINCTIONS,
+    *(syntax.Match, syntax.FoldedMatch),
 )
 
 
@@ -77,7 +80,10 @@ def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
     for kind, function in FUNCTIONS.items():
         families = [function.parameters[min(at, len(function.parameters) - 1)] for at in range(len(function.slots))]
         taken[kind] = {slot: _OF_FAMILY[family] for slot, family in zip(function.slots, families, strict=True)}
-    taken[exp.Round]["decimals"] = _LITERAL
+    taken[exp.Round]["decimals"] = taken[RegexExtract]["group"] = _LITERAL
+    for kind in OF_PATTERNS:
+        taken[kind]["pattern"] = _kinds(TEXT)
+    taken[RegexReplace]["replacement"] = _kinds(TEXT)
     for kind in (exp.Least, exp.Greatest):
         taken[kind]["ignore_nulls"] = _kinds(TRUE)
     taken[exp.Concat]["safe"] = _kinds(TRUE)
@@ -195,6 +201,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.Tuple: {"expressions": SCALARS},
     exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS},
     **_alike((exp.Like, exp.ILike), this=TEXTS, expression=_kinds(TEXT)),
+    **_alike((syntax.Match, syntax.FoldedMatch), this=TEXTS, expression=_kinds(TEXT)),
     exp.Escape: {"this": _kinds(CONDITION), "expression": _kinds(TEXT)},
     exp.DPipe: {"this": TEXTS, "expression": TEXTS, "safe": _kinds(TRUE)},
     **_alike(ARITHMETIC, this=NUMBERS, expression=NUMBERS),

@@ -61,7 +61,7 @@ def wrong_number(name: str, *, too_many: bool = False) -> tuple[str, str | None]
         True if there are too many.
     """
     written = name.upper()
-    kind = exp.FUNCTION_BY_NAME.get(written) or _OWN.get(written)
+    kind = _OWN.get(written) or exp.FUNCTION_BY_NAME.get(written)
     if written in _SHAPES:
         arity, shape = _SHAPES[written]
         return f"{written} takes {arity}", f"it is written {shape.format(written)}"

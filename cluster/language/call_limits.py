@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.called_functions import LeftPad, RightPad
+from cluster.language.pattern_checks import OF_PATTERNS, refuse_faulty_pattern
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
@@ -31,6 +32,8 @@ def refuse_beyond_limits(context: Context, call: exp.Expr) -> None:
     if isinstance(call, LeftPad | RightPad) and (length := _whole(call.args["length"])) and length > LONGEST_TEXT:
         reason = f"a text that is computed has {LONGEST_TEXT:,} characters at most"
         raise context.error(call.args["length"], reason, "longer ones are NULL")
+    if isinstance(call, OF_PATTERNS):
+        refuse_faulty_pattern(context, call)
     if isinstance(call, exp.SplitPart) and _whole(call.args["part_index"]) == 0:
         reason = "parts are counted from 1, or from the end: -1 is the last one"
         raise context.error(call.args["part_index"], reason, "SPLIT_PART(text, '-', 1)")

@@ -12,8 +12,9 @@ from cluster.language.calls import check_case, check_cast, check_function, unsup
 from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
 from cluster.language.operand_checks import OperandChecker
+from cluster.language.pattern_checks import check_match
 from cluster.language.rows import row_in_list
-from cluster.language.syntax import Slot, Within, span_of
+from cluster.language.syntax import FoldedMatch, Match, Slot, Within, span_of
 from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -263,6 +264,8 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     exp.Like: Checker.like,
     exp.ILike: Checker.like,
     exp.Escape: Checker.like,
+    Match: check_match,
+    FoldedMatch: check_match,
     exp.DPipe: Checker.concatenation,
     exp.Case: check_case,
     exp.If: check_case,

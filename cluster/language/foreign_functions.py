@@ -47,12 +47,14 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write REPLACE(text, text, replacement)": ("TRANSLATE", "REPLACE_ALL", "OVERLAY"),
     "write TRIM(text)": ("LTRIM", "RTRIM", "BTRIM"),
     "write LIKE": (
-        *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "REGEXP_LIKE"),
-        *("REGEXP", "REGEXP_MATCHES", "GLOB"),
+        *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "GLOB"),
     ),
+    "write REGEXP_EXTRACT(text, pattern[, group])": ("REGEXP_SUBSTR",),
+    "write REGEXP_LIKE(text, pattern)": ("REGEXP_ILIKE", "REGEXP_FULL_MATCH", "REGEXP_CONTAINS"),
+    "write REGEXP_REPLACE(text, pattern, replacement)": ("REGEXP_REPLACE_ALL",),
     _TEXTS: (
         *("REVERSE", "REPEAT", "INITCAP", "CONCAT_WS"),
-        *("REGEXP_REPLACE", "REGEXP_EXTRACT", "REGEXP_SUBSTR", "ASCII", "CHR", "CHAR", "MD5", "SHA1", "SHA2", "SPACE"),
+        *("ASCII", "CHR", "CHAR", "MD5", "SHA1", "SHA2", "SPACE"),
     ),
     _QUANTILES: (
         *("PERCENTILE", "APPROX_PERCENTILE", "PERCENTILE_APPROX"),

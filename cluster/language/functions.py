@@ -10,7 +10,16 @@ from enum import Enum
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
+from cluster.expressions.called_functions import (
+    DistanceMetres,
+    LeftPad,
+    Log2,
+    Log10,
+    RegexExtract,
+    RegexMatches,
+    RegexReplace,
+    RightPad,
+)
 from cluster.language.syntax import Completeness, PercentileCont, PercentileDisc
 from protocols.wire.streams import FieldType
 
@@ -98,7 +107,8 @@ class Function:
 
 _COUNTED = ("no", "one", "two", "three", "four")
 _PARAMETER_WORDS = {
-    **{name: name for name in ("start", "length", "decimals", "fill", "lat1", "lon1", "lat2", "lon2")},
+    **{name: name for name in ("start", "length", "decimals", "fill", "pattern", "group")},
+    **{name: name for name in ("lat1", "lon1", "lat2", "lon2")},
     "delimiter": "separator",
     "part_index": "number",
     "replacement": "replacement",
@@ -160,6 +170,13 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     ),
     RightPad: Function(
         "RPAD", ("this", "length", "fill"), (_TEXT, _INTEGER, _TEXT), 2, FieldType.TEXT, null_if_null=False
+    ),
+    RegexMatches: Function("REGEXP_LIKE", ("this", "pattern"), (_TEXT,), 2, FieldType.BOOLEAN),
+    RegexExtract: Function(
+        "REGEXP_EXTRACT", ("this", "pattern", "group"), (_TEXT, _TEXT, _INTEGER), 2, FieldType.TEXT, null_if_null=False
+    ),
+    RegexReplace: Function(
+        "REGEXP_REPLACE", ("this", "pattern", "replacement"), (_TEXT,), 3, FieldType.TEXT, null_if_null=False
     ),
     exp.Concat: Function("CONCAT", ("expressions",), (_ANY,), 1, FieldType.TEXT),
 }

@@ -20,7 +20,7 @@ from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.statements import StatementParsing
-from cluster.language.syntax import Completeness, ErrorBound
+from cluster.language.syntax import Completeness, ErrorBound, FoldedMatch, Match
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import LAST_TUPLES, MISPLACED_WINDOW, USING_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
@@ -91,6 +91,11 @@ class FjordSqlParser(StatementParsing, GroupingParsing, ZipJoinParsing, RefusedS
     PRIMARY_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **parser.Parser.PRIMARY_PARSERS,
         TokenType.PLACEHOLDER: placeholder,
+    }
+    RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        **parser.Parser.RANGE_PARSERS,
+        **dict.fromkeys((TokenType.TILDE, TokenType.RLIKE), parser.binary_range_parser(Match)),
+        TokenType.IRLIKE: parser.binary_range_parser(FoldedMatch),
     }
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
         kind: parse for kind, parse in parser.Parser.PLACEHOLDER_PARSERS.items() if kind != TokenType.PLACEHOLDER

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import RegexMatches
 from cluster.language import syntax
 from cluster.language.functions import AGGREGATES, FUNCTIONS
 
@@ -30,6 +31,7 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Length: ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
     exp.Substring: ("SUBSTRING", "SUBSTR"),
     exp.If: ("IF", "IIF"),
+    RegexMatches: ("REGEXP_LIKE", "REGEXP_MATCHES"),
     exp.Stddev: ("STDDEV", "STDEV"),
     exp.Variance: ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
     exp.StddevSamp: ("STDDEV_SAMP",),
@@ -45,7 +47,10 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
 }
 """The names under which functions and aggregates can be called; the first is the one of the documentation."""
 
-SYNONYMS: Mapping[str, str] = {"==": "=", "!=": "<>", "SOME": "ANY", "SLIDES": "SLIDE", "EXCLUDE": "EXCEPT"}
+SYNONYMS: Mapping[str, str] = {
+    "==": "=", "!=": "<>", "SOME": "ANY", "SLIDES": "SLIDE", "EXCLUDE": "EXCEPT",
+    "RLIKE": "~", "REGEXP": "~",
+}  # fmt: skip
 """Words and marks with the meaning of another one."""
 
 CANONICAL_NAMES: Mapping[str, str] = {name: names[0] for names in SPELLINGS.values() for name in names}
@@ -58,6 +63,7 @@ _MARKS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Neg: "-", exp.DPipe: "||",
     exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Like: "LIKE", exp.ILike: "ILIKE",
+    syntax.Match: "~", syntax.FoldedMatch: "~*",
     exp.Escape: "ESCAPE", exp.Exists: "EXISTS",
     exp.All: "ALL", exp.Any: "ANY", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
     exp.Filter: "FILTER",

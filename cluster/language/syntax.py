@@ -114,6 +114,14 @@ class Within(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
 
 
+class Match(exp.Expression, exp.Binary, exp.Predicate):
+    """``x ~ 'pattern'``, also written with RLIKE or REGEXP."""
+
+
+class FoldedMatch(exp.Expression, exp.Binary, exp.Predicate):
+    """``x ~* 'pattern'``, which takes upper and lower case alike."""
+
+
 class ZipBounds(exp.Expression):
     """``WITHIN tolerance`` or ``WITHIN low TO high`` of a zipper join: a quantity, or two of them."""
 

@@ -122,6 +122,8 @@ def _meant(word: str, after: str, call: str) -> tuple[str, ...]:
             return ()
         case "FROM" | "FOR", _, "SUBSTRING" | "SUBSTR":
             return (",",)
+        case "!", "~" | "~*", _:
+            return ("NOT",)
         case _, "(", _:
             return (CANONICAL_NAMES.get(word, word),)
         case _:

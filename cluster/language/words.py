@@ -34,7 +34,23 @@ BEFORE_OPERANDS = (
 )  # fmt: skip
 """Words that stand where an operand, or a query, begins."""
 
-_AFTER_OPERANDS = ("AND", "OR", "NOT", "IN", "LIKE", "ILIKE", "BETWEEN", "IS", "ESCAPE", "WHEN", "THEN", "ELSE", "END")
+_AFTER_OPERANDS = (
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "LIKE",
+    "ILIKE",
+    "RLIKE",
+    "REGEXP",
+    "BETWEEN",
+    "IS",
+    "ESCAPE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+)
 _AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST", "LIFETIME")
 _OF_FROM = (
     *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
@@ -119,7 +135,7 @@ FOREIGN_OPERATORS: dict[str, str] = {
     "><": "write <>",
     **dict.fromkeys(("^", "**"), "write POWER(a, b)"),
     **dict.fromkeys(("//", "DIV"), "write FLOOR(a / b)"),
-    **dict.fromkeys(("~", "~*", "RLIKE", "REGEXP", "SIMILAR TO", "GLOB"), "write LIKE"),
+    **dict.fromkeys(("SIMILAR TO", "GLOB"), "write LIKE, or ~ with a regular expression"),
     "[": f"a window is written {WINDOW_SHAPES}",
     "<=>": _EQUAL_OR_NULL,
 }

@@ -57,6 +57,7 @@ CONSTANTS: dict[FieldType, tuple[str, ...]] = {
 PATTERNS = ("a%", "%b", "_", "%a_%", "", "%", "A.", "a[%", "%ß", "%'%", "👩%", "%\u0301")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NUMBERS = (INTEGER, REAL)
+REGEXES = ("", "a", "^a|b$", r"\w+", r"(?i)[A-M]\W?", r"[^a-z]*?.", r"\b\S", r"\d{1,2}|\s", "é|(b(a|))", ".$")
 TRIGONOMETRY = ("SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "RADIANS", "DEGREES", "LOG10", "LOG2")
 
 
@@ -121,6 +122,10 @@ class Drawing:
     def pattern(self) -> str:
         """Return a pattern of LIKE."""
         return self._dice.choice(PATTERNS)
+
+    def regex(self) -> Literal:
+        """Return a regular expression."""
+        return Literal(TEXT, self._dice.choice(REGEXES))
 
     def _leaf(self, kind: FieldType) -> Expression:
         turn = self._dice.random()
@@ -203,6 +208,13 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         *(_call(function, TEXT, INTEGER, TEXT) for function in ("LPAD", "RPAD")),
         _call("SPLIT_PART", TEXT, TEXT, INTEGER),
         _call("REPLACE", TEXT, TEXT, TEXT),
+        lambda drawing, depth: Call("REGEXP_EXTRACT", (drawing.of(TEXT, depth), drawing.regex())),
+        lambda drawing, depth: Call(
+            "REGEXP_EXTRACT", (drawing.of(TEXT, depth), Literal(TEXT, r"(a)?(\w)"), Literal(INTEGER, "2"))
+        ),
+        lambda drawing, depth: Call(
+            "REGEXP_REPLACE", (drawing.of(TEXT, depth), drawing.regex(), Literal(TEXT, r"<\0>"))
+        ),
         _several("CONCAT", TEXT),
         *(_cast(kind, TEXT, tries=kind is TEXT) for kind in (INTEGER, TEXT, BOOLEAN)),
         *_everywhere(TEXT),
@@ -221,6 +233,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         lambda drawing, depth: Among(drawing.number(depth), (drawing.number(depth), drawing.number(depth), NULL)),
         lambda drawing, depth: Among(drawing.of(TEXT, depth), drawing.several(TEXT, depth)),
         lambda drawing, depth: Between(drawing.number(depth), drawing.number(depth), drawing.number(depth)),
+        lambda drawing, depth: Call("REGEXP_LIKE", (drawing.of(TEXT, depth), drawing.regex())),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern()),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), "a!%" + drawing.pattern(), "!"),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern(), None, folds=True),

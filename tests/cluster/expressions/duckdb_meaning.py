@@ -46,6 +46,10 @@ MACROS = (
         "WHEN abs(a) <= 90 AND abs(c) <= 90 AND abs(b) <= 360 AND abs(d) <= 360 THEN "
         "6371008.8 * 2 * atan2(sqrt(haversine(a, b, c, d)), sqrt(greatest(1 - haversine(a, b, c, d), 0))) END"
     ),
+    (
+        "CREATE MACRO extracted(s, p, n) AS CASE WHEN regexp_matches(s, p) "
+        "THEN regexp_extract(s, p, CAST(n AS INTEGER)) END"
+    ),
     f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
     *(
         f"CREATE MACRO {side}most(s, n) AS CASE WHEN n IS NOT NULL "
@@ -82,6 +86,8 @@ OF_TEXTS = {
     "RPAD": "rfilled({0})",
     "SPLIT_PART": "part({0})",
     "REPLACE": "short(replace({0}))",
+    "REGEXP_REPLACE": "short(regexp_replace({0}, 'g'))",
+    "REGEXP_EXTRACT": "extracted({0})",
 }
 """Functions that cut, replace and fill texts."""
 
@@ -208,7 +214,8 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
     if function in OF_REALS:
         return f"settled({OF_REALS[function].format(*(sql for sql, _ in operands))})", REAL
     if function in OF_TEXTS:
-        filling = ["' '"] if function in {"LPAD", "RPAD"} and len(operands) < 3 else []
+        filling = ["0"] if function == "REGEXP_EXTRACT" and len(operands) < 3 else []
+        filling += ["' '"] if function in {"LPAD", "RPAD"} and len(operands) < 3 else []
         return OF_TEXTS[function].format(", ".join([*(sql for sql, _ in operands), *filling])), TEXT
     (sql, kind), *_ = operands
     together = ", ".join(each for each, _ in operands)
@@ -234,6 +241,8 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return f"short({' || '.join(_present(each) for each, _ in operands)})", TEXT
         case "SUBSTRING":
             return _substring(*(each for each, _ in operands)), TEXT
+        case "REGEXP_LIKE":
+            return f"regexp_matches({together})", BOOLEAN
         case _:
             return f"{function.lower()}({together})", kind
 

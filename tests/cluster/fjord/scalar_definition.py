@@ -12,7 +12,16 @@ from typing import Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
+from cluster.expressions.called_functions import (
+    DistanceMetres,
+    LeftPad,
+    Log2,
+    Log10,
+    RegexExtract,
+    RegexMatches,
+    RegexReplace,
+    RightPad,
+)
 
 Value = Any
 Row = Mapping[str, Value]
@@ -307,6 +316,27 @@ def _replaced(text: str, old: str, new: str) -> str | None:
     return short(new.join(text.split(old))) if old else text
 
 
+def _regex(pattern: str) -> re.Pattern[str]:
+    """Return a pattern in Python's words: letters without (?i) are those of ASCII, and $ is the very end."""
+    ascii_only = pattern.replace(r"\w", "[0-9A-Za-z_]").replace(r"\d", "[0-9]").replace(r"\s", r"[\t\n\f\r ]")
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", ascii_only))
+
+
+def _extracted(text: str, pattern: str, group: int = 0) -> str | None:
+    found = _regex(pattern).search(text)
+    return found and found[group]
+
+
+def _rewritten(text: str, pattern: str, replacement: str) -> str | None:
+    parts = re.split(r"\\(\d)", replacement)  # texts and groups by turns
+    pieces, end = [], 0
+    for found in _regex(pattern).finditer(text):
+        made = [part if turn % 2 == 0 else found[int(part)] or "" for turn, part in enumerate(parts)]
+        pieces += [text[end : found.start()], *made]
+        end = found.end()
+    return short("".join([*pieces, text[end:]]))
+
+
 def _metres(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     if max(abs(lat1), abs(lat2)) > 90 or max(abs(lon1), abs(lon2)) > 360:
         raise ValueError
@@ -366,6 +396,9 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Replace: _replaced,
     LeftPad: _filled_left,
     RightPad: _filled_right,
+    RegexMatches: lambda text, pattern: _regex(pattern).search(text) is not None,
+    RegexExtract: _extracted,
+    RegexReplace: _rewritten,
     exp.DPipe: lambda left, right: short(left + right),
 }
 """What is None if one of its operands is."""

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from cluster.expressions import nodes
-from cluster.expressions.called_functions import DistanceMetres, LeftPad, Log2, Log10, RightPad
+from cluster.expressions.called_functions import (
+    DistanceMetres,
+    LeftPad,
+    Log2,
+    Log10,
+    RegexExtract,
+    RegexMatches,
+    RegexReplace,
+    RightPad,
+)
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.columns import Column, Scalar
@@ -174,6 +183,9 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
     exp.Replace: (("REPLACE({s}, {s}, 'xy')", TEXT), ("REPLACE({s}, 'a', {s})", TEXT), ("REPLACE({s}, 'a', '')", TEXT)),
     LeftPad: (("LPAD({s}, {i})", TEXT), ("LPAD({s}, 9, {s})", TEXT), ("LPAD('ab', {i}, {s})", TEXT)),
     RightPad: (("RPAD({s}, {i})", TEXT), ("RPAD({s}, 9, {s})", TEXT), ("RPAD('ab', {i}, {s})", TEXT)),
+    RegexMatches: (("REGEXP_LIKE({s}, '^.a|\\w$')", BOOLEAN), ("REGEXP_LIKE({s}, '(?i)\\bA[^b]?')", BOOLEAN)),
+    RegexExtract: (("REGEXP_EXTRACT({s}, '\\w.')", TEXT), ("REGEXP_EXTRACT({s}, 'b|(a)|(\\s)', 1)", TEXT)),
+    RegexReplace: (("REGEXP_REPLACE({s}, '(.)\\w', '\\1\\1$\\0')", TEXT), ("REGEXP_REPLACE({s}, '', '-')", TEXT)),
     exp.Concat: (("CONCAT({s}, {s})", TEXT), ("CONCAT({s})", TEXT)),
 }  # fmt: skip
 

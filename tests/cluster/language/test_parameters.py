@@ -49,6 +49,11 @@ def refused(text: str, **values: object) -> FjordSqlError:
         ("{} WHERE speed -:a<3", {"a": -5}, "{} WHERE speed - -5<3"),
         ("{} WHERE speed -:a<3", {"a": -0.0}, "{} WHERE speed - -0.0<3"),
         ("{} WHERE lane = :a", {"a": -(2**63)}, "{} WHERE lane = -9223372036854775808"),
+        (
+            "{} WHERE sensor ~ :a AND REGEXP_EXTRACT(sensor, :a, :b) = REGEXP_REPLACE(sensor, :a, :c)",
+            {"a": "(a)'", "b": 1, "c": r"\1"},
+            r"{} WHERE sensor ~ '(a)''' AND REGEXP_EXTRACT(sensor, '(a)''', 1) = REGEXP_REPLACE(sensor, '(a)''', '\1')",
+        ),
         ("{} WHERE sensor LIKE :a ESCAPE :b", {"a": "5$%", "b": "$"}, "{} WHERE sensor LIKE '5$%' ESCAPE '$'"),
         ("{} WHERE lane BETWEEN :a AND\n:b", {"a": 1, "b": 2}, "{} WHERE lane BETWEEN 1 AND\n2"),
         ("{} WINDOW(RANGE :a SLIDE :b)", {"a": "5 MINUTES", "b": "30s"}, "{} WINDOW(RANGE 5 MINUTES SLIDE 30 s)"),

@@ -19,6 +19,8 @@ SELECT SIN(speed) AS a, COS(speed) AS b, TAN(speed) AS c, ASIN(speed) AS d, ACOS
 SELECT RADIANS(speed) AS r, DEGREES(PI()) AS d, LOG10(speed) AS l, LOG2(lane) AS m, TRUNC(speed) AS t, DISTANCE_METRES(speed, flow, 52.5, lane) AS way FROM traffic
 SELECT LEFT(sensor, 2) AS l, RIGHT(sensor, -1) AS r, LPAD(sensor, 9) AS p, RPAD(sensor, lane, '.') AS q FROM traffic
 SELECT SPLIT_PART(sensor, '-', -1) AS s, REPLACE(sensor, 'I-', sensor) AS t, lpad(sensor, 9, LEFT(sensor, 1)) AS u FROM traffic
+SELECT REGEXP_EXTRACT(sensor, '\d+') AS n, REGEXP_EXTRACT(sensor, '(\w+)-(\d+)', 2) AS m, REGEXP_REPLACE(sensor, '(\d)', '<\1>') AS r FROM traffic
+SELECT REGEXP_MATCHES(sensor, ('^a')) AS m FROM traffic WHERE sensor ~ '^I' AND sensor !~* 'x$' OR regexp_like(sensor, '(?i)a.b') AND sensor NOT RLIKE 'a' AND sensor REGEXP 'b'
 SELECT * EXCEPT (speed) FROM traffic
 SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
 SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane

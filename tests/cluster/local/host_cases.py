@@ -76,6 +76,8 @@ CASES: dict[str, str] = {
     "texts": "SELECT UPPER(sensor) AS s, sensor || '!' AS t, COALESCE(sensor, '?') AS u FROM traffic",
     "parts of texts": "SELECT LEFT(sensor, 1) AS a, RIGHT(sensor, -1) AS b, SPLIT_PART(sensor, 'a', lane) AS c, "
     "REPLACE(sensor, 'b', sensor || '-') AS d, LPAD(sensor, lane + 1, '.:') AS e, RPAD(sensor, 3) AS f FROM traffic",
+    "regular expressions": r"SELECT REGEXP_EXTRACT(sensor, '[a-c]') AS a, REGEXP_REPLACE(sensor, '(a|b)', '<\1>') AS b, "
+    "sensor ~* 'A' AS c FROM traffic WHERE sensor ~ '^.$'",
     "cases": "SELECT CASE WHEN speed > 2 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS c FROM traffic",
     "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
     "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",

@@ -22,7 +22,15 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from cluster.expressions.called_functions import LeftPad, Log2, Log10, RightPad
+from cluster.expressions.called_functions import (
+    LeftPad,
+    Log2,
+    Log10,
+    RegexExtract,
+    RegexMatches,
+    RegexReplace,
+    RightPad,
+)
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -206,8 +214,11 @@ _SUBSTRING = (
 )
 
 
-_SHORT = "(SELECT CASE WHEN length(made) <= 10000 THEN made END FROM (SELECT {0} AS made))"
+_SHORT = "list_filter([{0}], lambda made: length(made) <= 10000)[1]"  # TRY cannot be used with subqueries
 _FILLED = "CASE WHEN {2} <= 10000 THEN {0}({1}, CAST(greatest({2}, 0) AS INTEGER), {3}) END"
+_MATCHES = "REGEXP_MATCHES({0}, {1})"
+_EXTRACT = "CASE WHEN REGEXP_MATCHES({0}, {1}) THEN REGEXP_EXTRACT({0}, {1}, {2}) END"
+_REWRITE = _SHORT.format("REGEXP_REPLACE({0}, {1}, {2}, 'g')")
 _PART = (
     "CASE WHEN {1} = '' THEN CASE WHEN {2} IN (1, -1) THEN {0} WHEN NOT {0} || {2} IS NULL THEN '' END "
     "ELSE split_part({0}, {1}, {2}) END"
@@ -259,6 +270,13 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
             return exp.maybe_parse(_PART.format(*_operands_of(tree)), dialect="duckdb")
         case exp.Replace():
             return exp.maybe_parse(_SHORT.format(tree.sql(dialect="duckdb")), dialect="duckdb")
+        case RegexMatches():
+            return exp.maybe_parse(_MATCHES.format(*_operands_of(tree)), dialect="duckdb")
+        case RegexExtract():  # NULL where nothing matches
+            text, pattern, *group = _operands_of(tree)
+            return exp.maybe_parse(_EXTRACT.format(text, pattern, *(group or ("0",))), dialect="duckdb")
+        case RegexReplace():
+            return exp.maybe_parse(_REWRITE.format(*_operands_of(tree)), dialect="duckdb")
         case exp.Concat():  # leaves NULLs out
             parts = [exp.Coalesce(this=part.copy(), expressions=[exp.Literal.string("")]) for part in tree.expressions]
             return exp.Concat(expressions=parts, **{k: v for k, v in tree.args.items() if k != "expressions"})

@@ -26,10 +26,10 @@ from tests.cluster.oracle.text_forms import Text
 from tests.cluster.oracle.text_operations import COMPARABLE
 
 _WORD = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|DOUBLE\s+PRECISION|[A-Za-z_]\w*|<>|[=!<>]=?",
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|DOUBLE\s+PRECISION|[A-Za-z_]\w*|<>|~\*?|[=!<>]=?",
     re.DOTALL | re.IGNORECASE,
 )
-LITERAL_SLOTS = {"decimals"}
+LITERAL_SLOTS = {"decimals", "pattern", "group", "REGEXP_REPLACE replacement"}
 """Arguments that are written out, and have one type."""
 OTHER_USES = (
     "COMPLETENESS", "ERROR_BOUND", "GROUPING", "COUNT(*", "correlated", "EXISTS", "NOT EXISTS", "IN QUERY",
@@ -120,7 +120,7 @@ def _functions() -> Iterator[tuple[str, Fits]]:
     for function in FUNCTIONS.values():
         for place, slot in enumerate(function.slots):
             family = function.parameters[min(place, len(function.parameters) - 1)]
-            for kind in types_of_family(family) if slot not in LITERAL_SLOTS else ():
+            for kind in types_of_family(family) if not LITERAL_SLOTS & {slot, f"{function.name} {slot}"} else ():
                 yield f"{function.name} with {kind} at {place + 1}", _takes(function.name, place, kind)
 
 

@@ -195,6 +195,17 @@ def _arithmetic() -> Iterator[Operation]:
         yield _operation("EXP", REAL, (kind,), ("EXP({0})",), f"f_real(exp({_D0}))", exactness=Exactness.NEARLY)
 
 
+_PATTERNS = (
+    ("^x", 0, "y"),
+    ("[^a-p]y?$", 0, ""),
+    (r"(\w)(\d|\b)", 1, r"\2<\1>"),
+    (r"\s|(.)", 0, r"\0\0"),
+    ("q*", 0, "-"),
+    ("(x|y)+?1?", 1, r"\1"),
+)
+"""Regular expressions, a group of each, and what replaces a match."""
+
+
 def _texts() -> Iterator[Operation]:
     upper, lower = ("UPPER({0})", "UCASE({0})"), ("LOWER({0})", "LCASE({0})")
     yield _operation("UPPER", TEXT, (TEXT,), upper, "f_upper({0})")
@@ -215,6 +226,23 @@ def _texts() -> Iterator[Operation]:
     takes, spelling = (TEXT, TEXT, INTEGER), "SPLIT_PART({0}, {1}, {2})"
     yield _operation("SPLIT_PART", TEXT, takes, (spelling,), "f_split_part({0}, {1}, {2})")
     yield _operation("REPLACE", TEXT, (TEXT,) * 3, ("REPLACE({0}, {1}, {2})",), "f_short(replace({0}, {1}, {2}))")
+    for pattern, group, written in _PATTERNS:
+        matched = f"regexp_matches({{0}}, '{pattern}')"
+        calls = (f"REGEXP_LIKE({{0}}, '{pattern}')", f"REGEXP_MATCHES({{0}}, '{pattern}')")
+        yield _operation("REGEXP_LIKE", BOOLEAN, (TEXT,), calls, matched)
+        infix = tuple(f"{{0:5}} {word} '{pattern}'" for word in ("~", "RLIKE", "REGEXP"))
+        yield _operation("~", BOOLEAN, (TEXT,), infix, matched, Binding.COMPARISON)
+        negated = tuple(f"{{0:5}} {word} '{pattern}'" for word in ("!~", "NOT RLIKE", "NOT REGEXP"))
+        yield _operation("!~", BOOLEAN, (TEXT,), negated, f"NOT {matched}", Binding.COMPARISON)
+        folded = f"regexp_matches({{0}}, '(?i){pattern}')"
+        yield _operation("~*", BOOLEAN, (TEXT,), (f"{{0:5}} ~* '{pattern}'",), folded, Binding.COMPARISON)
+        yield _operation("!~*", BOOLEAN, (TEXT,), (f"{{0:5}} !~* '{pattern}'",), f"NOT {folded}", Binding.COMPARISON)
+        for number in ("", f", {group}"):
+            part = f"CASE WHEN {matched} THEN regexp_extract({{0}}, '{pattern}', {number[2:] or 0}) END"
+            yield _operation("REGEXP_EXTRACT", TEXT, (TEXT,), (f"REGEXP_EXTRACT({{0}}, '{pattern}'{number})",), part)
+        spelling = f"REGEXP_REPLACE({{0}}, '{pattern}', '{written}')"
+        replaced = f"f_short(regexp_replace({{0}}, '{pattern}', '{written}', 'g'))"
+        yield _operation("REGEXP_REPLACE", TEXT, (TEXT,), (spelling,), replaced)
     yield _operation("||", TEXT, (TEXT, TEXT), ("{0:5} || {1:6}",), "{0} || {1}", Binding.CONCATENATION)
     for count in (2, 3):
         holes = [f"{{{number}}}" for number in range(count)]

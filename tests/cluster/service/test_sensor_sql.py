@@ -186,6 +186,11 @@ def test_names_given_in_select_are_not_known_in_where():
         # expressions that amplify, or are useless here
         "SELECT REPEAT(type, 1000000000) FROM sensors",
         "SELECT LPAD(type, 1000000000, 'x') FROM sensors",
+        "SELECT REGEXP_REPLACE(type, '.', 'xx') FROM sensors",
+        "SELECT sensor FROM sensors WHERE REGEXP_LIKE(type, 'a')",
+        "SELECT sensor FROM sensors WHERE type ~ 'a'",
+        "SELECT sensor FROM sensors WHERE type !~* 'a'",
+        "SELECT sensor FROM sensors WHERE type RLIKE 'a'",
         "SELECT SUM(segment) OVER () FROM sensors",
         "SELECT SUM(segment) FILTER (WHERE TRUE) FROM sensors",
         "SELECT ARRAY_AGG(type) FROM sensors",

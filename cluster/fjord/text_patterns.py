@@ -1,0 +1,77 @@
+"""Functions of regular expressions: series in, series out (:mod:`cluster.fjord.scalar_functions`).
+
+A result that would have more than :data:`LONGEST_TEXT` code points is NULL, and is never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from cluster.fjord.scalar_functions import choice
+from cluster.fjord.text_functions import longest_bytes
+from cluster.language.call_limits import LONGEST_TEXT
+from cluster.language.patterns import pattern_of
+from cluster.language.replacements import replacement_of
+
+OfText = Callable[[pl.Series], pl.Series]
+
+_NO_TEXT = pl.Series([None], dtype=pl.String)
+
+
+def matching(pattern: str) -> OfText:
+    """Return the function that tests whether a part of a text is matched by a pattern."""
+    regex = pattern_of(pattern).regex
+    return lambda value: value.cast(pl.String).str.contains(regex)
+
+
+def extracting(pattern: str, group: int = 0) -> OfText:
+    """Return the function that gives the first match, or one of its groups; NULL where there is none."""
+    regex = pattern_of(pattern).regex
+
+    def found(value: pl.Series) -> pl.Series:
+        part = value.cast(pl.String).str.extract(regex, group)
+        return part if longest_bytes(part) <= LONGEST_TEXT else choice(_fits(_letters(part)), part, _NO_TEXT)
+
+    return found
+
+
+def replacing(pattern: str, replacement: str) -> OfText:
+    """Return the function that replaces all matches."""
+    read = pattern_of(pattern)
+    parts = replacement_of(replacement, read.groups)
+    written = "".join(part.replace("$", "$$") if isinstance(part, str) else f"${{{part}}}" for part in parts)
+
+    def found(value: pl.Series) -> pl.Series:
+        value = value.cast(pl.String)
+        longest = longest_bytes(value)
+        groups = sum(isinstance(part, int) for part in parts)
+        # Matches do not overlap: together they are no longer than the text, and at most one more than it has bytes.
+        if longest * (1 + groups) + (longest + 1) * len(written) <= LONGEST_TEXT:
+            return value.str.replace_all(read.regex, written)
+        fits = _fits(_letters_replaced(value, read.regex, parts))
+        # Texts that would be too long are left out before they are computed; Polars computes also what is NULL.
+        return choice(fits, choice(fits, value, pl.Series([""])).str.replace_all(read.regex, written), _NO_TEXT)
+
+    return found
+
+
+def _letters_replaced(value: pl.Series, regex: str, parts: tuple[str | int, ...]) -> pl.Series:
+    """Return how long texts would be: what is between the matches, and for each match the parts of the replacement."""
+    between = _letters(value.str.replace_all(regex, ""))
+    matches = value.str.count_matches(regex).cast(pl.Int64)
+    letters = between + matches * sum(len(part) for part in parts if isinstance(part, str))
+    groups = [part for part in parts if isinstance(part, int)]
+    for group in set(groups):
+        kept = _letters(value.str.replace_all(regex, f"${{{group}}}"))
+        letters = letters + groups.count(group) * (kept - between)
+    return letters
+
+
+def _letters(value: pl.Series) -> pl.Series:
+    return value.str.len_chars().cast(pl.Int64)
+
+
+def _fits(letters: pl.Series) -> pl.Series:
+    return (letters <= LONGEST_TEXT).fill_null(False)  # noqa: FBT003 - Polars' own
