@@ -127,6 +127,23 @@ def test_queries_come_and_go() -> None:
         run.add("third", "SELECT speed FROM traffic SINCE BEGINNING")
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 5 US) WHERE speed > {}",
+        "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 5 US) WHERE speed > {} GROUP BY ROLLUP(sensor)",
+        "SELECT a.speed, b.speed FROM traffic WINDOW(RANGE 5 US) AS a LEFT JOIN traffic AS b ON b.speed > {}",
+    ],
+)
+def test_queries_that_differ_in_a_condition_answer_as_each_does_alone(sql: str) -> None:
+    script = (at(1, 1), at(2, 3, "b"), at(3, 5), at(4, 2, "b"), EOF())
+    queries = {f"above {speed}": sql.format(speed) for speed in (0, 2, 4)}
+    run = QueryRun(queries, traffic(*script))
+    run.run()
+    for name, each in queries.items():
+        assert spans(given for given in run.answers if given.query == name) == spans(answers(each, traffic(*script)))
+
+
 def test_a_query_that_cannot_be_read_is_underlined() -> None:
     with pytest.raises(FjordSqlError, match="no column 'spede'") as error:
         QueryRun("SELECT spede FROM traffic", traffic(EOF()))
