@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cluster.language.syntax import Match
 
 OF_PATTERNS = (RegexMatches, RegexExtract, RegexReplace)
+PATTERN = "the pattern must be written out, in quotes"
 
 
 def refuse_faulty_pattern(context: Context, call: exp.Expr) -> None:
@@ -57,9 +58,11 @@ def check_match(checker: OperandChecker, match: Match) -> Typed:
         If the left side is no text, or the right one no pattern that is written out.
     """
     value = checker.check_as(match.this, Family.TEXT)
-    _pattern(checker.context, match.expression)
-    pattern = match.expression.unnest().this
+    pattern = _text(checker.context, match.expression, PATTERN)
     folds = isinstance(match, FoldedMatch) and not pattern.startswith(FOLDING)
+    # As it is written first: then an error counts its characters. With case folded it is larger.
+    for each in dict.fromkeys((pattern, FOLDING * folds + pattern)):
+        _read(checker.context, match.expression, each)
     written = exp.Literal.string(FOLDING * folds + pattern)
     return Typed(
         RegexMatches(this=value.expression, pattern=written), FieldType.BOOLEAN, nullable=value.nullable
@@ -67,7 +70,10 @@ def check_match(checker: OperandChecker, match: Match) -> Typed:
 
 
 def _pattern(context: Context, written: exp.Expr) -> Pattern:
-    text = _text(context, written, "the pattern must be written out, in quotes")
+    return _read(context, written, _text(context, written, PATTERN))
+
+
+def _read(context: Context, written: exp.Expr, text: str) -> Pattern:
     try:
         return pattern_of(text)
     except PatternError as error:

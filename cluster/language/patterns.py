@@ -76,9 +76,9 @@ def pattern_of(text: str) -> Pattern:
     PatternError
         If it is none of FjordSQL, or too large.
     """
-    if len(text) > LONGEST_PATTERN:
-        raise PatternError(f"a pattern has at most {LONGEST_PATTERN:,} characters")
     folds = text.startswith(FOLDING)
+    if len(text) - len(FOLDING) * folds > LONGEST_PATTERN:
+        raise PatternError(f"a pattern has at most {LONGEST_PATTERN:,} characters")
     reader = _Reader(text.removeprefix(FOLDING), folds)
     whole = reader.alternatives()
     if reader.ahead:

@@ -85,3 +85,19 @@ def test_a_replacement_has_texts_and_groups() -> None:
 def test_a_faulty_replacement_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PatternError, match=reason):
         replacement_of(text, 0)
+
+
+def test_a_pattern_whose_case_is_folded_is_refused_at_its_place_if_that_makes_it_too_large() -> None:
+    text = "SELECT speed FROM traffic WHERE sensor ~* 'a{1500}'"
+    with pytest.raises(FjordSqlError, match="this pattern is too large") as caught:
+        translate(text, CATALOG)
+    assert caught.value.offending == "'a{1500}'"
+    with pytest.raises(FjordSqlError, match="not part of FjordSQL's patterns, at character 2 of the pattern"):
+        translate(r"SELECT speed FROM traffic WHERE sensor ~* '\p{L}'", CATALOG)
+
+
+def test_folding_case_takes_none_of_the_characters_of_a_pattern() -> None:
+    longest = "(?i)" + "a" * (LONGEST_PATTERN - 1)
+    assert pattern_of(longest).regex == longest
+    with pytest.raises(PatternError, match="at most 1,000"):
+        pattern_of("(?i)" + "a" * (LONGEST_PATTERN + 1))
