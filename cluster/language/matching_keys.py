@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import RegexMatches
 from cluster.expressions.nodes import Expression, Literal, bare
 from cluster.expressions.walks import rebuilt
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import scalar_of
-from cluster.language.syntax import QUERIES, Slot, Within
+from cluster.language.syntax import QUERIES, FoldedMatch, Match, Slot, Within
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
 """Leaves for the size of an expression; an error allowed on a column is not part of its meaning."""
+_ALIKE: dict[type[exp.Expr], type[exp.Expr]] = {exp.If: exp.Case, Match: RegexMatches, FoldedMatch: RegexMatches}
+"""Other ways to write a kind of expression."""
 
 
 class MatchingKeys:
@@ -81,10 +84,10 @@ def _shape(key: exp.Expr) -> tuple[type[exp.Expr], int]:
 
 
 def _kind(part: exp.Expr) -> type[exp.Expr]:
-    """Return the kind of a part, without parentheses and allowed errors; IF counts as a CASE."""
+    """Return the kind of a part, without parentheses and allowed errors; IF counts as a CASE, ``~`` as its function."""
     bare = part.unnest() if isinstance(part, exp.Paren) else part
     bare = bare.this if isinstance(bare, Within) else bare
-    return exp.Case if isinstance(bare, exp.If) else type(bare)
+    return _ALIKE.get(type(bare), type(bare))
 
 
 def _sizes(root: exp.Expr) -> dict[int, tuple[exp.Expr, int]]:

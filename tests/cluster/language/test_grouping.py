@@ -45,6 +45,7 @@ def calls(sql: str) -> tuple[AggregateCall, ...]:
         ("((lane * 2)) + 1", "lane * 2 + 1"), ("CASE WHEN (open) THEN 1 END", "IF(t.open, (1))"),
         ("CASE WHEN open THEN 1 END", "IF(open, 1)"), ("speed IS NOT NULL", "NOT t.speed IS NULL"),
         ("lane NOT IN (1, 2)", "NOT (t.lane IN (1, 2))"), ("((lane) + ((1))) * 2", "(t.lane + 1) * 2"),
+        ("REGEXP_LIKE(sensor, 'a')", "t.sensor ~ ('a')"), ("sensor ~* 'a'", "REGEXP_MATCHES(t.sensor, '(?i)a')"),
     ],
 )  # fmt: skip
 def test_a_key_is_known_however_it_is_written(selected: str, key: str) -> None:
