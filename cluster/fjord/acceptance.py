@@ -21,6 +21,7 @@ from cluster.physical.nodes import Fragment, PaneWindow, PhysicalPlan
 from cluster.physical.operations import Exchange, GroupedFilter, Sink
 from cluster.physical.successors import summed
 from cluster.plan.completeness import check_completeness
+from cluster.planning_budget import spend
 
 ROUND_US = (
     *(1_000, 10_000, 100_000, 1_000_000, 10_000_000),
@@ -149,6 +150,7 @@ def check_supported(node: Node) -> None:
     check_completeness(node)
     fragment = lower_alone(node)
     for each in fragment.nodes:
+        spend()  # grouping sets have many operators, each with all aggregates
         if not isinstance(each.operation, Exchange | GroupedFilter | Sink):
             subscribed_operator(each.operation, fragment)
     for subscriber in fragment.subscribers:

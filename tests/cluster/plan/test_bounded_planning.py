@@ -282,3 +282,13 @@ def test_work_without_a_waiting_request_stops() -> None:
         budget.cancel()
         with pytest.raises(PlanningLimitError):
             translate("SELECT v FROM t", CATALOG)
+
+
+def test_building_the_operators_of_a_query_stops_too_when_no_request_waits() -> None:
+    sums = ", ".join(f"SUM(v + {number}) AS s{number}" for number in range(10))
+    node = rewrite(translate(f"SELECT {sums} FROM t WINDOW(RANGE 1 HOUR) GROUP BY CUBE(v, k)", CATALOG).node).node
+    check_supported(node)  # what is remembered of a plan takes no steps again
+    with limited(Budget(1e9)) as budget:
+        budget.cancel()
+        with pytest.raises(PlanningLimitError):
+            check_supported(node)
