@@ -111,7 +111,7 @@ class QueryRun:
         )
         tables = MemoryTables({f"{name}@1": each.versions(streams) for name, each in known.items()})
         named = {QUERY: queries} if isinstance(queries, str) else queries
-        # An epoch for each, as if they were added one by one: their tuples are told apart by it.
+        # An epoch for each, as if they were added one by one: it keeps their tuples apart.
         planned = [PlannedQuery(name, epoch, self._planned(sql)) for epoch, (name, sql) in enumerate(named.items(), 1)]
         self._plan = Plan(max(len(planned), 1), tuple(planned))
         self._engine = LocalEngine(self._plan, buckets=buckets, tables=lambda: tables, clock=self.clock)
