@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from tests.cluster.oracle.text_expressions import Known, Scalar
 from tests.cluster.oracle.text_forms import KeySet
 from tests.cluster.oracle.text_leaves import Turns
+from tests.cluster.oracle.text_operations import BOOLEAN
 
-SHARE = 0.35
-"""Of the texts with keys that can be in sets."""
+SHARE, SHARE_OF_CONDITIONS = 0.35, 0.9
+"""Of the texts with keys that can be in sets, and of those with a condition among them, which are few."""
 WITHOUT_KEYS = 0.05
 SETS = "GROUPING SETS"
 Element = int | KeySet
@@ -21,7 +22,8 @@ def key_sets(dice: random.Random, turns: Turns, keys: Sequence[Scalar]) -> tuple
     if not keys:
         nothing = KeySet(), KeySet((KeySet(), KeySet()), SETS)
         return (dice.choice(nothing),) if dice.random() < WITHOUT_KEYS else ()
-    if dice.random() >= SHARE or not _apart(keys):
+    conditions = any(key.known is None and key.type is BOOLEAN for key in keys)
+    if dice.random() >= (SHARE_OF_CONDITIONS if conditions else SHARE) or not _apart(keys):
         return ()
     places = range(len(keys))
     found = [_element(dice, turns, places) for _ in range(dice.choice((1, 1, 2)))]
