@@ -123,7 +123,9 @@ def check(query: str, messages: list[dict[str, Any]]) -> None:
 
 def unpack(name: str, folder: Path) -> None:
     with tarfile.open(OLD / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        # Python 3.11 has had filters since its fourth release only; those before ignore the attribute.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(folder)
 
 
 def stored_before(folder: Path, query: str) -> list[dict[str, Any]]:
