@@ -20,7 +20,7 @@ from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES, Family
 from cluster.language.grouping_sets import Masks, grouped_by
 from cluster.language.matching_keys import MatchingKeys
-from cluster.language.plans import column_scalar, plain_column, scalar_of
+from cluster.language.plans import passed_on, plain_column, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.stars import left_out_by
 from cluster.language.syntax import (
@@ -207,8 +207,7 @@ def _with_keys(
             computed.append((key, added[-1]))
         names.append(name)
     if added:
-        kept = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(node)]
-        node = Project(node, (*kept, *added))
+        node = Project(node, (*passed_on(schema_of(node)), *added))
     return node, names, computed
 
 

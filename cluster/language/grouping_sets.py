@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions.nodes import NULL, Cast, Literal
+from cluster.expressions.nodes import Literal
 from cluster.language.algebra import Aggregate, Distinct, Node, Union, schema_of
 from cluster.language.arguments import wrong_number
 from cluster.language.columns import AggregateCall, Column, Output, Scalar
-from cluster.language.plans import column_scalar, plain_column, project, scalar_of
+from cluster.language.plans import column_scalar, null_scalar, passed_on, plain_column, project, scalar_of
 from cluster.language.syntax import slot_for
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -117,7 +117,7 @@ def grouped_by(
             spend(len(keys) + len(calls))
             aggregated = _aggregate(node, each, calls)
             shown = [_shown(columns[key], known=key in each) for key in keys]
-            computed = [_shown(Column(call.name, call.type, call.unit), known=True) for call in calls]
+            computed = passed_on(Column(call.name, call.type, call.unit) for call in calls)
             marks = [_mark(name, wanted, each) for wanted, name in masks.items()]
             sides[each] = project(aggregated, (*shown, *computed, *marks))
     return reduce(Union, (sides[each] for each in sets))
@@ -128,12 +128,11 @@ def _aggregate(node: Node, keys: Keys, calls: tuple[AggregateCall, ...]) -> Node
         return Aggregate(node, keys, calls)
     # Groups of which only the keys are used.
     columns = {column.name: column for column in schema_of(node)}
-    return Distinct(project(node, [_shown(columns[key], known=True) for key in keys]))
+    return Distinct(project(node, passed_on(columns[key] for key in keys)))
 
 
 def _shown(column: Column, *, known: bool) -> Output:
-    scalar = column_scalar(column) if known else Scalar(Cast(NULL, column.type), column.type)
-    return Output(column.name, scalar, column.unit)
+    return Output(column.name, column_scalar(column) if known else null_scalar(column), column.unit)
 
 
 def _mark(name: str, keys: Keys, known: Keys) -> Output:

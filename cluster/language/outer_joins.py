@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cluster.expressions.nodes import NULL, Cast
 from cluster.language.algebra import AntiJoin, Join, Lookup, Node, Union, schema_of
-from cluster.language.columns import Output, Scalar
-from cluster.language.plans import column_scalar, project, reads_relations_only
+from cluster.language.columns import Output
+from cluster.language.plans import null_scalar, passed_on, project, reads_relations_only
 from cluster.language.syntax import holds_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlglot import exp
 
-    from cluster.language.columns import Column
+    from cluster.language.columns import Scalar, Schema
     from cluster.language.context import Context
 
 Side = Literal["LEFT", "RIGHT", "FULL"]
@@ -101,20 +98,12 @@ def outer_join(left: Node, right: Node, predicate: Scalar, side: Side) -> Node:
     found: Node = Join(left, right, predicate)
     if keeps_left(side):
         alone = AntiJoin(left, right, predicate)
-        found = Union(found, project(alone, [*_each(before, _own), *_each(behind, _null)]))
+        found = Union(found, project(alone, (*passed_on(before), *_nulls(behind))))
     if keeps_right(side):
         alone = AntiJoin(right, left, predicate)
-        found = Union(found, project(alone, [*_each(before, _null), *_each(behind, _own)]))
+        found = Union(found, project(alone, (*_nulls(before), *passed_on(behind))))
     return found
 
 
-def _each(columns: tuple[Column, ...], scalar: Callable[[Column], Scalar]) -> list[Output]:
-    return [Output(column.name, scalar(column), column.unit) for column in columns]
-
-
-def _own(column: Column) -> Scalar:
-    return column_scalar(column)
-
-
-def _null(column: Column) -> Scalar:
-    return Scalar(Cast(NULL, column.type), column.type)
+def _nulls(columns: Schema) -> list[Output]:
+    return [Output(column.name, null_scalar(column), column.unit) for column in columns]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.expressions import nodes as expressions
-from cluster.expressions.nodes import bare
+from cluster.expressions.nodes import NULL, Cast, bare
 from cluster.expressions.reading import expression_of
 from cluster.language.algebra import (
     Aggregate,
@@ -39,6 +39,16 @@ def column_scalar(column: Column) -> Scalar:
     return Scalar(expressions.Column(column.name), column.type)
 
 
+def null_scalar(column: Column) -> Scalar:
+    """Return NULL of the type of `column`."""
+    return Scalar(Cast(NULL, column.type), column.type)
+
+
+def passed_on(columns: Iterable[Column]) -> tuple[Output, ...]:
+    """Return the outputs of a projection that pass columns on unchanged."""
+    return tuple(Output(column.name, column_scalar(column), column.unit) for column in columns)
+
+
 def plain_column(scalar: Scalar) -> str | None:
     """Return the name of the column that `scalar` is, or None if it is more than a column.
 
@@ -66,6 +76,12 @@ def project(node: Node, outputs: Iterable[Output]) -> Node:
         for output, column in zip(outputs, schema, strict=True)
     )
     return node if unchanged else Project(node, outputs)
+
+
+def named_as(node: Node, columns: Iterable[Column]) -> Node:
+    """Return `node` with its columns called as other columns are, by position."""
+    pairs = zip(columns, schema_of(node), strict=True)
+    return project(node, [Output(one.name, column_scalar(other), one.unit) for one, other in pairs])
 
 
 def renamed_apart(node: Node, taken: Iterable[str]) -> tuple[Node, dict[str, str]]:

@@ -15,7 +15,7 @@ from cluster.language.algebra import Node, Project, schema_of
 from cluster.language.columns import Output
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
-from cluster.language.plans import column_scalar, scalar_of
+from cluster.language.plans import passed_on, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import is_comma, slot_for
 from cluster.language.words import USING_SHAPE
@@ -116,7 +116,7 @@ class SharedColumns:
         pairs = self._pairs.get(position, ())
         gone = {place for pair in pairs for place in pair.hidden}
         scopes |= {each: _without(gone, each, known) for each, known in scopes.items()}
-        outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(node)]
+        outputs = [*passed_on(schema_of(node))]
         taken = Names(output.name for output in outputs)
         checker = Checker(Scope(tuple(scope for known in scopes.values() for scope in known)), self._context)
         made: list[ScopeColumn] = []

@@ -11,7 +11,7 @@ from cluster.expressions.walks import columns_read, node_count
 from cluster.expressions.walks import substituted as with_columns
 from cluster.language.algebra import schema_of
 from cluster.language.columns import Output, Scalar
-from cluster.language.plans import column_scalar
+from cluster.language.plans import passed_on
 from cluster.shared_nodes import remembered
 from protocols.wire.streams import FieldType
 
@@ -92,7 +92,7 @@ def kept(node: Node, names: Iterable[str]) -> tuple[Output, ...]:
     wanted = frozenset(names)
     schema = schema_of(node)
     columns = [column for column in schema if column.name in wanted] or list(schema[:1])
-    return tuple(Output(column.name, column_scalar(column), column.unit) for column in columns)
+    return passed_on(columns)
 
 
 def split_by_side(

@@ -40,7 +40,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.bounds import OPERATOR_WORDS
 from cluster.language.columns import Output, Scalar
-from cluster.language.plans import column_scalar, project, reads_relations_only
+from cluster.language.plans import column_scalar, named_as, passed_on, project, reads_relations_only
 from cluster.language.scope import unique_name
 from cluster.language.walks import above
 from cluster.plan.expressions import (
@@ -218,14 +218,11 @@ def _below_join(lookup: Lookup, below: Join | SemiJoin | AntiJoin | Lookup, larg
     predicate = None if lookup.predicate is None else substituted(lookup.predicate, meanings)
     looked_up = _sunk(Lookup(side, table, predicate, lookup.kind), large)
     joined = with_inputs(below, (looked_up, *inputs_of(below)[1:]) if on_left else (left, looked_up))
-    outputs = [Output(column.name, column_scalar(column), column.unit) for column in schema_of(below)]
-    return project(joined, (*outputs, *found_columns(lookup, names)))
+    return project(joined, (*passed_on(schema_of(below)), *found_columns(lookup, names)))
 
 
 def _below_union(lookup: Lookup, below: Union, large: frozenset[str]) -> Node:
-    named = zip(schema_of(below.left), schema_of(below.right), strict=True)
-    outputs = [Output(one.name, column_scalar(other), one.unit) for one, other in named]
-    sides = (below.left, project(below.right, outputs))
+    sides = (below.left, named_as(below.right, schema_of(below.left)))
     return Union(*(_sunk(replace(lookup, input=side), large) for side in sides))
 
 
@@ -255,9 +252,8 @@ def _in_source(lookup: Lookup, source: Source) -> Node:
     node: Node = replace(source, columns=columns, lookups=(*source.lookups, entry))
     if chosen is not None:
         node = Filter(node, chosen)
-    before = [Output(column.name, column_scalar(column), column.unit) for column in source.columns]
     found = {column.name: names[table.names[column.name]] for column in schema_of(lookup.table)}
-    return project(node, (*before, *found_columns(lookup, found)))
+    return project(node, (*passed_on(source.columns), *found_columns(lookup, found)))
 
 
 def _prefixes(source: Source) -> list[str]:

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import Filter, Node, Project, Source, inputs_of, with_inputs
 from cluster.language.columns import Schema
+from cluster.language.plans import passed_on
 from cluster.physical import operations
 from cluster.physical.operations import MARKS
-from cluster.physical.rules.marks import passed_on
 
 Finish = tuple[operations.Filter | operations.Project, ...]
 

@@ -25,7 +25,7 @@ from cluster.language.algebra import (
     with_inputs,
 )
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
-from cluster.language.plans import column_scalar, project
+from cluster.language.plans import column_scalar, passed_on, project
 from cluster.physical.operations import RIGHT
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from protocols.wire.streams import FieldType
@@ -107,8 +107,3 @@ def _visible_pairs(pairs: Node, columns: Schema, marks: Schema) -> Node:
 def _sides(mark: Column) -> tuple[expressions.Column, expressions.Column]:
     """Return a mark of the left and of the right."""
     return expressions.Column(mark.name), expressions.Column(RIGHT + mark.name)
-
-
-def passed_on(columns: Schema) -> tuple[Output, ...]:
-    """Return the outputs of a projection that pass columns on unchanged."""
-    return tuple(Output(column.name, column_scalar(column), column.unit) for column in columns)

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import Aggregate, Project, Source, schema_of
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Output, Scalar
-from cluster.language.plans import column_scalar
+from cluster.language.plans import passed_on
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PaneWindow, Reported, Subscriber
 from cluster.physical.operations import (
     DeviceAggregates,
@@ -150,7 +150,7 @@ class _Panes:
         read = {name for call in self.calls for scalar in call.reads for name in columns_of(scalar)}
         columns = [*self.source.columns, *([STAMP] if STAMP.name in read else []), QUERY_GROUP, VISIBLE_FROM]
         kept = [column for column in columns if column.name in read or column in (QUERY_GROUP, VISIBLE_FROM)]
-        outputs = (*self.named_keys, *(Output(column.name, column_scalar(column), column.unit) for column in kept))
+        outputs = (*self.named_keys, *passed_on(kept))
         return Project(replace(self.source, columns=tuple(columns)), outputs)
 
     @property

@@ -30,8 +30,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
-from cluster.language.columns import Output
-from cluster.language.plans import column_scalar, project
+from cluster.language.plans import named_as
 from cluster.shared_nodes import remembered
 
 
@@ -59,5 +58,4 @@ def drop_empty_side(node: Node) -> Node | None:
         return node.left
     if not is_empty(node.left):
         return None
-    named = zip(schema_of(node.left), schema_of(node.right), strict=True)
-    return project(node.right, [Output(one.name, column_scalar(other), one.unit) for one, other in named])
+    return named_as(node.right, schema_of(node.left))
