@@ -98,7 +98,7 @@ def operands_of(node: Expression) -> tuple[Expression, ...]:
         case Chain() if len(node.parts) > 2:  # noqa: PLR2004 - a function of two computes longer ones in halves
             middle = len(node.parts) // 2
             return (_part(node, node.parts[:middle]), _part(node, node.parts[middle:]))
-        case Call(function="ROUND" | "REGEXP_LIKE" | "REGEXP_EXTRACT" | "REGEXP_REPLACE"):
+        case Call() if node.function == "ROUND" or node.function in _OF_CONSTANTS:
             return node.arguments[:1]
         case Among():
             return (node.value, *(each for each in node.choices if value_of(each) is None))
