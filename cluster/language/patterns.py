@@ -26,7 +26,7 @@ FOLDING = "(?i)"
 
 _CLASSES = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\t\n\x0C\r "}
 _OTHERS = {"D": "[^0-9]", "W": "[^0-9A-Za-z_]", "S": r"[^\t\n\x0C\r ]"}
-_CONTROLS = {"t": r"\t", "n": r"\n", "r": r"\r"}
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r"}
 _ANY_SIZE = 8
 """What ``.`` and a class of characters beyond ASCII count: UTF-8 has several bytes for these."""
 _INSTEAD = {
@@ -194,11 +194,7 @@ class _Reader:
             letter = self._escaped()
             if letter in _CLASSES:
                 return _Part(f"[{_CLASSES[letter]}]", 4 * self._weight)
-            return (
-                _Part(_OTHERS[letter], _ANY_SIZE)
-                if letter in _OTHERS
-                else _Part(_CONTROLS.get(letter) or _quoted(letter))
-            )
+            return _Part(_OTHERS[letter], _ANY_SIZE) if letter in _OTHERS else _Part(_written(letter))
         letter = self.ahead
         self._place += 1
         return _Part(_quoted(letter), self._weight * len(letter.encode()))
@@ -286,11 +282,15 @@ class _Reader:
                 return _CLASSES[letter], None
             if letter in _OTHERS:
                 return _OTHERS[letter], None
-            meant = {"t": "\t", "n": "\n", "r": "\r"}.get(letter, letter)
-            return _CONTROLS.get(letter) or _quoted(letter), meant
+            return _written(letter), _CONTROLS.get(letter, letter)
         letter = self.ahead
         self._place += 1
         return _quoted(letter), letter
+
+
+def _written(letter: str) -> str:
+    """Return the one character for which a letter or mark behind a backslash stands, as Rust writes it."""
+    return f"\\{letter}" if letter in _CONTROLS else _quoted(letter)
 
 
 def _quoted(letter: str) -> str:
