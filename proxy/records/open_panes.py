@@ -48,14 +48,15 @@ class OpenPanes:
             The fingerprints that are still demanded; nothing more goes to others.
         """
         latest_us = self._latest_us
-        for number, kept in self._kept.items():
-            kept[:] = [(until_us, tuple(each for each in names if each in demanded)) for until_us, names in kept]
-            names, later = former.fingerprints[number][1] if former.fingerprints else (), routes.fingerprints[number][1]
-            if latest_us is None or set(names) == set(later) or (kept and latest_us < kept[-1][0]):
-                continue
-            width_us = self._widths_us[number]
-            kept.append(((latest_us // width_us + 1) * width_us, tuple(each for each in names if each in demanded)))
-            del kept[:-MOST_CHANGES]
+        if latest_us is None:
+            return
+        for number, width_us in self._widths_us.items():
+            kept, names = self._kept[number], former.fingerprints[number][1]
+            is_open = bool(kept) and latest_us < kept[-1][0]
+            if set(names) != set(routes.fingerprints[number][1]) and not is_open:
+                kept.append(((latest_us // width_us + 1) * width_us, names))
+                del kept[:-MOST_CHANGES]
+            kept[:] = [(until_us, tuple(each for each in under if each in demanded)) for until_us, under in kept]
 
     def names(self, number: int, stamp_us: int, routes: Routes) -> tuple[str, ...]:
         """Return the fingerprints under which an aggregate of a report is passed on."""
