@@ -24,6 +24,7 @@ from tests.fuzz.targets import all_targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import ModuleType
 
     from protocols.errors import FjordError
 
@@ -124,19 +125,21 @@ def test_a_fleet_that_breaks_at_an_odd_packet_is_found(monkeypatch: pytest.Monke
     assert searched("fleet", 60).foreign > 0
 
 
-def test_a_cut_that_loses_its_bound_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "module", "bound", "lost"),
+    [
+        ("fleet/1/177", fleet, "MOST_COUNTS", 10**9),
+        ("fleet/1/77", merging, "STEPS_AT_ONCE", merging.MOST_STEPS),
+    ],
+    ids=["counts of a cut", "search for a new mote"],
+)
+def test_a_lost_bound_is_found(
+    name: str, module: ModuleType, bound: str, lost: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sound, broken = Tally(), Tally()
-    run_input(TARGETS["fleet"], "fleet/1/177", sound)
-    monkeypatch.setattr(fleet, "MOST_COUNTS", 10**9)
-    run_input(TARGETS["fleet"], "fleet/1/177", broken)
-    assert (sound.over_limit, broken.over_limit) == (0, 1)
-
-
-def test_a_long_search_for_a_new_mote_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    sound, broken = Tally(), Tally()
-    run_input(TARGETS["fleet"], "fleet/1/77", sound)
-    monkeypatch.setattr(merging, "STEPS_AT_ONCE", merging.MOST_STEPS)
-    run_input(TARGETS["fleet"], "fleet/1/77", broken)
+    run_input(TARGETS["fleet"], name, sound)
+    monkeypatch.setattr(module, bound, lost)
+    run_input(TARGETS["fleet"], name, broken)
     assert (sound.over_limit, broken.over_limit) == (0, 1)
 
 
