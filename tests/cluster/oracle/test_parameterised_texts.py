@@ -34,6 +34,7 @@ QUANTITIES = (
     "LIFETIME",
 )
 SIGNED = ("ABOVE", "BELOW", "WITHIN", "TO")
+KEYS = ("GROUP BY", "GROUPING SETS", "ROLLUP", "CUBE", ",", "(")  # words before a key of GROUP BY, or a list of them
 CLAUSES = ("GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT", "LIFETIME", "SAMPLE", "SELECT")
 UNIT_WORDS = {*FREQUENCIES, *(name for _, names in UNITS.values() for name in names)}
 WORDS = {TokenType.TRUE: True, TokenType.FALSE: False, TokenType.NULL: None}
@@ -78,12 +79,12 @@ def literals(query: str, dice: random.Random) -> Iterator[tuple[int, int, object
         before = words[place - 1] if place else ""
         start, end = token.start, token.end + 1
         if token.token_type == TokenType.L_PAREN:
-            lists.append(lists[-1] if before in ("GROUP BY", ",", "(") else "")
+            lists.append(lists[-1] if before in KEYS else "")
         elif token.token_type == TokenType.R_PAREN:
             lists.pop()
         elif token.token_type != TokenType.IDENTIFIER and words[place] in CLAUSES:
             lists[-1] = words[place]
-        if lists[-1] == "GROUP BY" and before in ("GROUP BY", ",", "("):
+        if lists[-1] == "GROUP BY" and before in KEYS:
             continue  # what is written as a key may be more than a value
         if token.token_type in WORDS:
             value = WORDS[token.token_type]
