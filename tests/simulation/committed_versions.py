@@ -58,6 +58,7 @@ class CommittedVersions:
         self._seconds = seconds
         self._known: dict[tuple[str, int], Version] = {}
         self._at: dict[tuple[str, int], float] = {}
+        self._rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
 
     def note(self, root: str, version: int) -> None:
         """Note a version that has been committed; a power cut may have taken an older one of the same number."""
@@ -65,6 +66,7 @@ class CommittedVersions:
         files = [Path(root, file.path).read_bytes() for file in commit.files]
         self._known[root, version] = Version(files, watermark_of(commit.metadata))
         self._at[root, version] = self._seconds()
+        self._rows.pop((root, version), None)
 
     def age_seconds(self, table: str, version: int) -> float:
         """Return how long ago a version was committed."""
@@ -74,8 +76,10 @@ class CommittedVersions:
         """Yield all rows that a table was given after a version, up to its newest version, which it knows itself."""
         root = str(self._folder / table)
         for version in range(after + 1, newest + 1):
-            for octets in self._known[root, version].files:
-                yield from pq.ParquetFile(pa.py_buffer(octets)).read(use_threads=False).to_pylist()
+            key = root, version
+            if key not in self._rows:  # they are asked for again and again: once for each query
+                self._rows[key] = [row for octets in self._known[key].files for row in _read(octets)]
+            yield from self._rows[key]
 
     def watermark_us(self, stream: str, version: int) -> int:
         """Return a stream's watermark at a version of its table; an instant before all others if it has none."""
@@ -111,6 +115,11 @@ class CommittedVersions:
         return self.watermark_us(stream, span.begun), None if span.ended is None else self.watermark_us(
             stream, span.ended
         )
+
+
+def _read(octets: bytes) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.ParquetFile(pa.py_buffer(octets)).read(use_threads=False).to_pylist()
+    return rows
 
 
 def _has(plan: PhysicalPlan, query: str) -> bool:

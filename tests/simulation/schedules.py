@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SECONDS = 500.0
 """Simulated time in which faults happen, queries come and go."""
-CALM_SECONDS = 100.0
-"""Simulated time after it, in which everything has to come right again."""
+CALM_SECONDS, COMPARED_SECONDS = 100.0, 65.0
+"""Simulated time after it, in which everything has to come right again, and the end of it, when answers come often."""
 SAMPLES_SQL = "SELECT sensor, segment, speed FROM traffic"
 COMPLETENESS_SQL = (
     "SELECT sensor, COUNT(*) AS cars, COMPLETENESS() AS seen"
@@ -30,7 +30,7 @@ MORE_SQL = (
 )
 PERIODS_SECONDS = (1, 2, 2, *[4] * 21)
 """Between samples: mostly long, as each packet costs, and more schedules find more than longer streams do."""
-COMMIT_SECONDS = (4.0, *[12.0] * 15)
+COMMIT_SECONDS = (4.0, *[12.0] * 4, *[24.0] * 11)
 """Between commits of the cluster, at most: mostly long, as a schedule with short ones costs a third more."""
 PARTITIONS = (1, 1, 1, 2)
 """Parts in which a micro-batch reads a stream."""

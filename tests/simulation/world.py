@@ -20,7 +20,7 @@ from tests.simulation.liveness import Watch
 from tests.simulation.motes import Gateway, Radio, SimulatedMote
 from tests.simulation.network import Network
 from tests.simulation.proxy_host import ProxyHost
-from tests.simulation.schedules import CALM_SECONDS
+from tests.simulation.schedules import CALM_SECONDS, COMPARED_SECONDS
 from tests.simulation.stand_in import StandInCluster
 from tests.simulation.subscriber import Subscriber
 from tests.simulation.virtual_loop import VirtualLoop
@@ -206,8 +206,9 @@ class World:
             for fault in self.schedule.faults:
                 tasks.create_task(self._fault(fault), name=fault.kind)
             await self.loop.passed(self.schedule.seconds)
+        await self.loop.passed(CALM_SECONDS - COMPARED_SECONDS)
         self.cluster.calm_down()
-        await self.loop.passed(CALM_SECONDS)
+        await self.loop.passed(COMPARED_SECONDS)
         watching.cancel()
         self.watch.finish()
         self.broker.count()
