@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 STREAM = "traffic"
-TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 60.0, 20.0
+TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 75.0, 20.0
 """Between micro-batches while things go wrong, and when no more do: answers are compared up to the end."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SECONDS = 500.0
 """Simulated time in which faults happen, queries come and go."""
-CALM_SECONDS, COMPARED_SECONDS = 100.0, 65.0
+CALM_SECONDS, COMPARED_SECONDS = 100.0, 45.0
 """Simulated time after it, in which everything has to come right again, and the end of it, when answers come often."""
 SAMPLES_SQL = "SELECT sensor, segment, speed FROM traffic"
 COMPLETENESS_SQL = (
@@ -28,7 +28,9 @@ MORE_SQL = (
     "SELECT sensor, flow FROM traffic WHERE lane = 1",
     "SELECT sensor, flow FROM traffic SAMPLE EVERY 4 SECONDS",
 )
-PERIODS_SECONDS = (1, 2, 2, *[4] * 21)
+MOTES = (2, 2, 3, 4)
+"""How many a deployment has."""
+PERIODS_SECONDS = (1, 2, *[4] * 22)
 """Between samples: mostly long, as each packet costs, and more schedules find more than longer streams do."""
 COMMIT_SECONDS = (4.0, *[12.0] * 4, *[24.0] * 11)
 """Between commits of the cluster, at most: mostly long, as a schedule with short ones costs a third more."""
@@ -114,7 +116,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     """Return the schedule of a seed."""
     dice = Random(f"schedule/{seed}")
     proxies = tuple(_proxy(dice) for _ in range(dice.choice((1, 1, 2))))
-    motes = tuple(_mote(dice, place % len(proxies), seconds) for place in range(dice.randint(2, 4)))
+    motes = tuple(_mote(dice, place % len(proxies), seconds) for place in range(dice.choice(MOTES)))
     queries = (
         QueryPlan("all", SAMPLES_SQL, 1.0),
         QueryPlan("seen", COMPLETENESS_SQL, 1.0),
@@ -154,7 +156,7 @@ def _publishers(seed: int) -> tuple[int, ...]:
 
 def _proxy(dice: Random) -> ProxyPlan:
     settings = {
-        "flush_interval": dice.choice((250_000, 1_000_000, 1_000_000)),
+        "flush_interval": dice.choice((250_000, 1_000_000, 4_000_000, 4_000_000)),
         "samples_per_packet": dice.choice((1, 1, 3)),
         "in_flight": dice.choice((16, 64, 64)),
         "batch_rows": dice.choice((3, 1_000)),
