@@ -51,8 +51,8 @@ The cluster is away for so long, and the broker forgets what it has kept for the
 """
 AIMED_SHARE, AIMED_SECONDS = 0.4, 8.0
 """Of the schedules: a proxy is killed at a commit that it makes within so long, several times."""
-FORGOTTEN_SHARE = 0.15
-"""Of the schedules: all but a proxy forget what is demanded, and that proxy starts again."""
+FORGOTTEN_SHARE = 0.2
+"""Of the schedules: all but a proxy forget what is demanded and what it has sent, and that proxy starts again."""
 CLOSE_SHARE = 0.5
 CLOSE_SECONDS = 20.0
 """In this share of schedules, faults begin within so long of a few instants."""
@@ -217,7 +217,7 @@ def _aimed(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
 
 
 def _forgotten(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
-    """Yield faults after which a proxy alone knows what is demanded, when it starts again.
+    """Yield faults after which a proxy alone knows what is demanded and what it has sent, when it starts again.
 
     The cluster is away, and the broker has forgotten it.
     """
@@ -225,7 +225,8 @@ def _forgotten(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
         at = dice.uniform(10.0, max(10.0, seconds - 41.0))
         yield Fault("cluster killed", "cluster", round(at, 3), 40.0, 0.0)
         yield Fault("broker restarted without memory", "broker", round(at + dice.uniform(1.0, 4.0), 3), 1.0, 0.0)
-        yield Fault("proxy killed", f"p{dice.randrange(proxies)}", round(at + dice.uniform(6.0, 9.0), 3), 1.0, 0.0)
+        name, later = f"p{dice.randrange(proxies)}", round(at + dice.uniform(6.0, 9.0), 3)
+        yield Fault(dice.choice(("proxy killed", *["proxy without power"] * 3)), name, later, 1.0, 0.0)
 
 
 def _cut_off(dice: Random, publishers: tuple[int, ...], seconds: float) -> Iterator[Fault]:
