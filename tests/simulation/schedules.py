@@ -42,7 +42,7 @@ CHANGING_PUBLISHERS_SHARE, SEVERAL_PUBLISHERS_SHARE = 0.35, 0.3
 """Of the schedules: their cluster has another number of publishers at each start; of the others: it has two."""
 CUT_OFF_SECONDS = 80.0
 """For so long a publisher is cut off in whose time the cluster restarts: longer than micro-batches are apart."""
-LONG_CUT_OFF_SHARE, LONG_CUT_OFF_SECONDS = 0.8, 240.0
+LONG_CUT_OFF_SHARE, LONG_CUT_OFF_SECONDS = 0.8, 300.0
 """Of the clusters with two publishers, one is cut off for so long: longer than results are kept once published."""
 STRAYS_SHARE, AWAY_SECONDS = 0.3, 30.0
 """Of the schedules: acknowledgements come that are for another spool, also where only the spool has what was sent.
