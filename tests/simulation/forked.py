@@ -11,11 +11,13 @@ import os
 import pickle
 import resource
 import signal
+import threading
 import traceback
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 
@@ -56,14 +58,18 @@ class Apart(Generic[T]):
         self._longest_seconds = longest_seconds
         self.reading, writing = os.pipe()
         parent = os.getpid()
-        self._child = os.fork()
-        if not self._child:
-            os.close(self.reading)
-            _end_with(parent)
-            if processor is not None:
-                os.sched_setaffinity(0, {processor})
-            _work(work, writing, longest_seconds)
-        os.close(writing)
+        with _interrupts_noted() as interrupts:
+            self._child = os.fork()
+            if not self._child:
+                os.close(self.reading)
+                _end_with(parent)
+                if processor is not None:
+                    os.sched_setaffinity(0, {processor})
+                _work(work, writing, longest_seconds)
+            os.close(writing)
+        if interrupts:
+            self.end()
+            raise KeyboardInterrupt
 
     def result(self) -> T:
         """Wait, and return the result; raises EndedError, with the traceback, if the work failed."""
@@ -90,6 +96,21 @@ class Apart(Generic[T]):
 def apart(work: Callable[[], T], *, longest_seconds: int = LONGEST_SECONDS) -> T:
     """Do work in a copy of this process and return its result; parameters and errors are those of :class:`Apart`."""
     return Apart(work, longest_seconds=longest_seconds).result()
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[list[int]]:
+    """Note interrupts from the terminal: Python forgets an exception that comes while hooks run behind a fork."""
+    noted: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _end_with(parent: int) -> None:

@@ -1,8 +1,11 @@
+import os
+import signal
 import sys
+import time
 
 import pytest
 
-from tests.simulation.forked import EndedError, apart
+from tests.simulation.forked import Apart, EndedError, apart
 
 
 def test_a_result_comes_back():
@@ -42,3 +45,22 @@ def test_work_without_end_is_ended():
 
     with pytest.raises(EndedError, match="more than 1 s of work"):
         apart(turn, longest_seconds=1)
+
+
+def test_an_interrupt_while_a_process_begins_is_not_forgotten():
+    def interrupt():
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def work():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.register_at_fork(after_in_parent=interrupt)
+        try:
+            begun = Apart(lambda: time.sleep(60))
+        except KeyboardInterrupt:
+            with pytest.raises(ChildProcessError):
+                os.waitpid(-1, os.WNOHANG)
+            return "interrupted, and nothing runs on"
+        begun.end()
+        return "forgotten"
+
+    assert apart(work) == "interrupted, and nothing runs on"
