@@ -35,7 +35,7 @@ from tests.simulation.schedules import drawn
 from tests.simulation.world import World
 
 def work():
-    world = World(drawn(3, 20.0), Path(sys.argv[1]) / "world")
+    world = World(drawn(1, 20.0), Path(sys.argv[1]) / "world")
     proxy, found = world.proxies["p0"], set()
 
     async def steer():
