@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,11 +22,18 @@ if TYPE_CHECKING:
 ALWAYS_US = -(2**62)
 
 
-class Version(NamedTuple):
-    """A version of a table: the data files it added, read only when asked for, and the metadata of its commit."""
+@dataclass(frozen=True)
+class Version:
+    """A version of a table: the data files it added, and the watermark that its commit says."""
 
     files: list[bytes]
     watermark_us: int | None
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of its files, read when they are asked for first: they are again, once for each query."""
+        tables = (pq.ParquetFile(pa.py_buffer(octets)).read(use_threads=False) for octets in self.files)
+        return [row for table in tables for row in table.to_pylist()]
 
 
 class Span(NamedTuple):
@@ -58,7 +67,6 @@ class CommittedVersions:
         self._seconds = seconds
         self._known: dict[tuple[str, int], Version] = {}
         self._at: dict[tuple[str, int], float] = {}
-        self._rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
 
     def note(self, root: str, version: int) -> None:
         """Note a version that has been committed; a power cut may have taken an older one of the same number."""
@@ -66,7 +74,6 @@ class CommittedVersions:
         files = [Path(root, file.path).read_bytes() for file in commit.files]
         self._known[root, version] = Version(files, watermark_of(commit.metadata))
         self._at[root, version] = self._seconds()
-        self._rows.pop((root, version), None)
 
     def age_seconds(self, table: str, version: int) -> float:
         """Return how long ago a version was committed."""
@@ -76,10 +83,7 @@ class CommittedVersions:
         """Yield all rows that a table was given after a version, up to its newest version, which it knows itself."""
         root = str(self._folder / table)
         for version in range(after + 1, newest + 1):
-            key = root, version
-            if key not in self._rows:  # they are asked for again and again: once for each query
-                self._rows[key] = [row for octets in self._known[key].files for row in _read(octets)]
-            yield from self._rows[key]
+            yield from self._known[root, version].rows
 
     def watermark_us(self, stream: str, version: int) -> int:
         """Return a stream's watermark at a version of its table; an instant before all others if it has none."""
@@ -115,11 +119,6 @@ class CommittedVersions:
         return self.watermark_us(stream, span.begun), None if span.ended is None else self.watermark_us(
             stream, span.ended
         )
-
-
-def _read(octets: bytes) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = pq.ParquetFile(pa.py_buffer(octets)).read(use_threads=False).to_pylist()
-    return rows
 
 
 def _has(plan: PhysicalPlan, query: str) -> bool:

@@ -1,7 +1,6 @@
 import os
 import signal
 import sys
-import time
 
 import pytest
 
@@ -55,7 +54,7 @@ def test_an_interrupt_while_a_process_begins_is_not_forgotten():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         os.register_at_fork(after_in_parent=interrupt)
         try:
-            begun = Apart(lambda: time.sleep(60))
+            begun = Apart(signal.pause)
         except KeyboardInterrupt:
             with pytest.raises(ChildProcessError):
                 os.waitpid(-1, os.WNOHANG)

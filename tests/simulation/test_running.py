@@ -28,6 +28,7 @@ for seed in (5, 12):
 FOUND = """
 import sys
 from pathlib import Path
+from msgspec.structs import replace
 from tests.simulation import preparing
 preparing.prepare()
 from tests.simulation.forked import apart
@@ -35,7 +36,9 @@ from tests.simulation.schedules import drawn
 from tests.simulation.world import World
 
 def work():
-    world = World(drawn(1, 20.0), Path(sys.argv[1]) / "world")
+    schedule = drawn(3, 20.0)
+    often = tuple(replace(each, settings={**each.settings, "flush_interval": 1_000_000}) for each in schedule.proxies)
+    world = World(replace(schedule, proxies=often), Path(sys.argv[1]) / "world")
     proxy, found = world.proxies["p0"], set()
 
     async def steer():
