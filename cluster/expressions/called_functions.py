@@ -56,6 +56,12 @@ class RegexReplace(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "pattern": True, "replacement": True}
 
 
+class TimeCall(exp.Expression, exp.Func):
+    """A call about timestamps as a plan has it: its name, and its arguments."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
+
+
 OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (
     *(Log10, Log2, DistanceMetres, LeftPad, RightPad),
     *(RegexMatches, RegexExtract, RegexReplace),

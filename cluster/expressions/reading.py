@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from cluster.errors import PlanError
-from cluster.expressions.called_functions import FUNCTIONS
+from cluster.expressions.called_functions import FUNCTIONS, TimeCall
 from cluster.expressions.nodes import (
     FALSE,
     NULL,
@@ -192,4 +192,5 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Sequence[Expression]], Expressi
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Case: _case,
+    TimeCall: lambda node, parts: Call(str(node.this), tuple(parts)),
 }

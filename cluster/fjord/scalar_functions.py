@@ -23,6 +23,8 @@ POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
     FieldType.INTEGER: pl.Int64,
     FieldType.REAL: pl.Float64,
     FieldType.TEXT: pl.String,
+    FieldType.TIMESTAMP: pl.Int64,
+    FieldType.INTERVAL: pl.Int64,
 }
 
 Written = tuple[FieldType | None, bool | int | float | str | None]
@@ -279,6 +281,9 @@ _CASTS: dict[FieldType, Callable[[pl.Series], pl.Series]] = {
     FieldType.REAL: _to_real,
     FieldType.INTEGER: _to_integer,
     FieldType.BOOLEAN: _to_boolean,
+    # Only of NULL: of all else, calls make timestamps and intervals.
+    FieldType.TIMESTAMP: lambda value: value.cast(pl.Int64),
+    FieldType.INTERVAL: lambda value: value.cast(pl.Int64),
 }
 
 

@@ -30,6 +30,7 @@ from cluster.fjord import text_patterns as patterns
 from cluster.fjord.number_functions import NUMBER_FUNCTIONS
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
 from cluster.fjord.text_parts import TEXT_PARTS
+from cluster.fjord.timestamp_functions import TIMESTAMP_FUNCTIONS
 from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]
@@ -210,4 +211,5 @@ _CALLED: dict[str, Function] = {
     "SUBSTRING": texts.substring,
     "CONCAT": texts.concatenated,
     **TEXT_PARTS,
+    **TIMESTAMP_FUNCTIONS,
 }

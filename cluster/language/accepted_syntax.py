@@ -221,6 +221,12 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """The syntax of queries: for every class of node and every argument that is read, the accepted kinds of value."""
 
+TIME_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
+    syntax.Stamp: {"this": _IDENTIFIER, "table": _IDENTIFIER},
+    syntax.TimeFunction: {"this": _kinds(*syntax.TIME_FUNCTIONS), "expressions": SCALARS},
+}
+"""The syntax of expressions about time, which tests of their own draw."""
+
 DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     syntax.CreateSource: {
         "this": _IDENTIFIER,
@@ -254,7 +260,7 @@ def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
     """Return the syntax of queries, with the additions of a table."""
     return {
         (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
-        for table in (QUERY_SYNTAX, beside)
+        for table in (QUERY_SYNTAX, TIME_SYNTAX, beside)
         for node, arguments in table.items()
         for argument, kinds in arguments.items()
     }
@@ -382,4 +388,5 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS), EXPRESSION),
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
+    syntax.TimeFunction: EXPRESSION,
 }

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import TimeCall
 from cluster.expressions.reading import DATA_TYPES, FIELD_TYPES
+from cluster.expressions.timestamps import SHOWN_BY
 from cluster.language.arguments import (
     FILTER_ELSEWHERE,
     called,
@@ -81,8 +83,16 @@ def _as_text(typed: Typed) -> Typed:
     """Return a value as CAST(x AS TEXT) gives it."""
     if typed.type in (FieldType.TEXT, None):
         return typed
+    if typed.type in SHOWN_BY:
+        return shown_as_text(typed, typed.type)
     target = exp.DataType(this=DATA_TYPES[FieldType.TEXT], nested=False)
     return Typed(exp.Cast(this=typed.expression, to=target), FieldType.TEXT, nullable=typed.nullable)
+
+
+def shown_as_text(typed: Typed, type_: FieldType) -> Typed:
+    """Return a timestamp or an interval as a text (ISO 8601)."""
+    call = TimeCall(this=SHOWN_BY[type_], expressions=[typed.expression])
+    return Typed(call, FieldType.TEXT, nullable=typed.nullable)
 
 
 def _nullable(function: Function, typed: list[Typed]) -> bool:
@@ -181,6 +191,11 @@ def check_cast(checker: OperandChecker, cast: exp.Cast) -> Typed:
             raise checker.context.error(cast, f"{word} is no type of FjordSQL", hint)
         checker.context.warn(f"{word} is no type of FjordSQL any more: {hint}")
     inner = checker.check(cast.this)
+    if inner.type in SHOWN_BY:
+        if found is not FieldType.TEXT:
+            reason = f"a {inner.type.value} cannot be converted to {found.value}"
+            raise checker.context.error(cast, reason, "CAST(x AS TEXT) gives it as ISO 8601")
+        return shown_as_text(inner, inner.type)
     unit = inner.unit if found in (FieldType.INTEGER, FieldType.REAL) else ""
     widens = inner.type == found or (inner.type == FieldType.INTEGER and found == FieldType.REAL)
     built = type(cast)(this=inner.expression, to=exp.DataType(this=target.this, nested=False))

@@ -50,6 +50,7 @@ class Context:
     """Translated subqueries, by identity of subquery and plan on its left, which are kept with them (subqueries.py)."""
 
     _words: str | None = field(default=None, repr=False)
+    _folded: str | None = field(default=None, repr=False)
 
     @property
     def words(self) -> str:
@@ -57,6 +58,13 @@ class Context:
         if self._words is None:
             self._words = without_comments(self.text)
         return self._words
+
+    @property
+    def folded(self) -> str:
+        """The words without case."""
+        if self._folded is None:
+            self._folded = self.words.casefold()
+        return self._folded
 
     def add_readings(self, readings: int, at: exp.Expr) -> None:
         """Count a name in FROM with the number of its readings.

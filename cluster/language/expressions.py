@@ -8,13 +8,16 @@ from typing import Any
 
 from sqlglot import exp
 
+from cluster.expressions.called_functions import TimeCall
+from cluster.expressions.timestamps import OF_MICROSECONDS
 from cluster.language.calls import check_case, check_cast, check_function, unsupported
 from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
 from cluster.language.rows import row_in_list
-from cluster.language.syntax import FoldedMatch, Match, Slot, Within, span_of
+from cluster.language.syntax import FoldedMatch, Match, Slot, TimeFunction, Within, span_of
+from cluster.language.time_functions import check_time_function
 from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -52,6 +55,9 @@ class Checker(OperandChecker):
         if isinstance(reference.this, exp.Star):
             raise unsupported(self.context, reference)
         found = self.scope.find(reference, self.context)
+        if found.is_stamp:
+            stamp = exp.column(found.internal, quoted=True)
+            return Typed(TimeCall(this=OF_MICROSECONDS, expressions=[stamp]), found.type)
         return Typed(exp.column(found.internal, quoted=True), found.type, found.unit, found.nullable)
 
     def slot(self, slot: Slot) -> Typed:
@@ -272,6 +278,7 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     exp.Cast: check_cast,
     **dict.fromkeys(COMPARISONS, Checker.comparison),
     **dict.fromkeys(ARITHMETIC, Checker.arithmetic),
+    TimeFunction: check_time_function,
     exp.Func: check_function,
 }
 """The rule for each kind of expression; the first that fits is taken, so functions come last."""

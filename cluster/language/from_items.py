@@ -85,7 +85,9 @@ class FromItem:
         return reads_relations_only(self.node)
 
 
-def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bool = False) -> FromItem:
+def translate_item(
+    item: StreamItem, translator: QueryTranslator, *, stamped: bool = False, names: frozenset[str] = frozenset()
+) -> FromItem:
     """Return the plan of one item of FROM.
 
     Parameters
@@ -95,7 +97,9 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
     translator
         For subqueries.
     stamped
-        True if FIRST or LAST need the instants at which tuples were sampled.
+        True if the query reads the instants at which tuples were sampled.
+    names
+        The names of columns in it, without case: one of them may be that of the stamp.
 
     Raises
     ------
@@ -123,6 +127,7 @@ def translate_item(item: StreamItem, translator: QueryTranslator, *, stamped: bo
         context.add_readings(entry.readings if isinstance(entry, DerivedStream) else 1, reference)
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
+            stamped = stamped or (stamp or "").casefold() in names
             node: Node = _source(entry, item, context, stamped=stamped)
         elif isinstance(entry, StaticRelation):
             node = Relation(entry.name, entry.identity, entry.columns)

@@ -30,6 +30,8 @@ class Family(Enum):
     BOOLEAN = "a boolean"
     NUMBER = "a number"
     TEXT = "text"
+    TIMESTAMP = "a timestamp"
+    INTERVAL = "an interval"
     INTEGER = "an integer"
     ANY = "any value"
 
@@ -39,6 +41,8 @@ FAMILY_OF: dict[FieldType, Family] = {
     FieldType.INTEGER: Family.NUMBER,
     FieldType.REAL: Family.NUMBER,
     FieldType.TEXT: Family.TEXT,
+    FieldType.TIMESTAMP: Family.TIMESTAMP,
+    FieldType.INTERVAL: Family.INTERVAL,
 }
 
 

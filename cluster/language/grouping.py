@@ -283,7 +283,11 @@ def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
     """Return the column with the stamps that FIRST and LAST order by: those of the stream that the argument reads."""
     context, scope = checker.context, checker.scope
     read = columns_read(argument.expression)
-    items = [item for item in scope.items if not read or any(column.internal in read for column in item.columns)]
+    items = [
+        item
+        for item in scope.items
+        if not read or any(column.internal in read for column in (*item.columns, *item.stamps))
+    ]
     if len(items) != 1:
         raise context.error(call, f"{function_name(call)} goes by the stamps of one stream, but this reads several")
     if items[0].sampled_at is None:

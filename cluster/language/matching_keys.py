@@ -13,7 +13,7 @@ from cluster.expressions.walks import rebuilt
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import scalar_of
-from cluster.language.syntax import QUERIES, FoldedMatch, Match, Slot, Within
+from cluster.language.syntax import QUERIES, FoldedMatch, Match, Slot, Stamp, Within
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, Within)
 """Leaves for the size of an expression; an error allowed on a column is not part of its meaning."""
-_ALIKE: dict[type[exp.Expr], type[exp.Expr]] = {exp.If: exp.Case, Match: RegexMatches, FoldedMatch: RegexMatches}
+_ALIKE: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.If: exp.Case,
+    Match: RegexMatches,
+    FoldedMatch: RegexMatches,
+    Stamp: exp.Column,
+}
 """Other ways to write a kind of expression."""
 
 

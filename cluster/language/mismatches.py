@@ -45,6 +45,8 @@ def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
         if isinstance(at.this, _CHAIN):
             return "write low < x AND x < high, or x BETWEEN low AND high"
         return "a boolean is a condition by itself: write it alone, or behind NOT"
+    if types & {FieldType.TIMESTAMP, FieldType.INTERVAL} and types & {FieldType.INTEGER, FieldType.REAL}:
+        return "TIMESTAMP_MICROS(x) makes a timestamp of microseconds since 1970"
     one_against_one = (
         isinstance(at, exp.Predicate) and len(values) == len(types) and not isinstance(at, exp.Between | exp.In)
     )

@@ -20,7 +20,15 @@ from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.statements import StatementParsing
-from cluster.language.syntax import Completeness, ErrorBound, FoldedMatch, Match
+from cluster.language.syntax import (
+    TIME_FUNCTIONS,
+    Completeness,
+    ErrorBound,
+    FoldedMatch,
+    Match,
+    stamp_of,
+    time_function,
+)
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import LAST_TUPLES, MISPLACED_WINDOW, USING_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
@@ -109,6 +117,8 @@ class FjordSqlParser(StatementParsing, GroupingParsing, ZipJoinParsing, RefusedS
         **parser.Parser.FUNCTIONS,
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
         "EVERY": exp.LogicalAnd.from_arg_list,
+        "STAMP": stamp_of,
+        **{name: time_function(name) for name in TIME_FUNCTIONS},
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
         **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
     }

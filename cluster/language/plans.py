@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import NULL, Cast, bare
 from cluster.expressions.reading import expression_of
+from cluster.expressions.timestamps import SHOWN_BY
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -25,13 +26,13 @@ from cluster.language.algebra import (
 from cluster.language.columns import Output, Scalar
 from cluster.language.scope import Names
 from cluster.shared_nodes import remembered
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cluster.language.columns import Column, Schema
     from cluster.language.typing_rules import Typed
-    from protocols.wire.streams import FieldType
 
 
 def column_scalar(column: Column) -> Scalar:
@@ -76,6 +77,17 @@ def project(node: Node, outputs: Iterable[Output]) -> Node:
         for output, column in zip(outputs, schema, strict=True)
     )
     return node if unchanged else Project(node, outputs)
+
+
+def shown(node: Node) -> Node:
+    """Return `node` with timestamps and intervals as texts (ISO 8601), as results have them."""
+    outputs: list[Output] = []
+    for column in schema_of(node):
+        scalar = column_scalar(column)
+        if column.type in SHOWN_BY:
+            scalar = Scalar(expressions.Call(SHOWN_BY[column.type], (scalar.expression,)), FieldType.TEXT)
+        outputs.append(Output(column.name, scalar, column.unit))
+    return project(node, outputs)
 
 
 def named_as(node: Node, columns: Iterable[Column]) -> Node:

@@ -9,14 +9,15 @@ from sqlglot import exp
 
 from cluster.language.errors import did_you_mean, suggest
 from cluster.language.select_names import is_further_out, named_by_select
-from cluster.language.syntax import span_of
+from cluster.language.stamps import ambiguous, check_stamp, without_stamp
+from cluster.language.syntax import STAMP_NAME, Stamp, span_of
+from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cluster.language.context import Context
     from cluster.language.errors import FjordSqlError
-    from protocols.wire.streams import FieldType
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class ScopeColumn:
     type: FieldType
     unit: str = ""
     nullable: bool = True
+    is_stamp: bool = False
+    """True if it holds the stamps of a stream, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +52,9 @@ class ScopeItem:
     alias, columns
         Its names.
     stamp
-        The name of the stamp, which no query may use.
+        The name of the stamp, if it has one: another way to write STAMP() where no column has that name.
     sampled_at
-        The column of the plan that holds the stamps, if FIRST or LAST ask for them and there is one.
+        The column of the plan that holds the stamps, if the query asks for them and there is one.
     shared
         Columns that USING has made one with those of an item before it, by folded name: the name alone means those.
     """
@@ -65,6 +68,18 @@ class ScopeItem:
     def matches(self, name: str) -> bool:
         """Return whether it has a column called `name`."""
         return any(column.visible.casefold() == name.casefold() for column in self.columns)
+
+    def is_called(self, alias: str) -> bool:
+        """Return whether it has an alias."""
+        return (self.alias or "").casefold() == alias.casefold()
+
+    @property
+    def stamps(self) -> tuple[ScopeColumn, ...]:
+        """The column with its stamps, if the plan has one."""
+        if self.sampled_at is None:
+            return ()
+        name = self.stamp or STAMP_NAME
+        return (ScopeColumn(name, self.sampled_at, FieldType.TIMESTAMP, is_stamp=True),)
 
     def renamed(self, names: Mapping[str, str]) -> ScopeItem:
         """Return the item after columns of the plan were renamed (old to new)."""
@@ -142,7 +157,27 @@ class Scope:
 
     def knows(self, reference: exp.Column) -> bool:
         """Return whether `reference` means a column of this scope, not of an outer one."""
-        return bool(self.matches(reference.name, reference.table or None))
+        return bool(self._meant(reference))
+
+    def knows_stamp(self, reference: exp.Column) -> bool:
+        """Return whether `reference` is the name of a stamp of this scope."""
+        return bool(self._stamps(reference))
+
+    def _meant(self, reference: exp.Column) -> list[ScopeColumn]:
+        if isinstance(reference, Stamp):
+            return self._stamps(reference)
+        return self.matches(reference.name, reference.table or None)
+
+    def _stamps(self, reference: exp.Column) -> list[ScopeColumn]:
+        """Return the stamps that STAMP, or the name of a stamp, may mean."""
+        called, qualifier = isinstance(reference, Stamp), reference.table
+        return [
+            stamp
+            for item in self.items
+            if not qualifier or item.is_called(qualifier)
+            for stamp in item.stamps
+            if called or (item.stamp or "").casefold() == reference.name.casefold()
+        ]
 
     def find(self, reference: exp.Column, context: Context) -> ScopeColumn:
         """Return the column that `reference` means.
@@ -150,29 +185,31 @@ class Scope:
         Raises
         ------
         FjordSqlError
-            If there is none, several, or it is the stamp.
+            If there is none, or several.
         """
-        name, qualifier = reference.name, reference.table or None
-        found = self.matches(name, qualifier)
+        check_stamp(reference, context)
+        found = self._meant(reference)
+        outside = self.outer is not None and (
+            self.outer.knows(reference) or (self.outer.knows_stamp(reference) and not self.knows_stamp(reference))
+        )
+        if not found and not outside:
+            # Last of all, so that a text in which the name has another meaning keeps it.
+            found = self._stamps(reference)
         if len(found) == 1:
             return found[0]
         if found:
-            having = [item for item in self.items if any(column in item.columns for column in found)]
-            aliases = [item.alias for item in having if item.alias]
-            hint = f"write {' or '.join(f'{each}.{name}' for each in aliases)}" if aliases else "give them aliases"
-            raise context.error(reference, f"{name!r} is ambiguous: several streams of FROM have it", hint)
-        if self.outer is not None and self.outer.knows(reference):
+            having = [item for item in self.items if any(each in (*item.columns, *item.stamps) for each in found)]
+            raise ambiguous(reference, [item.alias for item in having if item.alias], context)
+        if self.outer is not None and outside:
             return self.outer.find(reference, context)
         raise self._unknown(reference, context)
 
     def _unknown(self, reference: exp.Column, context: Context) -> FjordSqlError:
         name, qualifier = reference.name, reference.table or None
-        if any((item.stamp or "").casefold() == name.casefold() for item in self.items):
-            return context.error(
-                reference,
-                f"{name!r} is the stamp of its stream: it orders the tuples and cannot be used in a query",
-                "a window defines which tuples belong together in time",
-            )
+        items = [item for item in self.items if not qualifier or item.is_called(qualifier)]
+        named = any((item.stamp or "").casefold() == name.casefold() for item in items)
+        if items and (named or isinstance(reference, Stamp)):
+            return without_stamp(reference, context, grouped=self.grouped)
         if self.before_grouping is not None and self.before_grouping.knows(reference):
             return context.error(
                 reference,

@@ -24,6 +24,7 @@ from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.set_operations import combine
+from cluster.language.stamps import stamps_read
 from cluster.language.stars import is_star, shown_by_star
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
@@ -126,9 +127,11 @@ class Translator:
             raise self.context.error(first, "a query was expected here", "SELECT ... FROM stream")
         joins: list[exp.Join] = select.args.get("joins") or []
         stamped = any(isinstance(call, exp.First | exp.Last) for part in _shown(select) for call in aggregates_in(part))
+        named, names = stamps_read(select, self.context)
+        stamped = stamped or named
         items = [
-            translate_item(first.this, self, stamped=stamped),
-            *(self._joined(join, stamped=stamped) for join in joins),
+            translate_item(first.this, self, stamped=stamped, names=names),
+            *(self._joined(join, stamped=stamped, names=names) for join in joins),
         ]
         self._check_aliases(items, [first.this, *(join.this for join in joins)])
         for within in _own(select, Within):
@@ -171,9 +174,9 @@ class Translator:
             translator = Translator(replace(translator.context, catalog=catalog))
         return translator
 
-    def _joined(self, join: exp.Join, *, stamped: bool) -> FromItem:
+    def _joined(self, join: exp.Join, *, stamped: bool, names: frozenset[str]) -> FromItem:
         if isinstance(join, ZipJoin):
-            return translate_item(join.this, self, stamped=stamped)
+            return translate_item(join.this, self, stamped=stamped, names=names)
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
         if unknown := [word for word in words if word not in JOINS]:
             raise self.context.error(
@@ -182,7 +185,7 @@ class Translator:
                 "join with a comma and WHERE, or LEFT JOIN; [NOT] EXISTS tests whether there is a partner",
             )
         self._check_join(join)
-        return translate_item(join.this, self, stamped=stamped)
+        return translate_item(join.this, self, stamped=stamped, names=names)
 
     def _check_join(self, join: exp.Join) -> None:
         side, kind, on = (join.args.get(part) for part in ("side", "kind", "on"))

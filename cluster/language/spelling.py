@@ -203,6 +203,8 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Cube: _listed("CUBE"),
     exp.GroupingSets: _listed("GROUPING SETS"),
     exp.Join: _join,
+    syntax.Stamp: lambda _node: ["STAMP"],
+    syntax.TimeFunction: lambda node: [node.this, *_commas(len(node.expressions))],
     exp.Column: lambda node: _if(node.args.get("table"), "."),
     exp.Boolean: lambda node: ["TRUE" if node.this else "FALSE"],
     exp.In: _in,

@@ -121,7 +121,7 @@ class Subqueries:
         across: list[exp.Expr] = []
         for condition in conjuncts(where.this) if where else ():
             own = [each for each in own_columns(condition) if not scope.knows(each)]
-            correlated = any(scope.outer is not None and scope.outer.knows(each) for each in own)
+            correlated = any(scope.outer is not None and _means_outer(each, scope, scope.outer) for each in own)
             (across if correlated else inside).append(condition)
         return inside, across
 
@@ -196,6 +196,11 @@ class Subqueries:
         item, *slots = grouped.expressions
         wanted = [exp.EQ(this=slots[index], expression=other) for index, other in outer]
         return grouped.node, grouped.scope, [item], list(wanted)
+
+
+def _means_outer(column: exp.Column, scope: Scope, outer: Scope) -> bool:
+    """Return whether a column that a scope does not have is one of the query around it."""
+    return outer.knows(column) or (outer.knows_stamp(column) and not scope.knows_stamp(column))
 
 
 def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sqlglot import exp
@@ -186,6 +187,42 @@ class Slot(exp.Expression):
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+STAMP_NAME = "stamp"
+
+
+class Stamp(exp.Column):
+    """``STAMP()`` or ``STAMP(stream)``: a stamp, as if it were a column; other arguments are kept, to be refused."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "table": False, "expressions": False}
+
+
+def stamp_of(arguments: list[exp.Expr]) -> Stamp:
+    """Return the call of STAMP with these arguments."""
+    name = exp.Identifier(this=STAMP_NAME, quoted=False)
+    match arguments:
+        case []:
+            return Stamp(this=name)
+        case [exp.Column(this=exp.Identifier()) as stream] if len(stream.parts) == 1:
+            return Stamp(this=name, table=stream.this)
+        case _:
+            return Stamp(this=name, expressions=arguments)
+
+
+class TimeFunction(exp.Expression, exp.Func):
+    """A call of a function about time: its name, and its arguments as they are written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+
+
+TIME_FUNCTIONS = ("TIMESTAMP_MICROS",)
+"""Their names."""
+
+
+def time_function(name: str) -> Callable[[list[exp.Expr]], TimeFunction]:
+    """Return what makes a call of a function about time of its arguments."""
+    return lambda arguments: TimeFunction(this=name, expressions=arguments)
 
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)

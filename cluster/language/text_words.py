@@ -77,7 +77,7 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
             calls.append((before, Word("(", (token.start, token.end + 1), dangles=False)))
         elif words[place] == ")" and calls:
             call, opened = calls.pop()
-            if before == "(" and call not in ("COMPLETENESS", "PI", ""):
+            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", ""):
                 yield Word("()", (opened.span[0], token.end + 1), dangles=False)
         elif not (
             _changes_nothing(before, words[place], ahead)

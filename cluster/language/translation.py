@@ -15,7 +15,7 @@ from cluster.language.context import Context
 from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP
-from cluster.language.plans import reads_relations_only
+from cluster.language.plans import reads_relations_only, shown
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.selects import NAME, NAME_SHAPE, Translator
@@ -174,13 +174,14 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
     if not isinstance(tree, CreateDerived):
         raise FjordSqlError("CREATE STREAM name AS query was expected here", text=text, start=0, end=len(text))
     _check_name(tree.this, Context(text, catalog))
-    query = _translated(tree.expression, tree, Context(text, catalog, registered=registered))
+    query = _translated(tree.expression, tree, Context(text, catalog, registered=registered), shows=False)
     return DerivedStream(tree.this.name, query.node, query.text, query.warnings, query.reads, query.readings)
 
 
-def _translated(tree: exp.Expr, statement: exp.Expr, context: Context) -> Query:
+def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows: bool = True) -> Query:
     try:
         node = Translator(context).query(tree)
+        node = shown(node) if shows else node
         deepest = levels(node)
     except RecursionError:
         raise FjordSqlError(TOO_DEEP, text=context.text, start=0, end=len(context.text), hint=FLATTER) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.language.errors import did_you_mean, suggest
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ def hint_for(word: str) -> str | None:
 
 def meant_type(word: str) -> str | None:
     """Return what to write instead of a word that may be a misspelled type."""
-    return hint_for(word) or did_you_mean(word, (each.value.upper() for each in FieldType))
+    return hint_for(word) or did_you_mean(word, (each.value.upper() for each in FIELD_TYPES))
 
 
 def column_type(kind: exp.Expr, context: Context) -> FieldType:
@@ -79,6 +79,6 @@ def column_type(kind: exp.Expr, context: Context) -> FieldType:
     types = {**COLUMN_TYPES, **FORMER_COLUMN_TYPES} if context.registered else COLUMN_TYPES
     found = types.get(written_type(word))
     if found is None:
-        hint = hint_for(word) or suggest(word, [each.value for each in FieldType], what="types are")
+        hint = hint_for(word) or suggest(word, [each.value for each in FIELD_TYPES], what="types are")
         raise context.error(kind, f"there is no type {word!r}", hint)
     return found

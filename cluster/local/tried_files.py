@@ -15,10 +15,10 @@ from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files, StreamFiles
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.+)", re.DOTALL)
-_TYPES = {type_.value.upper(): type_ for type_ in FieldType}
+_TYPES = {type_.value.upper(): type_ for type_ in FIELD_TYPES}
 
 
 def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldType]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow, Tolerance, schema_of
 from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
 from cluster.language.plans import column_scalar
-from cluster.plan.expressions import conjunction_of, conjuncts_of, substituted
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
 
 PANE_CLASS_BITS = 8
 """Windows share panes only with windows whose own panes are up to 256 times as wide: panes of one microsecond would be
@@ -29,7 +29,7 @@ class PaneQuery:
     Parameters
     ----------
     source
-        The stream, without the column of stamps.
+        The stream, with the column of stamps only if keys or conditions read it.
     keys
         The keys, as expressions of the stream's columns, in the order of their text.
     size_us, slide_us
@@ -92,6 +92,9 @@ def pane_query_of(node: Node) -> PaneQuery | None:
     own_keys = tuple(key for key in keys if key is not None)
     sorted_keys = tuple(sorted(set(own_keys), key=lambda key: key.sql))
     schema = tuple(Column(key_name(key), key.type) for key in sorted_keys)
+    source = below.source
+    if any(STAMP.name in columns_of(each) for each in (*own_keys, *conjuncts_of(below.predicate))):
+        source = replace(source, columns=(*source.columns, STAMP))
     results = {call.name: Column(call.name, call.type, call.unit) for call in own_calls}
     shared = Source(below.source.stream, (*schema, *results.values()))
     names = (*(key_name(key) for key in own_keys), *(call.name for call in own_calls))
@@ -103,9 +106,7 @@ def pane_query_of(node: Node) -> PaneQuery | None:
     for each in reversed(above):
         top = replace(each, input=top)
     allowed = (below.tolerances, below.slowest_us)
-    return PaneQuery(
-        below.source, sorted_keys, below.size_us, below.slide_us, own_calls, top, below.predicate, *allowed
-    )
+    return PaneQuery(source, sorted_keys, below.size_us, below.slide_us, own_calls, top, below.predicate, *allowed)
 
 
 @dataclass(frozen=True, slots=True)

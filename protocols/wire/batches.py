@@ -213,6 +213,8 @@ def check_column(column: Column, rows: int) -> None:
     if present and (len(present) != rows or present.translate(None, b"\0\1")):
         raise _misshapen(column, f"presence of {len(present)} rows in a batch of {rows}, each 0 or 1")
     if column.type is not FieldType.TEXT:
+        if column.type not in _SIZES:
+            raise _misshapen(column, f"a batch has no values of type {column.type.value}")
         expected = rows * _SIZES[column.type]
         if len(data) != expected or column.offsets:
             raise _misshapen(column, f"{len(data)} bytes of {column.type.value} for {rows} rows, expected {expected}")

@@ -25,7 +25,10 @@ FieldName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z]
 
 
 class FieldType(StrEnum):
-    """Type of a field, named as in FjordSQL; each has one meaning on every machine."""
+    """Type of a value, named as in FjordSQL; each has one meaning on every machine.
+
+    Fields have one of :data:`FIELD_TYPES`; the others exist in queries only.
+    """
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -34,6 +37,14 @@ class FieldType(StrEnum):
     """64 bit IEEE 754."""
     TEXT = "text"
     """Unicode."""
+    TIMESTAMP = "timestamp"
+    """An instant, in microseconds since 1970 (UTC); only computed, never a field's."""
+    INTERVAL = "interval"
+    """A difference of instants, in microseconds; only computed, never a field's."""
+
+
+FIELD_TYPES = (FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT)
+"""The types that a field may have."""
 
 
 class Field(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -50,12 +61,22 @@ class Field(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     fixed
         True if the value is a property of the mote (its position, its segment) and not sampled: it is announced once
         and never costs radio time.
+
+    Raises
+    ------
+    SchemaError
+        If its type is one of values that are only computed.
     """
 
     name: FieldName
     type: FieldType
     unit: Annotated[str, Meta(max_length=LONGEST_UNIT)] = ""
     fixed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.type not in FIELD_TYPES:
+            types = ", ".join(FIELD_TYPES)
+            raise SchemaError(f"field {self.name!r} cannot be a {self.type.value}", hint=f"fields are {types}")
 
 
 class StreamSchema(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.wire.column_matching import MOST_NAMED, match_columns
-from protocols.wire.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 SENSOR = Field("sensor", TEXT, fixed=True)
@@ -84,7 +84,7 @@ def test_sentences_are_bounded_however_many_columns_there_are():
 FIELDS = st.builds(
     Field,
     st.sampled_from(["a", "A", "b", "B", "c", "d"]),
-    st.sampled_from(FieldType),
+    st.sampled_from(FIELD_TYPES),
     st.sampled_from(["", "mph", "V"]),
     st.booleans(),
 )

@@ -8,12 +8,12 @@ from protocols.errors import SchemaError
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
-from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
+from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema, check_value
 from proxy.records.decoding import RowDecoder
 
 S = 1_000_000
 PLACE = Field("place", FieldType.TEXT, fixed=True)
-SAMPLED = tuple(Field(f"f_{each.value}", each) for each in FieldType)
+SAMPLED = tuple(Field(f"f_{each.value}", each) for each in FIELD_TYPES)
 VALUES = (
     st.none()
     | st.booleans()

@@ -148,7 +148,8 @@ class _Panes:
     def pipeline_plan(self) -> Project:
         """The pipeline next to the scan: the stream's tuples with the keys and the columns that the aggregates read."""
         read = {name for call in self.calls for scalar in call.reads for name in columns_of(scalar)}
-        columns = [*self.source.columns, *([STAMP] if STAMP.name in read else []), QUERY_GROUP, VISIBLE_FROM]
+        stamp = [STAMP] if STAMP.name in read and STAMP not in self.source.columns else []
+        columns = [*self.source.columns, *stamp, QUERY_GROUP, VISIBLE_FROM]
         kept = [column for column in columns if column.name in read or column in (QUERY_GROUP, VISIBLE_FROM)]
         outputs = (*self.named_keys, *passed_on(kept))
         return Project(replace(self.source, columns=tuple(columns)), outputs)

@@ -26,7 +26,7 @@ from cluster.expressions.nodes import (
     chain,
     grouped,
 )
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 COLUMNS = {
@@ -75,7 +75,7 @@ class Drawing:
     def __init__(self, dice: random.Random, depth: int = 3) -> None:
         self._dice = dice
         self._depth = depth
-        self._drawn: dict[FieldType, list[Expression]] = {kind: [] for kind in FieldType}
+        self._drawn: dict[FieldType, list[Expression]] = {kind: [] for kind in FIELD_TYPES}
 
     def expression(self, kind: FieldType, depth: int | None = None) -> Expression:
         """Return an expression of a type."""
@@ -100,7 +100,7 @@ class Drawing:
 
     def any(self, depth: int) -> Expression:
         """Return an operand of any type."""
-        return self.of(self._dice.choice(list(FieldType)), depth)
+        return self.of(self._dice.choice(FIELD_TYPES), depth)
 
     def several(self, kind: FieldType, depth: int) -> tuple[Expression, ...]:
         """Return one operand to four."""
@@ -187,7 +187,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         _call("LENGTH", TEXT),
         *(_call(function, INTEGER) for function in ("ROUND", "TRUNC")),
         lambda drawing, depth: Negative(drawing.of(INTEGER, depth)),
-        *(_cast(kind, INTEGER) for kind in FieldType),
+        *(_cast(kind, INTEGER) for kind in FIELD_TYPES),
         *_everywhere(INTEGER),
     ),
     REAL: (
@@ -260,7 +260,7 @@ ROUGH: tuple[Form, ...] = (
 def drawn(seed: str, depth: int = 3) -> tuple[Expression, FieldType, bool]:
     """Return a random expression, always the same of a seed, its type, and whether all its digits are promised."""
     dice = random.Random(seed)
-    kind = dice.choice(list(FieldType))
+    kind = dice.choice(FIELD_TYPES)
     drawing = Drawing(dice, depth)
     if kind is REAL and dice.random() < 0.3:
         return dice.choice(ROUGH)(drawing, depth - 1), kind, False

@@ -28,7 +28,7 @@ from cluster.language.columns import Column, Scalar
 from cluster.language.dialect import parse_scalar
 from cluster.language.functions import FUNCTIONS
 from cluster.plan.expressions import read_scalar
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.fjord.scalar_definition import value_of
 from tests.cluster.fjord.test_scalars_against_duckdb import FORMS as ORDINARY
 from tests.cluster.fjord.test_scalars_against_duckdb import LETTERS, PATTERNS
@@ -95,9 +95,7 @@ def expressions(draw: Any, kind: FieldType, depth: int = 3) -> str:
     return f"({text.replace('{p}', draw(st.sampled_from(PATTERNS)))})"
 
 
-SCALARS = st.sampled_from(list(FieldType)).flatmap(
-    lambda kind: expressions(kind).map(lambda text: read_scalar(text, kind))
-)
+SCALARS = st.sampled_from(FIELD_TYPES).flatmap(lambda kind: expressions(kind).map(lambda text: read_scalar(text, kind)))
 
 
 def frame(rows: list[tuple[Any, ...]]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.language.columns import Column, Scalar
 from cluster.plan.expressions import read_scalar
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.definition import SETTINGS, scalar_sql
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
@@ -90,9 +90,7 @@ def expressions(draw: Any, kind: FieldType, depth: int = 3) -> str:
     return f"({text.replace('{p}', draw(st.sampled_from(PATTERNS)))})"
 
 
-SCALARS = st.sampled_from(list(FieldType)).flatmap(
-    lambda kind: expressions(kind).map(lambda text: read_scalar(text, kind))
-)
+SCALARS = st.sampled_from(FIELD_TYPES).flatmap(lambda kind: expressions(kind).map(lambda text: read_scalar(text, kind)))
 
 
 @pytest.fixture(scope="module")

@@ -23,13 +23,13 @@ from protocols.wire.batches import (
     make_columns,
 )
 from protocols.wire.frames import Value
-from protocols.wire.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
 from tests.protocols.test_batches import VALUES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ALL = StreamSchema("all", tuple(Field(kind.value, kind) for kind in FieldType))
+ALL = StreamSchema("all", tuple(Field(kind.value, kind) for kind in FIELD_TYPES))
 
 
 def batch(schema: StreamSchema, rows: list[dict[str, Value]]) -> Batch:
@@ -48,13 +48,13 @@ def batch_mismatch(sent: Batch, schema: StreamSchema) -> str | None:
 
 @given(
     st.lists(
-        st.fixed_dictionaries({kind.value: st.none() | VALUES[kind] for kind in FieldType}), min_size=1, max_size=8
+        st.fixed_dictionaries({kind.value: st.none() | VALUES[kind] for kind in FIELD_TYPES}), min_size=1, max_size=8
     )
 )
 def test_values_of_a_batch_are_the_same_in_arrow(rows: list[dict[str, Value]]) -> None:
     table = converted(batch(ALL, rows), ALL)
     assert table.schema == arrow_schema(ALL)
-    assert table.select([kind.value for kind in FieldType]).to_pylist() == rows
+    assert table.select([kind.value for kind in FIELD_TYPES]).to_pylist() == rows
     assert table.column(START_COLUMN).to_pylist() == list(range(len(rows)))
     assert set(table.column(MOTE_COLUMN).to_pylist()) <= {"m"}
 
@@ -137,7 +137,7 @@ def columns(*names: str) -> tuple[Column, ...]:
     ],
 )
 def test_a_malformed_batch_never_fits_and_is_not_held(changed: Any, reason: str) -> None:
-    sent = batch(ALL, [{kind.value: None for kind in FieldType}])
+    sent = batch(ALL, [{kind.value: None for kind in FIELD_TYPES}])
     sent = replace(sent, columns=changed(sent.columns))
     assert batch_mismatch(sent, ALL) is None
     with pytest.raises(SchemaError, match=reason):
@@ -145,7 +145,7 @@ def test_a_malformed_batch_never_fits_and_is_not_held(changed: Any, reason: str)
 
 
 def test_a_batch_of_very_many_columns_is_checked_too() -> None:
-    sent = batch(ALL, [{kind.value: None for kind in FieldType}])
+    sent = batch(ALL, [{kind.value: None for kind in FIELD_TYPES}])
     many = replace(sent, columns=sent.columns + columns(*(f"c{n}" for n in range(1_500))))
     assert converted(many, ALL).num_rows == 1
 

@@ -29,7 +29,7 @@ from protocols.wire.batches import (
     make_column,
     wire_fields,
 )
-from protocols.wire.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
 from tests.protocols.test_batches import VALUES
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from protocols.wire.frames import Value
 
-SCHEMA = StreamSchema("all", tuple(Field(f"{kind.value}_field", kind) for kind in FieldType))
+SCHEMA = StreamSchema("all", tuple(Field(f"{kind.value}_field", kind) for kind in FIELD_TYPES))
 AGGREGATES, COMPLETENESS = aggregate_fields(SCHEMA), COMPLETENESS_FIELDS
 STAMPS = st.integers(0, 20)
 FAULTS = ("", "missing", "other type", "doubled", "null stamp", "null mote", "null rate", "unknown")

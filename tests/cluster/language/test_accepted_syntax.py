@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ClusterError
-from cluster.language.accepted_syntax import DECLARATION_SYNTAX, QUERY_SYNTAX, accepted_triples, occurrences
+from cluster.language.accepted_syntax import (
+    DECLARATION_SYNTAX,
+    QUERY_SYNTAX,
+    TIME_SYNTAX,
+    accepted_triples,
+    occurrences,
+)
 from cluster.language.context import Context
 from cluster.language.dialect import FjordSQL
 from cluster.language.errors import FjordSqlError
@@ -175,6 +181,8 @@ SAME_WITHOUT = {
     ("Identifier", "this"): "the alias of a stream that nothing refers to",
     ("StreamItem", "alias"): "likewise",
     ("Column", "table"): "a name that only one stream has",
+    ("Stamp", "table"): "likewise",
+    ("Stamp", "this"): "it is always the same",
     ("Join", "kind"): "CROSS JOIN is the comma",
     ("Quantity", "unit"): "of the bound that is allowed for, but not used yet",
     ("Select", "expressions"): "EXISTS asks for rows only; what is selected is checked all the same",
@@ -204,5 +212,6 @@ def test_every_argument_of_the_table_is_read_by_a_rule():
                 elif not same:
                     read.add(name)
     assert {name: query for name, query in ignored.items() if name not in SAME_WITHOUT} == {}
-    table = {(node.__name__, argument) for node, arguments in QUERY_SYNTAX.items() for argument in arguments}
-    assert table - read - SETTINGS == {("Identifier", "quoted")}
+    syntax = {**QUERY_SYNTAX, **TIME_SYNTAX}
+    table = {(node.__name__, argument) for node, arguments in syntax.items() for argument in arguments}
+    assert table - read - SETTINGS == {("Identifier", "quoted"), ("Stamp", "this")}

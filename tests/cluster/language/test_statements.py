@@ -42,12 +42,15 @@ def test_create_stream_without_a_stamp_takes_the_clock():
     assert (statement.name, statement.stream.stamp, statement.arguments) == ("s", None, ())
 
 
-def test_stamp_is_hidden_from_queries():
+def test_the_name_of_a_stamp_means_the_stamp():
     statement = parse_statement("CREATE STREAM s (a INT, ts TIMESTAMP) SOURCE mqtt() ORDERED BY ts")
     assert isinstance(statement, CreateStream)
     catalog = Catalog.of([statement.stream])
-    with pytest.raises(FjordSqlError, match="'ts' is the stamp of its stream"):
-        translate("SELECT ts FROM s", catalog)
+    assert translate("SELECT ts FROM s", catalog).node == translate("SELECT STAMP() AS ts FROM s", catalog).node
+    with pytest.raises(FjordSqlError, match="there is no column 'ts'"):
+        translate("SELECT ts FROM (SELECT a FROM s) AS t", catalog)
+    with pytest.raises(FjordSqlError, match="ts is neither grouped nor aggregated: a group has no stamp"):
+        translate("SELECT ts, COUNT(*) AS n FROM s WINDOW(RANGE 1 HOUR)", catalog)
 
 
 def test_create_derived_stream():

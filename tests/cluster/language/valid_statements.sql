@@ -1,6 +1,8 @@
 -- Selecting and computing
 SELECT * FROM traffic
 SELECT t.*, t.speed > 60 AS fast FROM traffic AS t
+SELECT STAMP() AS at, TIMESTAMP_MICROS(lane) AS l FROM traffic AS t WHERE STAMP(t) > TIMESTAMP_MICROS(5)
+SELECT STAMP(t) AS at, STAMP(w) AS seen FROM traffic AS t, weather AS w WINDOW(RANGE 1 HOUR)
 SELECT sensor, speed * 1.609 AS kmh FROM traffic WHERE lane = 1 AND speed IS NOT NULL
 SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT "lane" AS "from", 'it''s' AS note, TRUE AS yes, 1e3 AS k FROM traffic "t"

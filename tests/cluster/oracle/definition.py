@@ -70,6 +70,8 @@ SQL_TYPES = {
     FieldType.INTEGER: "BIGINT",
     FieldType.REAL: "DOUBLE",
     FieldType.TEXT: "VARCHAR",
+    FieldType.TIMESTAMP: "BIGINT",
+    FieldType.INTERVAL: "BIGINT",
 }
 ARROW_TYPES = {
     FieldType.BOOLEAN: pa.bool_(),
@@ -93,6 +95,10 @@ SETTINGS = (
             ),
             sin(radians(a)) * sin(radians(c)) + cos(radians(a)) * cos(radians(c)) * cos(radians(d) - radians(b))
         ) END""",
+    # Timestamps are microseconds, and DuckDB's own only while something is computed of them.
+    """CREATE OR REPLACE MACRO timestamp_micros(us) AS
+        CASE WHEN us >= epoch_us(TIMESTAMP '0001-01-01') AND us < epoch_us(TIMESTAMP '10000-01-01') THEN us END""",
+    "CREATE OR REPLACE MACRO timestamp_text(us) AS strftime(make_timestamp(us), '%Y-%m-%dT%H:%M:%S.%fZ')",
 )
 HEAD = '"#run", "#t"'
 

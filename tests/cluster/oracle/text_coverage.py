@@ -20,7 +20,7 @@ from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.spelling import SPELLINGS, SYNONYMS
 from cluster.language.type_words import TYPE_WORDS
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import Text
 from tests.cluster.oracle.text_operations import COMPARABLE
@@ -110,9 +110,9 @@ def required_uses() -> Iterator[tuple[str, Fits]]:
     yield from _operators()
     for name in OTHER_USES:
         yield name, _begins(name)
-    for source, target, cast in product(FieldType, FieldType, ("CAST", "TRY_CAST")):
+    for source, target, cast in product(FIELD_TYPES, FIELD_TYPES, ("CAST", "TRY_CAST")):
         yield f"{cast} {source} AS {target}", _is(f"{cast} AS {target}({source})")
-    for name, kind in product(("CASE", "CASE OF", "IF", "IN", "BETWEEN", "IS NULL", "IS NOT NULL"), FieldType):
+    for name, kind in product(("CASE", "CASE OF", "IF", "IN", "BETWEEN", "IS NULL", "IS NOT NULL"), FIELD_TYPES):
         yield f"{name} with {kind}", _mentions(name, kind)
 
 
@@ -150,7 +150,7 @@ def types_of_family(family: Family) -> list[FieldType]:
     """Return the types that a family has."""
     if family is Family.INTEGER:
         return [FieldType.INTEGER]
-    return [kind for kind in FieldType if family in (Family.ANY, FAMILY_OF[kind])]
+    return [kind for kind in FIELD_TYPES if family in (Family.ANY, FAMILY_OF[kind])]
 
 
 def _arguments(use: str) -> tuple[str, list[str]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Words, words
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
@@ -248,7 +248,7 @@ def _texts() -> Iterator[Operation]:
         holes = [f"{{{number}}}" for number in range(count)]
         spelling, sql = f"CONCAT({', '.join(holes)})", " || ".join(f"coalesce({hole}, '')" for hole in holes)
         yield _operation("CONCAT", TEXT, (TEXT,) * count, (spelling,), sql)
-    for kind in FieldType:
+    for kind in FIELD_TYPES:
         alone = f"coalesce({CASTS[kind, TEXT]}, '')"
         yield _operation("CONCAT", TEXT, (kind,), ("CONCAT({0})",), alone)
         beside = f"{alone} || coalesce({{1}}, '')"
@@ -291,7 +291,7 @@ def _choices() -> Iterator[Operation]:
             "COALESCE", common, (one, other), ("COALESCE({0}, {1})", "IFNULL({0}, {1})", "NVL({0}, {1})"),
             f"coalesce({left}, {right})", smooth=True, typed_by=(0, 1),
         )  # fmt: skip
-    for kind in FieldType:
+    for kind in FIELD_TYPES:
         # DuckDB 2.0 cannot copy a plan that has LEAST(a, b, b): it takes names of columns for those of arguments.
         for name, several in (
             ("LEAST", "list_min([{}])"),
