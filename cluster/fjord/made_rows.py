@@ -306,7 +306,7 @@ def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
 def _tried_per_second(join: kinds.Join | kinds.SemiJoin, left: RowFlow, right: RowFlow) -> float:
     """Return how many pairs are tried in a second; 0 where a hash table finds the partners."""
     equal = equal_columns(join.predicate, [column.name for column in join.right])
-    if any(one != QUERY_GROUP.name for one, _ in equal):  # pairs are tried for each query group
+    if any(QUERY_GROUP.name not in columns for columns in equal):  # pairs are tried for each query group
         return 0.0
     return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
 

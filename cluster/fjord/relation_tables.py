@@ -117,7 +117,7 @@ class RelationTables:
             names = " and ".join(f"{each.name} ({format_byte_size(found.bytes)})" for each, found in active.items())
             raise UnreadableRelationError(
                 f"relation {names} is larger than the {format_byte_size(self._memory_bytes)} that a table may take, "
-                "and is not looked up by an equality of columns, so that it cannot be partitioned",
+                "and is not looked up by an equality with a column of it, so that it cannot be partitioned",
                 hint="look it up by an equality, or read less of it: CREATE RELATION ... QUERY 'SELECT ... WHERE ...'",
             )
         count = slices_of(version.bytes, self._memory_bytes, self._buckets)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 
 from cluster.errors import PlanError
+from cluster.expressions.conditions import equal_sides
+from cluster.expressions.nodes import Column
 from cluster.language.algebra import Node, TableLookup, schema_of
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment
@@ -78,10 +80,12 @@ def _choice(lookup: TableLookup, total: int, memory_bytes: int, buckets: int, *,
     key = _key(lookup)
     limit = format_byte_size(memory_bytes)
     if total <= memory_bytes:
-        how = f"by a hash table on {key}" if key else "row by row: no equality of columns says which rows can match"
+        how = (
+            f"by a hash table on {key}" if key else "row by row: no equality with its columns says which rows can match"
+        )
         return f"whole in the memory of each worker (up to {limit}), {how}"
     if key is None:
-        return f"cannot run: larger than {limit}, and no equality of columns by which it could be partitioned"
+        return f"cannot run: larger than {limit}, and no equality with a column by which it could be partitioned"
     slices = f"in {slices_of(total, memory_bytes, buckets)} slices by {key}, as it is larger than {limit}"
     if spread:
         return f"{slices}; Spark spreads the tuples over {buckets} buckets by the same key"
@@ -94,5 +98,8 @@ def _key(lookup: TableLookup) -> str | None:
     for part in conjuncts_of(lookup.predicate):
         left = columns_of(part) - right
         if left and joins_by_equality(part, left, right):
-            return next(iter(sorted(columns_of(part) & right)))
+            keys = [side.name for side in equal_sides(part.expression) or () if isinstance(side, Column)]
+            key = next((name for name in keys if name in right), None)
+            if key is not None:
+                return key
     return None

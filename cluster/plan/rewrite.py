@@ -14,7 +14,7 @@ from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
-from cluster.plan.rules import duplicates, emptiness, joins, projection, selection, windows, zips
+from cluster.plan.rules import duplicates, emptiness, extremes, joins, projection, selection, windows, zips
 from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     duplicates.drop_distinct_below_extremes,
     duplicates.subtract_once,
     joins.drop_distinct_in_existence,
+    extremes.existence_by_extreme,
     # Projections merge, and sink to where they narrow state.
     projection.drop_identity_project,
     projection.merge_projects,

@@ -21,7 +21,7 @@ from cluster.errors import PlanError
 from cluster.fjord.batch import START, Batch
 from cluster.fjord.key_index import KeyIndex, Matches
 from cluster.fjord.operator import Operator
-from cluster.fjord.operators.join_condition import join_condition
+from cluster.fjord.operators.join_condition import join_condition, with_keys
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.algebra import Lookup as LookupNode
 from cluster.language.algebra import Node, TableLookup, schema_of
@@ -123,7 +123,7 @@ class Lookup(Operator):
         self._tables = tables
         columns = schema_of(lookup.table)
         self._right = pl.DataFrame(schema={column.name: POLARS_TYPES[column.type] for column in columns})
-        self._condition = join_condition(lookup.predicate, self._right.columns)
+        self._condition = join_condition(lookup.predicate, self._right.columns, right_computes=False)
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Look the tuples up."""
@@ -133,6 +133,7 @@ class Lookup(Operator):
         if not rows.height:
             return Batch(self._nothing(rows), batch.watermark_us)
         assert self._tables is not None  # noqa: S101 - it is run
+        rows = with_keys(rows, self._condition.left_computed)
         starts = rows[START].to_numpy()
         keys = self._condition.right_keys
         pieces = self._tables.pieces(
@@ -147,8 +148,10 @@ class Lookup(Operator):
             elif until > first:
                 answers.append(self._answer(rows[first:until], table))
         if not answers:
-            return Batch(self._nothing(rows), batch.watermark_us)
-        return Batch(answers[0] if len(answers) == 1 else pl.concat(answers), batch.watermark_us)
+            return Batch(self._nothing(batch.rows), batch.watermark_us)
+        answered = answers[0] if len(answers) == 1 else pl.concat(answers)
+        computed = [key.name for key in self._condition.left_computed]
+        return Batch(answered.drop(computed) if computed else answered, batch.watermark_us)
 
     def _nothing(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return an empty table with the columns of the answer."""

@@ -196,6 +196,17 @@ CASES: dict[str, str] = {
     "lookup without equality": "SELECT t.speed, l.fastest FROM traffic AS t, limits AS l WHERE t.speed > l.fastest",
     "lookup with more conditions": "SELECT t.segment, l.fastest FROM traffic AS t, limits AS l "
     "WHERE t.segment = l.segment AND t.speed > l.fastest",
+    "lookup by what is computed": "SELECT t.lane, l.fastest FROM traffic AS t, limits AS l WHERE t.lane % 2 + 1 = l.segment",
+    "left lookup by what is computed": "SELECT t.lane, l.fastest FROM traffic AS t LEFT JOIN limits AS l "
+    "ON t.speed * 2 = l.segment AND t.lane < l.fastest",
+    "not in a relation by what is computed": "SELECT sensor, lane FROM traffic AS t WHERE NOT EXISTS "
+    "(SELECT 1 FROM places AS p WHERE UPPER(p.name) = UPPER(t.sensor) OR p.name = t.sensor || 'orth')",
+    "join by what is computed": "SELECT t.lane, w.wind FROM traffic AS t WINDOW(RANGE 9 US), weather AS w WINDOW(RANGE 6 US) "
+    "WHERE t.lane * 2 = w.wind + 1",
+    "exists by what is computed": "SELECT sensor, lane FROM traffic AS t WINDOW(RANGE 5 US) WHERE EXISTS "
+    "(SELECT 1 FROM weather AS w WINDOW(RANGE 6 US) WHERE w.wind % 3 = t.lane)",
+    "full join by what is computed": "SELECT t.lane, w.wind FROM traffic AS t WINDOW(RANGE 4 US) FULL JOIN weather AS w "
+    "WINDOW(RANGE 5 US) ON t.lane / 2 = w.wind / 2 AND t.speed < w.gust",
     "left lookup": "SELECT t.sensor, t.lane, p.name FROM traffic AS t LEFT JOIN places AS p ON t.sensor = p.sensor",
     "left lookup with a condition": "SELECT t.sensor, p.name FROM traffic AS t LEFT JOIN places AS p "
     "ON t.sensor = p.sensor AND p.closed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.language.algebra import (
     AntiJoin,
@@ -26,11 +27,12 @@ from cluster.language.algebra import (
     ZipKind,
     schema_of,
 )
-from cluster.language.columns import Column
+from cluster.language.columns import AggregateCall, Column
 from cluster.language.walks import nodes_of
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
 from cluster.plan.rules import emptiness as e
+from cluster.plan.rules import extremes as x
 from cluster.plan.rules import joins as j
 from cluster.plan.rules import projection as p
 from cluster.plan.rules import selection as s
@@ -46,6 +48,11 @@ NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
 LARGE = " AND ".join(f'"x" <> {number}' for number in range(700))
 LARGE_SUM = " + ".join(f'"x" * {number}' for number in range(700))
 """With the sum in it, the condition would be larger than one may become."""
+
+
+def renamed(function: str, column: str) -> AggregateCall:
+    """An aggregate of a column that takes its place."""
+    return replace(call(function, column), name=column)
 
 
 def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
@@ -127,6 +134,25 @@ APPLIES = [
     (e.drop_empty_side, Union(A, grouped(Join(ALSO_A, where(B, NEVER), EQ), "x", call("count"))), A),
     (j.drop_distinct_in_existence, SemiJoin(A, Distinct(B), EQ), SemiJoin(A, B, EQ)),
     (j.drop_distinct_in_existence, AntiJoin(A, Distinct(B), EQ), AntiJoin(A, B, EQ)),
+    (
+        x.existence_by_extreme,
+        SemiJoin(A, B, condition('"x" < "v" AND "y" = "u"')),
+        SemiJoin(A, grouped(B, "u", renamed("max", "v")), condition('"x" < "v" AND "y" = "u"')),
+    ),
+    (
+        x.existence_by_extreme,
+        AntiJoin(A, pick(B, u='"u"'), condition('"u" <= "x" + "y"')),
+        AntiJoin(A, grouped(pick(B, u='"u"'), "", renamed("min", "u")), condition('"u" <= "x" + "y"')),
+    ),
+    (
+        x.existence_by_extreme,
+        AntiJoin(A, grouped(B, "u", call("count")), condition('"x" >= "count" AND "y" > 1')),
+        AntiJoin(
+            A,
+            grouped(grouped(B, "u", call("count")), "", renamed("min", "count")),
+            condition('"x" >= "count" AND "y" > 1'),
+        ),
+    ),
     (j.narrow_existence, SemiJoin(A, B, EQ), SemiJoin(A, pick(B, u='"u"'), EQ)),
     (j.narrow_existence, AntiJoin(A, B, None), AntiJoin(A, pick(B, u='"u"'), None)),
     (
@@ -285,6 +311,20 @@ HOLDS_BACK = [
     (z.filter_below_zip, where(zipped(A, B, "full"), X)),
     (z.filter_below_zip, where(Zip(REALS, B, (("r", "u"),), 0, 0, "inner", "apart_us"), '"r" > 1')),
     (z.narrow_zip, pick(zipped(A, B), z='"y" + "v"')),
+    (x.existence_by_extreme, SemiJoin(A, B, EQ)),
+    (x.existence_by_extreme, SemiJoin(A, B, None)),
+    (x.existence_by_extreme, SemiJoin(A, R, condition('"x" < "u"'))),
+    (x.existence_by_extreme, SemiJoin(A, B, condition('"x" < "u" AND "y" < "v"'))),
+    (x.existence_by_extreme, SemiJoin(A, B, condition('"x" < "u" AND "x" = "u"'))),
+    (x.existence_by_extreme, SemiJoin(A, B, condition('"x" < "u" OR "x" IS NULL'))),
+    (x.existence_by_extreme, SemiJoin(A, B, condition('"x" < "u" + "v"'))),
+    (x.existence_by_extreme, SemiJoin(A, B, condition('"x" < "u" AND "x" = "u" + "v"'))),
+    (x.existence_by_extreme, SemiJoin(A, B, condition('"x" <> "u"'))),
+    (x.existence_by_extreme, SemiJoin(A, grouped(B, "", renamed("max", "v")), condition('"x" < "v"'))),
+    (
+        x.existence_by_extreme,
+        SemiJoin(A, where(grouped(B, "u", call("count")), U), condition('"x" < "count" AND "y" = "u"')),
+    ),
 ]
 
 

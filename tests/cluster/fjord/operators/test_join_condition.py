@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from cluster.fjord.operators.join_condition import join_condition, matching_pairs
+from cluster.fjord.operators.join_condition import LEFT_KEY, RIGHT_KEY, join_condition, matching_pairs
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 
@@ -23,7 +23,17 @@ CONDITIONS = [
     ('"u" = "r" AND "x" = "u"', ("x",), ("u",), True, [(1, 0), (2, 0)]),
     ('"x" = "y"', (), (), True, [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2)]),
     ('"u" = "r"', (), (), True, [(0, 0), (1, 0), (2, 0), (3, 0)]),
-    ('"x" + 1 = "u"', (), (), True, [(0, 0)]),
+    ('"x" + 1 = "u"', (LEFT_KEY + "0",), ("u",), False, [(0, 0)]),
+    ('"u" * 2 = "x"', ("x",), (RIGHT_KEY + "0",), False, [(1, 1), (2, 1)]),
+    ('"x" + "y" = "u" + 1', (LEFT_KEY + "0",), (RIGHT_KEY + "0",), False, [(0, 1), (1, 0)]),
+    ('"x" / 2 = "r" / 2', (LEFT_KEY + "0",), (RIGHT_KEY + "0",), False, [(1, 0), (2, 0)]),
+    ('"x" + 0 = "r"', (LEFT_KEY + "0",), ("r",), False, [(1, 0), (2, 0)]),
+    ('"x" + 1 = "u" AND "y" = "u"', ("y",), ("u",), True, []),
+    ('"x" + 1 = "u" AND "y" + 1 = "u"', (LEFT_KEY + "0", LEFT_KEY + "1"), ("u", "u"), False, [(0, 0)]),
+    ('NULLIF("x", "x") = "u"', (LEFT_KEY + "0",), ("u",), False, []),
+    ('"x" * 0 = "u" - "u"', (LEFT_KEY + "0",), (RIGHT_KEY + "0",), False, [(a, b) for a in range(3) for b in range(2)]),
+    ('"x" + "u" = "y" + "u"', (), (), True, [(0, 0), (0, 1), (2, 0), (2, 1)]),
+    ('1 = "u"', (), (), True, [(a, 1) for a in range(4)]),
     ('"x" < "r" AND "y" = "u"', ("y",), ("u",), True, [(0, 1), (1, 1)]),
     ('"x" = "u" OR "y" = "u"', (), (), True, [(0, 1), (1, 0), (1, 1), (2, 0)]),
     ('"x" IS NULL', (), (), True, [(3, 0), (3, 1), (3, 2)]),
