@@ -97,6 +97,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/endurance.py --quick
 	@$(BIN)/python benchmarks/live.py --quick
 	@$(BIN)/python benchmarks/adding.py --quick
+	@$(BIN)/python benchmarks/nexmark.py --quick
 
 bench-peers: $(INSTALLED) ## Measure against Apache Flink SQL and Pathway, each installed in an environment of its own (.venv-flink, .venv-pathway)
 	@$(BIN)/python benchmarks/peers.py

@@ -25,6 +25,7 @@ from cluster.spark.hosting import start_engine
 from cluster.spark.source import SourceOptions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
+from protocols.wire.streams import StreamSchema
 
 
 class FjordInSpark:
@@ -38,11 +39,21 @@ class FjordInSpark:
         Holds its tables, plans and checkpoint.
     max_rows
         The most rows of one micro-batch.
+    schemas
+        The streams; :attr:`table` is that of the first.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path, *, max_rows: int = 4_000_000) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        *,
+        max_rows: int = 4_000_000,
+        schemas: Sequence[StreamSchema] = (READINGS,),
+    ) -> None:
         self._plans = PlanFiles(folder / "plans")
-        self.table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
+        self.tables = {each.name: StreamTable(str(folder / "streams" / each.name), each) for each in schemas}
+        self.table = self.tables[schemas[0].name]
         self.results = ResultsTable(str(folder / "results"), "benchmark")
         self.epoch = 1
         self._plans.write(lower(Plan(1)))
@@ -65,13 +76,15 @@ class FjordInSpark:
         self._fjord.wait_until_idle()
 
     def run_plan(self, queries: Sequence[PlannedQuery], *, after_version: int | None = None) -> None:
-        """Run these queries from now on; new ones begin after a version of the stream's table."""
+        """Run these queries from now on; new ones begin after a version of the streams' tables."""
         self.epoch += 1
-        version = self.table.version if after_version is None else after_version
-        self._plans.write(lower(Plan(self.epoch, tuple(queries), {READINGS.name: version})))
+        begins = {
+            name: table.version if after_version is None else after_version for name, table in self.tables.items()
+        }
+        self._plans.write(lower(Plan(self.epoch, tuple(queries), begins)))
 
     def append(self, rows: pl.DataFrame, watermark_us: int) -> None:
-        """Store rows."""
+        """Store rows of ``readings``."""
         append(self.table, rows, watermark_us)
 
     def wait(self) -> float:

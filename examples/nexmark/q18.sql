@@ -1,0 +1,3 @@
+-- NEXMark q18: Find last bid. The last bid of each bidder on each auction: valid until the next.
+
+SELECT auction, bidder, price, channel, url, extra FROM bid WINDOW(PARTITION BY bidder, auction ROWS 1);

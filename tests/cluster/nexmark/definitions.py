@@ -1,0 +1,112 @@
+"""What each query of examples/nexmark answers, written by hand for DuckDB: rows with the interval in which they hold.
+
+``person``, ``auction``, ``bid`` have the stamp ``t`` beside their columns, microseconds since 1970. The macros say how
+long a tuple of a window counts (docs/reference/sql.md): :data:`MACROS`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from cluster.fjord.batch import NEVER
+
+Row = tuple[Any, ...]
+SECOND_US = 1_000_000
+HOP_US, TEN_US = 2 * SECOND_US, 10 * SECOND_US
+HOUR_US = 3_600 * SECOND_US
+DAY_US = 24 * HOUR_US
+
+MACROS = f"""
+CREATE MACRO never() AS {NEVER};
+CREATE MACRO next_grid(t, slide) AS (t // slide + 1) * slide;
+CREATE MACRO window_begin(t, slide) AS next_grid(t, slide) - 1;
+CREATE MACRO window_end(t, width, slide) AS next_grid(t + width, slide) - 1;
+"""
+
+_TUMBLED = f"window_begin(t, {TEN_US})"
+_LEVELS = ("TRUE", "price < 10000", "price BETWEEN 10000 AND 999999", "price >= 1000000")
+_STATISTICS = ", ".join(
+    f"COUNT({what}) FILTER (WHERE {level})"
+    for what in ("*", "DISTINCT bidder", "DISTINCT auction")
+    for level in _LEVELS
+)
+_DAY = f"window_begin(t, {DAY_US})"
+
+DEFINITIONS = {
+    "q0": "SELECT t, t + 1, auction, bidder, price, extra FROM bid",
+    "q1": "SELECT t, t + 1, auction, bidder, CAST(0.908 AS DOUBLE) * price, extra FROM bid",
+    "q2": "SELECT t, t + 1, auction, price FROM bid WHERE auction % 123 = 0",
+    "q3": f"""
+        SELECT GREATEST(a.t, p.t), GREATEST(a.t, p.t) + 1, name, city, state, a.id
+        FROM auction a JOIN person p ON a.seller = p.id AND ABS(a.t - p.t) < {HOUR_US}
+        WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
+    "q5": f"""
+        WITH hops AS (
+            SELECT auction, UNNEST(range(next_grid(t, {HOP_US}), next_grid(t + {TEN_US}, {HOP_US}), {HOP_US})) AS k
+            FROM bid),
+        counted AS (SELECT k, auction, COUNT(*) AS num FROM hops GROUP BY ALL)
+        SELECT k - 1, k + {HOP_US} - 1, auction, num FROM counted
+        QUALIFY num = MAX(num) OVER (PARTITION BY k)""",
+    "q7": f"""
+        SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, auction, price, bidder, extra FROM bid
+        QUALIFY price = MAX(price) OVER (PARTITION BY {_TUMBLED})""",
+    "q8": f"""
+        SELECT DISTINCT window_begin(p.t, {TEN_US}), window_end(p.t, {TEN_US}, {TEN_US}), p.id, name
+        FROM person p JOIN auction a ON p.id = a.seller
+        WHERE window_begin(p.t, {TEN_US}) = window_begin(a.t, {TEN_US})""",
+    "q12": f"SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*) FROM bid GROUP BY ALL",
+    "q13": "SELECT t, t + 1, auction, bidder, price, value FROM bid JOIN side_input ON auction % 10000 = key",
+    "q15": f"SELECT {_DAY}, {_DAY} + {DAY_US}, {_STATISTICS} FROM bid GROUP BY ALL",
+    "q16": f"SELECT {_DAY}, {_DAY} + {DAY_US}, channel, {_STATISTICS} FROM bid GROUP BY ALL",
+    "q17": f"""
+        SELECT {_DAY}, {_DAY} + {DAY_US}, auction, {", ".join(f"COUNT(*) FILTER (WHERE {level})" for level in _LEVELS)},
+               MIN(price), MAX(price), AVG(price), SUM(price)::BIGINT
+        FROM bid GROUP BY ALL""",
+    "q18": """
+        SELECT t, COALESCE(LEAD(t) OVER (PARTITION BY bidder, auction ORDER BY t), never()),
+               auction, bidder, price, channel, url, extra
+        FROM bid""",
+    "q20": f"""
+        SELECT b.t, b.t + 1, auction, bidder, price, channel, url, b.extra, item, description, initial_bid, reserve,
+               expires, seller, category, a.extra
+        FROM bid b JOIN auction a ON b.auction = a.id AND b.t - a.t BETWEEN 0 AND {HOUR_US - 1}
+        WHERE category = 10""",
+    "q21": """
+        SELECT t, t + 1, auction, bidder, price, channel, number FROM (
+            SELECT *, CASE channel WHEN 'Apple' THEN '0' WHEN 'Google' THEN '1' WHEN 'Facebook' THEN '2'
+                      WHEN 'Baidu' THEN '3' ELSE NULLIF(split_part(url, '&channel_id=', 2), '') END AS number FROM bid)
+        WHERE number IS NOT NULL""",
+    "q22": """
+        SELECT t, t + 1, auction, bidder, price, channel, parts[4], parts[5], parts[6]
+        FROM (SELECT *, string_split(url, '/') AS parts FROM bid)""",
+}  # fmt: skip
+"""By query: start, end, and the columns of the query."""
+
+
+def evaluated(name: str, tables: dict[str, pl.DataFrame]) -> list[Row]:
+    """Return the rows of a definition over tables whose stamps are called ``date_time``."""
+    with duckdb.connect() as connection:
+        for table, rows in tables.items():
+            connection.register(
+                table, rows.rename({"date_time": "t"} if "date_time" in rows.columns else {}).to_arrow()
+            )
+        connection.execute(MACROS)
+        return connection.execute(DEFINITIONS[name]).fetchall()
+
+
+def changes(rows: Iterable[Row]) -> Counter[Row]:
+    """Return by (instant, values) how many more rows hold from then on than before: equal for equal snapshots.
+
+    Reals count with nine digits, because sums may be added up in another order.
+    """
+    found: Counter[Row] = Counter()
+    for start, end, *values in rows:
+        row = tuple(float(f"{value:.9g}") if isinstance(value, float) else value for value in values)
+        found[(start, *row)] += 1
+        found[(end, *row)] -= 1
+    return Counter({change: number for change, number in found.items() if number})
