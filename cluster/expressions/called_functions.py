@@ -62,9 +62,45 @@ class TimeCall(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": True}
 
 
+class JsonValue(exp.Expression, exp.Func):
+    """``JSON_VALUE(x, 'path' [RETURNING type])``."""
+
+    _sql_names: ClassVar[list[str]] = ["JSON_VALUE"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True, "returning": False}
+
+
+class JsonQuery(exp.Expression, exp.Func):
+    """``JSON_QUERY(x, 'path')``."""
+
+    _sql_names: ClassVar[list[str]] = ["JSON_QUERY"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
+
+
+class JsonExists(exp.Expression, exp.Func):
+    """``JSON_EXISTS(x, 'path')``."""
+
+    _sql_names: ClassVar[list[str]] = ["JSON_EXISTS"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
+
+
+class JsonExtract(exp.Expression, exp.Func):
+    """``JSON_EXTRACT(x, 'path')``; the operator ``->`` becomes one."""
+
+    _sql_names: ClassVar[list[str]] = ["JSON_EXTRACT"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
+
+
+class JsonExtractString(exp.Expression, exp.Func):
+    """``JSON_EXTRACT_STRING(x, 'path')``; the operator ``->>`` becomes one."""
+
+    _sql_names: ClassVar[list[str]] = ["JSON_EXTRACT_STRING", "GET_JSON_OBJECT"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
+
+
 OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (
     *(Log10, Log2, DistanceMetres, LeftPad, RightPad),
     *(RegexMatches, RegexExtract, RegexReplace),
+    *(JsonValue, JsonQuery, JsonExists, JsonExtract, JsonExtractString),
 )
 """Functions that sqlglot does not know, or reads otherwise."""
 
@@ -110,6 +146,11 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     RegexMatches: "REGEXP_LIKE",
     RegexExtract: "REGEXP_EXTRACT",
     RegexReplace: "REGEXP_REPLACE",
+    JsonValue: "JSON_VALUE",
+    JsonQuery: "JSON_QUERY",
+    JsonExists: "JSON_EXISTS",
+    JsonExtract: "JSON_EXTRACT",
+    JsonExtractString: "JSON_EXTRACT_STRING",
     exp.Concat: "CONCAT",
 }
 """The name of each function that can be called, by sqlglot's class."""

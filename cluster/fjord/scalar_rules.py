@@ -24,6 +24,7 @@ from cluster.expressions.nodes import (
     Not,
 )
 from cluster.expressions.text import text_of
+from cluster.fjord import json_functions as documents
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
 from cluster.fjord import text_patterns as patterns
@@ -156,7 +157,7 @@ def _constants(call: Call) -> tuple[str | int, ...]:
     found = [value_of(each) for each in call.arguments[1:]]
     values = [each[1] for each in found if each is not None and isinstance(each[1], str | int)]
     if len(values) < len(found):
-        raise PlanError(f"the pattern in {text_of(call)} is not a constant")
+        raise PlanError(f"an argument of {text_of(call)} is not a constant")
     return tuple(values)
 
 
@@ -173,6 +174,11 @@ _OF_CONSTANTS: dict[str, Callable[..., Function]] = {
     "REGEXP_LIKE": patterns.matching,
     "REGEXP_EXTRACT": patterns.extracting,
     "REGEXP_REPLACE": patterns.replacing,
+    "JSON_VALUE": documents.scalars,
+    "JSON_QUERY": documents.containers,
+    "JSON_EXISTS": documents.presence,
+    "JSON_EXTRACT": documents.parts,
+    "JSON_EXTRACT_STRING": documents.texts,
 }
 """Functions all of whose arguments but the first are written out."""
 

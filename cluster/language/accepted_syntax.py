@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import RegexExtract, RegexReplace
+from cluster.expressions.called_functions import JsonValue, RegexExtract, RegexReplace
 from cluster.language import syntax
 from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
+from cluster.language.json_checks import ARROWS, OF_PATHS
 from cluster.language.pattern_checks import OF_PATTERNS
 from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
@@ -83,6 +84,9 @@ def _functions() -> dict[type[exp.Expr], dict[str, Kinds]]:
     taken[exp.Round]["decimals"] = taken[RegexExtract]["group"] = _LITERAL
     for kind in OF_PATTERNS:
         taken[kind]["pattern"] = _kinds(TEXT)
+    for kind in OF_PATHS:
+        taken[kind]["path"] = _kinds(TEXT)
+    taken[JsonValue]["returning"] = _kinds("DataType")
     taken[RegexReplace]["replacement"] = _kinds(TEXT)
     for kind in (exp.Least, exp.Greatest):
         taken[kind]["ignore_nulls"] = _kinds(TRUE)
@@ -202,6 +206,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS},
     **_alike((exp.Like, exp.ILike), this=TEXTS, expression=_kinds(TEXT)),
     **_alike((syntax.Match, syntax.FoldedMatch), this=TEXTS, expression=_kinds(TEXT)),
+    **_alike(ARROWS, this=TEXTS, expression=_kinds(TEXT, NUMBER, EXPRESSION)),
     exp.Escape: {"this": _kinds(CONDITION), "expression": _kinds(TEXT)},
     exp.DPipe: {"this": TEXTS, "expression": TEXTS, "safe": _kinds(TRUE)},
     **_alike(ARITHMETIC, this=NUMBERS, expression=NUMBERS),
@@ -386,7 +391,7 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys(CONDITIONS, CONDITION),
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
     **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter), AGGREGATE),
-    **dict.fromkeys((*ARITHMETIC, *FUNCTIONS), EXPRESSION),
+    **dict.fromkeys((*ARITHMETIC, *FUNCTIONS, *ARROWS), EXPRESSION),
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
     syntax.TimeFunction: EXPRESSION,
 }

@@ -13,6 +13,7 @@ from cluster.expressions.timestamps import OF_MICROSECONDS
 from cluster.language.calls import check_case, check_cast, check_function, unsupported
 from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
+from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of_path
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
 from cluster.language.rows import row_in_list
@@ -272,6 +273,8 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     exp.Escape: Checker.like,
     Match: check_match,
     FoldedMatch: check_match,
+    **dict.fromkeys(ARROWS, check_arrow),
+    **dict.fromkeys(OF_PATHS, check_of_path),
     exp.DPipe: Checker.concatenation,
     exp.Case: check_case,
     exp.If: check_case,

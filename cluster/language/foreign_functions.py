@@ -49,6 +49,13 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write LIKE": (
         *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "GLOB"),
     ),
+    "write JSON_VALUE(text, '$.key'), with RETURNING INTEGER and the like": (
+        *("JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "JSON_PATH_QUERY_FIRST", "JSON_UNQUOTE", "JSON_EXTRACT_PATH_TEXT"),
+    ),
+    "write JSON_QUERY(text, '$.key')": ("JSON_PATH_QUERY", "JSON_EXTRACT_PATH", "JSON_OBJECT", "JSON_ARRAY"),
+    "write JSON_EXISTS(text, '$.key')": (
+        *("JSON_PATH_EXISTS", "JSON_CONTAINS", "JSON_VALID", "IS_JSON", "JSON_KEYS", "JSON_TYPE", "JSON_TYPEOF"),
+    ),
     "write REGEXP_EXTRACT(text, pattern[, group])": ("REGEXP_SUBSTR",),
     "write REGEXP_LIKE(text, pattern)": ("REGEXP_ILIKE", "REGEXP_FULL_MATCH", "REGEXP_CONTAINS"),
     "write REGEXP_REPLACE(text, pattern, replacement)": ("REGEXP_REPLACE_ALL",),

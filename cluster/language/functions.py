@@ -12,6 +12,11 @@ from sqlglot import exp
 
 from cluster.expressions.called_functions import (
     DistanceMetres,
+    JsonExists,
+    JsonExtract,
+    JsonExtractString,
+    JsonQuery,
+    JsonValue,
     LeftPad,
     Log2,
     Log10,
@@ -111,7 +116,7 @@ class Function:
 
 _COUNTED = ("no", "one", "two", "three", "four")
 _PARAMETER_WORDS = {
-    **{name: name for name in ("start", "length", "decimals", "fill", "pattern", "group")},
+    **{name: name for name in ("start", "length", "decimals", "fill", "pattern", "group", "path")},
     **{name: name for name in ("lat1", "lon1", "lat2", "lon2")},
     "delimiter": "separator",
     "part_index": "number",
@@ -124,6 +129,11 @@ _NUMBER, _TEXT, _ANY, _INTEGER = Family.NUMBER, Family.TEXT, Family.ANY, Family.
 def _real(name: str, *slots: str) -> Function:
     """Return a function of numbers that gives a real, or NULL where there is none."""
     return Function(name, slots, (_NUMBER,), len(slots), FieldType.REAL, null_if_null=False)
+
+
+def _of_document(name: str, result: FieldType = FieldType.TEXT) -> Function:
+    """Return a function that reads a place of a JSON document, and gives NULL where there is none."""
+    return Function(name, ("this", "path"), (_TEXT,), 2, result, null_if_null=False)
 
 
 FUNCTIONS: dict[type[exp.Expr], Function] = {
@@ -182,6 +192,11 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     RegexReplace: Function(
         "REGEXP_REPLACE", ("this", "pattern", "replacement"), (_TEXT,), 3, FieldType.TEXT, null_if_null=False
     ),
+    JsonValue: _of_document("JSON_VALUE"),
+    JsonQuery: _of_document("JSON_QUERY"),
+    JsonExists: _of_document("JSON_EXISTS", FieldType.BOOLEAN),
+    JsonExtract: _of_document("JSON_EXTRACT"),
+    JsonExtractString: _of_document("JSON_EXTRACT_STRING"),
     exp.Concat: Function("CONCAT", ("expressions",), (_ANY,), 1, FieldType.TEXT),
 }
 """Scalar functions by sqlglot's class. CASE, CAST, TRY_CAST, IF and the operators have rules of their own."""

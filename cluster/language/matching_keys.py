@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import RegexMatches
+from cluster.expressions.called_functions import JsonExtract, JsonExtractString, JsonValue, RegexMatches
 from cluster.expressions.nodes import Expression, Literal, bare
 from cluster.expressions.walks import rebuilt
 from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import scalar_of
-from cluster.language.syntax import QUERIES, FoldedMatch, Match, Slot, Stamp, Within
+from cluster.language.syntax import QUERIES, FoldedMatch, JsonArrow, JsonTextArrow, Match, Slot, Stamp, Within
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ _LEAVES = (exp.Column, exp.Literal, exp.Boolean, exp.Null, exp.DataType, Slot, W
 """Leaves for the size of an expression; an error allowed on a column is not part of its meaning."""
 _ALIKE: dict[type[exp.Expr], type[exp.Expr]] = {
     exp.If: exp.Case,
-    Match: RegexMatches,
-    FoldedMatch: RegexMatches,
     Stamp: exp.Column,
+    **dict.fromkeys((Match, FoldedMatch), RegexMatches),
+    JsonArrow: JsonExtract,
+    JsonTextArrow: JsonExtractString,
 }
 """Other ways to write a kind of expression."""
 
@@ -92,7 +93,19 @@ def _kind(part: exp.Expr) -> type[exp.Expr]:
     """Return the kind of a part, without parentheses and allowed errors; IF counts as a CASE, ``~`` as its function."""
     bare = part.unnest() if isinstance(part, exp.Paren) else part
     bare = bare.this if isinstance(bare, Within) else bare
+    if isinstance(bare, JsonValue) and bare.args.get("returning"):
+        return exp.Cast
     return _ALIKE.get(type(bare), type(bare))
+
+
+def _inner(part: exp.Expr) -> tuple[exp.Expr, ...]:
+    """Return what a part consists of; keys behind each other, ``-> 'a' -> 'b'``, are one path."""
+    if not isinstance(part, JsonArrow | JsonTextArrow):
+        return tuple(part.iter_expressions())
+    document = part.this.unnest()
+    while isinstance(document, JsonArrow):
+        document = document.this.unnest()
+    return (document, part.expression)
 
 
 def _sizes(root: exp.Expr) -> dict[int, tuple[exp.Expr, int]]:
@@ -101,7 +114,7 @@ def _sizes(root: exp.Expr) -> dict[int, tuple[exp.Expr, int]]:
     waiting = [(root, False)]
     while waiting:
         part, ready = waiting.pop()
-        inner = () if isinstance(part, (*_LEAVES, *QUERIES)) else tuple(part.iter_expressions())
+        inner = () if isinstance(part, (*_LEAVES, *QUERIES)) else _inner(part)
         if ready or not inner:
             found[id(part)] = part, sum(found[id(each)][1] for each in inner) or 1
         else:

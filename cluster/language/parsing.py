@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from sqlglot import exp, parser
@@ -15,6 +16,7 @@ from cluster.language.call_parsing import LITERALS, ArgumentsError, CallParsing,
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.grouping_parsing import GroupingParsing
+from cluster.language.json_parsing import ARROW_TOKENS, CALLS_WITH_CLAUSES, JsonParsing
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
@@ -75,7 +77,9 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
     return refuse
 
 
-class FjordSqlParser(StatementParsing, GroupingParsing, ZipJoinParsing, RefusedSpellings, CallParsing, parser.Parser):
+class FjordSqlParser(
+    StatementParsing, GroupingParsing, ZipJoinParsing, RefusedSpellings, JsonParsing, CallParsing, parser.Parser
+):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
     # As in PostgreSQL: IS comes after comparisons, and NOT after IS.
@@ -105,11 +109,21 @@ class FjordSqlParser(StatementParsing, GroupingParsing, ZipJoinParsing, RefusedS
         **dict.fromkeys((TokenType.TILDE, TokenType.RLIKE), parser.binary_range_parser(Match)),
         TokenType.IRLIKE: parser.binary_range_parser(FoldedMatch),
     }
+    # What stands in a call is no lambda, but a value.
+    LAMBDAS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
+        kind: parse for kind, parse in parser.Parser.LAMBDAS.items() if kind != TokenType.ARROW
+    }
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **parser.Parser.FUNCTION_PARSERS,
+        **{kind.sql_name(): partial(JsonParsing.parse_json_call, kind=kind) for kind in CALLS_WITH_CLAUSES},
+    }
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
         kind: parse for kind, parse in parser.Parser.PLACEHOLDER_PARSERS.items() if kind != TokenType.PLACEHOLDER
     }
     COLUMN_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any] | None]] = {
-        kind: parse for kind, parse in parser.Parser.COLUMN_OPERATORS.items() if kind != TokenType.PLACEHOLDER
+        kind: parse
+        for kind, parse in parser.Parser.COLUMN_OPERATORS.items()
+        if kind not in (TokenType.PLACEHOLDER, *ARROW_TOKENS)
     }
     _steps: int = 0
     SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import RegexMatches
+from cluster.expressions.called_functions import JsonExtractString, JsonValue, RegexMatches
 from cluster.language import syntax
 from cluster.language.functions import AGGREGATES, FUNCTIONS
 
@@ -32,6 +32,7 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Substring: ("SUBSTRING", "SUBSTR"),
     exp.If: ("IF", "IIF"),
     RegexMatches: ("REGEXP_LIKE", "REGEXP_MATCHES"),
+    JsonExtractString: ("JSON_EXTRACT_STRING", "GET_JSON_OBJECT"),
     exp.Stddev: ("STDDEV", "STDEV"),
     exp.Variance: ("VARIANCE", "VAR_SAMP", "VARIANCE_SAMP"),
     exp.StddevSamp: ("STDDEV_SAMP",),
@@ -63,7 +64,7 @@ _MARKS: Mapping[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%", exp.Neg: "-", exp.DPipe: "||",
     exp.And: "AND", exp.Or: "OR", exp.Not: "NOT", exp.Is: "IS", exp.Like: "LIKE", exp.ILike: "ILIKE",
-    syntax.Match: "~", syntax.FoldedMatch: "~*",
+    syntax.Match: "~", syntax.FoldedMatch: "~*", syntax.JsonArrow: "->", syntax.JsonTextArrow: "->>",
     exp.Escape: "ESCAPE", exp.Exists: "EXISTS",
     exp.All: "ALL", exp.Any: "ANY", exp.Null: "NULL", exp.Where: "WHERE", exp.Having: "HAVING",
     exp.Filter: "FILTER",
@@ -216,6 +217,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Star: _star,
     exp.NullSafeEQ: lambda _node: ["IS", "NOT", "DISTINCT", "FROM"],
     exp.NullSafeNEQ: lambda _node: ["IS", "DISTINCT", "FROM"],
+    JsonValue: lambda node: ["JSON_VALUE", ",", *_if(node.args.get("returning"), "RETURNING")],
     syntax.PercentileCont: lambda _node: ["PERCENTILE_CONT", *_WITHIN_GROUP],
     syntax.PercentileDisc: lambda _node: ["PERCENTILE_DISC", *_WITHIN_GROUP],
     syntax.ZipJoin: _zip_join,

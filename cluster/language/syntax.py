@@ -123,6 +123,14 @@ class FoldedMatch(exp.Expression, exp.Binary, exp.Predicate):
     """``x ~* 'pattern'``, which takes upper and lower case alike."""
 
 
+class JsonArrow(exp.Expression, exp.Binary):
+    """``document -> 'key'``, or ``-> 0``: a part of a JSON document, as JSON."""
+
+
+class JsonTextArrow(exp.Expression, exp.Binary):
+    """``document ->> 'key'``, or ``->> 0``: a part of a JSON document, as text."""
+
+
 class ZipBounds(exp.Expression):
     """``WITHIN tolerance`` or ``WITHIN low TO high`` of a zipper join: a quantity, or two of them."""
 

@@ -64,7 +64,7 @@ AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
     "GROUP BY": (*_AFTER_OPERANDS, "HAVING", *_AT_THE_END),
     "HAVING": (*_AFTER_OPERANDS, *_AT_THE_END),
     "WITH": ("AS",),
-    "(": (*_AFTER_OPERANDS, "AS", "FROM"),
+    "(": (*_AFTER_OPERANDS, "AS", "FROM", "RETURNING"),
     "CREATE STREAM": ("AS", "SOURCE", "ORDERED"),
     "CREATE RELATION": ("FROM", "TABLE", "QUERY", "WHERE", "REFRESH", "EVERY", "STALE", "AFTER"),
 }
@@ -138,6 +138,7 @@ FOREIGN_OPERATORS: dict[str, str] = {
     **dict.fromkeys(("SIMILAR TO", "GLOB"), "write LIKE, or ~ with a regular expression"),
     "[": f"a window is written {WINDOW_SHAPES}",
     "<=>": _EQUAL_OR_NULL,
+    **dict.fromkeys(("#>", "#>>"), "write text -> 'key' ->> 0, or JSON_VALUE(text, '$.key[0]')"),
 }
 """Operators of other databases, and what to write here."""
 

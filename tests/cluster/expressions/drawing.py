@@ -51,6 +51,7 @@ CONSTANTS: dict[FieldType, tuple[str, ...]] = {
         "\n",
         '"',
         "true",
+        '{"a": [12, "b", null], "ü": {"a": true}}',
     ),
     BOOLEAN: ("TRUE", "FALSE"),
 }
@@ -58,6 +59,7 @@ PATTERNS = ("a%", "%b", "_", "%a_%", "", "%", "A.", "a[%", "%ß", "%'%", "👩%"
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NUMBERS = (INTEGER, REAL)
 REGEXES = ("", "a", "^a|b$", r"\w+", r"(?i)[A-M]\W?", r"[^a-z]*?.", r"\b\S", r"\d{1,2}|\s", "é|(b(a|))", ".$")
+PATHS = ("$", "$.a", "$.a[1]", "$.a[-1]", "$.ü", '$."ü".a')
 TRIGONOMETRY = ("SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "RADIANS", "DEGREES", "LOG10", "LOG2")
 
 
@@ -127,6 +129,10 @@ class Drawing:
         """Return a regular expression."""
         return Literal(TEXT, self._dice.choice(REGEXES))
 
+    def path(self) -> Literal:
+        """Return a path into a JSON document."""
+        return Literal(TEXT, self._dice.choice(PATHS))
+
     def _leaf(self, kind: FieldType) -> Expression:
         turn = self._dice.random()
         if turn < 0.6:
@@ -148,6 +154,10 @@ def _binary(sign: str, left: FieldType, right: FieldType) -> Form:
 
 def _call(function: str, *kinds: FieldType) -> Form:
     return lambda drawing, depth: Call(function, tuple(drawing.of(kind, depth) for kind in kinds))
+
+
+def _of_document(function: str) -> Form:
+    return lambda drawing, depth: Call(function, (drawing.of(TEXT, depth), drawing.path()))
 
 
 def _several(function: str, kind: FieldType) -> Form:
@@ -215,6 +225,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         lambda drawing, depth: Call(
             "REGEXP_REPLACE", (drawing.of(TEXT, depth), drawing.regex(), Literal(TEXT, r"<\0>"))
         ),
+        *(_of_document(f"JSON_{name}") for name in ("VALUE", "QUERY", "EXTRACT", "EXTRACT_STRING")),
         _several("CONCAT", TEXT),
         *(_cast(kind, TEXT, tries=kind is TEXT) for kind in (INTEGER, TEXT, BOOLEAN)),
         *_everywhere(TEXT),
@@ -234,6 +245,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         lambda drawing, depth: Among(drawing.of(TEXT, depth), drawing.several(TEXT, depth)),
         lambda drawing, depth: Between(drawing.number(depth), drawing.number(depth), drawing.number(depth)),
         lambda drawing, depth: Call("REGEXP_LIKE", (drawing.of(TEXT, depth), drawing.regex())),
+        _of_document("JSON_EXISTS"),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern()),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), "a!%" + drawing.pattern(), "!"),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern(), None, folds=True),

@@ -25,6 +25,7 @@ from cluster.expressions.nodes import (
     Not,
 )
 from protocols.wire.streams import FieldType
+from tests.cluster.document_macros import DOCUMENT_MACROS
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 TYPES = {BOOLEAN: "BOOLEAN", INTEGER: "BIGINT", REAL: "DOUBLE", TEXT: "VARCHAR"}
@@ -33,6 +34,7 @@ LARGEST = 10_000
 
 WRAPS, HALF = 2**64, 2**63
 MACROS = (
+    *DOCUMENT_MACROS,
     # A remainder has the sign of what is divided: one more time around, and none is negative.
     f"CREATE MACRO wrapped(n) AS CAST((n % {WRAPS} + {WRAPS + HALF}) % {WRAPS} - {HALF} AS BIGINT)",
     "CREATE MACRO settled(x) AS CASE WHEN isfinite(TRY(x)) THEN TRY(x) + 0.0 END",
@@ -88,6 +90,10 @@ OF_TEXTS = {
     "REPLACE": "short(replace({0}))",
     "REGEXP_REPLACE": "short(regexp_replace({0}, 'g'))",
     "REGEXP_EXTRACT": "extracted({0})",
+    "JSON_VALUE": "f_json_scalar({0})",
+    "JSON_QUERY": "f_json_container({0})",
+    "JSON_EXTRACT": "f_json_part({0})",
+    "JSON_EXTRACT_STRING": "f_json_text({0})",
 }
 """Functions that cut, replace and fill texts."""
 
@@ -241,6 +247,8 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return f"short({' || '.join(_present(each) for each, _ in operands)})", TEXT
         case "SUBSTRING":
             return _substring(*(each for each, _ in operands)), TEXT
+        case "JSON_EXISTS":
+            return f"f_json_exists({together})", BOOLEAN
         case "REGEXP_LIKE":
             return f"regexp_matches({together})", BOOLEAN
         case _:

@@ -22,6 +22,7 @@ from cluster.expressions.called_functions import (
     RegexReplace,
     RightPad,
 )
+from tests.cluster.fjord.document_definition import OF_DOCUMENTS
 
 Value = Any
 Row = Mapping[str, Value]
@@ -399,6 +400,7 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     RegexMatches: lambda text, pattern: _regex(pattern).search(text) is not None,
     RegexExtract: _extracted,
     RegexReplace: _rewritten,
+    **OF_DOCUMENTS,
     exp.DPipe: lambda left, right: short(left + right),
 }
 """What is None if one of its operands is."""

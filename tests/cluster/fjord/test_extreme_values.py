@@ -14,6 +14,11 @@ from sqlglot import exp
 from cluster.expressions import nodes
 from cluster.expressions.called_functions import (
     DistanceMetres,
+    JsonExists,
+    JsonExtract,
+    JsonExtractString,
+    JsonQuery,
+    JsonValue,
     LeftPad,
     Log2,
     Log10,
@@ -184,6 +189,13 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
     RegexMatches: (("REGEXP_LIKE({s}, '^.a|\\w$')", BOOLEAN), ("REGEXP_LIKE({s}, '(?i)\\bA[^b]?')", BOOLEAN)),
     RegexExtract: (("REGEXP_EXTRACT({s}, '\\w.')", TEXT), ("REGEXP_EXTRACT({s}, 'b|(a)|(\\s)', 1)", TEXT)),
     RegexReplace: (("REGEXP_REPLACE({s}, '(.)\\w', '\\1\\1$\\0')", TEXT), ("REGEXP_REPLACE({s}, '', '-')", TEXT)),
+    JsonValue: (("JSON_VALUE({s}, '$')", TEXT), ("JSON_VALUE('[' || CAST({i} AS TEXT) || ']', '$[0]')", TEXT)),
+    JsonQuery: (("JSON_QUERY({s}, '$')", TEXT), ("JSON_QUERY('[' || {s} || ']', '$')", TEXT)),
+    JsonExists: (("JSON_EXISTS({s}, '$')", BOOLEAN), ("JSON_EXISTS('[[' || {s} || ']]', '$[0][-1]')", BOOLEAN)),
+    JsonExtract: (("JSON_EXTRACT({s}, '$')", TEXT), ("JSON_EXTRACT('[ \"' || {s} || '\" ]', '$[0]')", TEXT)),
+    JsonExtractString: (
+        ("JSON_EXTRACT_STRING({s}, '$')", TEXT), ("JSON_EXTRACT_STRING('[\"' || {s} || '\"]', '$[0]')", TEXT),
+    ),
     exp.Concat: (("CONCAT({s}, {s})", TEXT), ("CONCAT({s})", TEXT)),
 }  # fmt: skip
 

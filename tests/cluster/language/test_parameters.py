@@ -54,6 +54,11 @@ def refused(text: str, **values: object) -> FjordSqlError:
             {"a": "(a)'", "b": 1, "c": r"\1"},
             r"{} WHERE sensor ~ '(a)''' AND REGEXP_EXTRACT(sensor, '(a)''', 1) = REGEXP_REPLACE(sensor, '(a)''', '\1')",
         ),
+        (
+            "{} WHERE JSON_VALUE(sensor, :a) = sensor -> :b ->> :c",
+            {"a": "$.a", "b": "it's", "c": -1},
+            "{} WHERE JSON_VALUE(sensor, '$.a') = sensor -> 'it''s' ->> -1",
+        ),
         ("{} WHERE sensor LIKE :a ESCAPE :b", {"a": "5$%", "b": "$"}, "{} WHERE sensor LIKE '5$%' ESCAPE '$'"),
         ("{} WHERE lane BETWEEN :a AND\n:b", {"a": 1, "b": 2}, "{} WHERE lane BETWEEN 1 AND\n2"),
         ("{} WINDOW(RANGE :a SLIDE :b)", {"a": "5 MINUTES", "b": "30s"}, "{} WINDOW(RANGE 5 MINUTES SLIDE 30 s)"),

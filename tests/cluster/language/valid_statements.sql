@@ -23,6 +23,9 @@ SELECT LEFT(sensor, 2) AS l, RIGHT(sensor, -1) AS r, LPAD(sensor, 9) AS p, RPAD(
 SELECT SPLIT_PART(sensor, '-', -1) AS s, REPLACE(sensor, 'I-', sensor) AS t, lpad(sensor, 9, LEFT(sensor, 1)) AS u FROM traffic
 SELECT REGEXP_EXTRACT(sensor, '\d+') AS n, REGEXP_EXTRACT(sensor, '(\w+)-(\d+)', 2) AS m, REGEXP_REPLACE(sensor, '(\d)', '<\1>') AS r FROM traffic
 SELECT REGEXP_MATCHES(sensor, ('^a')) AS m FROM traffic WHERE sensor ~ '^I' AND sensor !~* 'x$' OR regexp_like(sensor, '(?i)a.b') AND sensor NOT RLIKE 'a' AND sensor REGEXP 'b'
+SELECT JSON_VALUE(sensor, '$.a.b[0]') AS v, JSON_VALUE(sensor, '$["a b"]' RETURNING DOUBLE PRECISION) AS r, JSON_QUERY(sensor, 'lax $."a"') AS q, json_exists(sensor, '$') AS e FROM traffic
+SELECT JSON_EXTRACT(sensor, '$[-1]') AS a, GET_JSON_OBJECT(sensor, '$.é') AS b, UPPER(t.sensor -> 'a' ->> 'b') AS c, ('[' || sensor || ']') -> -1 AS d FROM traffic t WHERE sensor ->> 0 = 'x' AND sensor -> 'b' IS NOT NULL
+SELECT speed AS json_value, lane AS returning, sensor ->> 'lane'::INTEGER + 1 AS lane FROM traffic
 SELECT * EXCEPT (speed) FROM traffic
 SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
 SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane

@@ -78,6 +78,9 @@ CASES: dict[str, str] = {
     "REPLACE(sensor, 'b', sensor || '-') AS d, LPAD(sensor, lane + 1, '.:') AS e, RPAD(sensor, 3) AS f FROM traffic",
     "regular expressions": r"SELECT REGEXP_EXTRACT(sensor, '[a-c]') AS a, REGEXP_REPLACE(sensor, '(a|b)', '<\1>') AS b, "
     "sensor ~* 'A' AS c FROM traffic WHERE sensor ~ '^.$'",
+    "documents": """SELECT JSON_VALUE(CONCAT('{"a": ', lane, ', "b": ["', sensor, '"]}'), '$.a' RETURNING INTEGER) AS a, """
+    """CONCAT('[', lane, ', "', sensor, '"]') ->> 1 AS b, sensor ->> 'a' AS c, JSON_EXISTS(sensor, '$') AS d """
+    """FROM traffic WHERE ('{"a": {"b": "' || sensor || '"}}') -> 'a' ->> 'b' = sensor""",
     "cases": "SELECT CASE WHEN speed > 2 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS c FROM traffic",
     "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
     "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",

@@ -23,6 +23,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
+    JsonExists,
+    JsonExtract,
+    JsonExtractString,
+    JsonQuery,
+    JsonValue,
     LeftPad,
     Log2,
     Log10,
@@ -57,6 +62,7 @@ from cluster.language.columns import STAMP, AggregateCall, Scalar, Schema
 from cluster.language.dialect import parse_scalar
 from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType
+from tests.cluster.document_macros import DOCUMENT_MACROS
 
 Row = tuple[Any, ...]
 Streams = Mapping[str, Sequence[tuple[int, Row]]]
@@ -176,6 +182,8 @@ def granule_of(node: Node) -> int:
 @lru_cache(maxsize=1)
 def _connection() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
+    for macro in DOCUMENT_MACROS:
+        connection.execute(macro)
     for setting in SETTINGS:
         connection.execute(setting)
     return connection
@@ -239,6 +247,15 @@ def _substring_of(tree: exp.Expr) -> list[exp.Expr]:
     return [tree.this, tree.args["start"], tree.args.get("length") or exp.Literal.number(1_000_000)]
 
 
+_WRITTEN = {
+    RegexMatches: _MATCHES,
+    RegexReplace: _REWRITE,
+    JsonValue: "f_json_scalar({0}, {1})",
+    JsonQuery: "f_json_container({0}, {1})",
+    JsonExists: "f_json_exists({0}, {1})",
+    JsonExtract: "f_json_part({0}, {1})",
+    JsonExtractString: "f_json_text({0}, {1})",
+}
 _PARTIAL = (exp.Ln, exp.Sqrt, exp.Pow, exp.Exp, exp.Asin, exp.Acos, exp.Tan, exp.Degrees, Log10, Log2)
 """Functions that DuckDB refuses for some arguments."""
 
@@ -276,13 +293,11 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
             return exp.maybe_parse(_PART.format(*_operands_of(tree)), dialect="duckdb")
         case exp.Replace():
             return exp.maybe_parse(_SHORT.format(tree.sql(dialect="duckdb")), dialect="duckdb")
-        case RegexMatches():
-            return exp.maybe_parse(_MATCHES.format(*_operands_of(tree)), dialect="duckdb")
         case RegexExtract():  # NULL where nothing matches
             text, pattern, *group = _operands_of(tree)
             return exp.maybe_parse(_EXTRACT.format(text, pattern, *(group or ("0",))), dialect="duckdb")
-        case RegexReplace():
-            return exp.maybe_parse(_REWRITE.format(*_operands_of(tree)), dialect="duckdb")
+        case _ if type(tree) in _WRITTEN:
+            return exp.maybe_parse(_WRITTEN[type(tree)].format(*_operands_of(tree)), dialect="duckdb")
         case exp.Concat():  # leaves NULLs out
             parts = [exp.Coalesce(this=part.copy(), expressions=[exp.Literal.string("")]) for part in tree.expressions]
             return exp.Concat(expressions=parts, **{k: v for k, v in tree.args.items() if k != "expressions"})

@@ -26,10 +26,10 @@ from tests.cluster.oracle.text_forms import Text
 from tests.cluster.oracle.text_operations import COMPARABLE
 
 _WORD = re.compile(
-    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|DOUBLE\s+PRECISION|[A-Za-z_]\w*|<>|~\*?|[=!<>]=?",
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|DOUBLE\s+PRECISION|[A-Za-z_]\w*|->>?|<>|~\*?|[=!<>]=?",
     re.DOTALL | re.IGNORECASE,
 )
-LITERAL_SLOTS = {"decimals", "pattern", "group", "REGEXP_REPLACE replacement"}
+LITERAL_SLOTS = {"decimals", "pattern", "group", "path", "REGEXP_REPLACE replacement"}
 """Arguments that are written out, and have one type."""
 OTHER_USES = (
     "COMPLETENESS", "ERROR_BOUND", "GROUPING", "COUNT(*", "correlated", "EXISTS", "NOT EXISTS", "IN QUERY",

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from protocols.wire.streams import FieldType
+from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.oracle.definition import Snapshots
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import Changes, Item, Named, Nested, Query, SetOperation, Text, Zipped
@@ -61,7 +62,8 @@ class TextDefinition:
     def __init__(self, worlds: Sequence[World]) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET GLOBAL threads = 1")
-        self._connection.execute(MACROS)
+        for macros in (MACROS, *DOCUMENT_MACROS):
+            self._connection.execute(macros)
         self._runs = len(worlds)
         for name, fields in TABLES.items():
             rows = [

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from protocols.wire.streams import FIELD_TYPES, FieldType
+from tests.cluster.oracle.text_documents import documents
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Words, words
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
@@ -349,5 +350,8 @@ def _logic() -> Iterator[Operation]:
     yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:2}",), "NOT {0}", Binding.NOT)
 
 
-OPERATIONS: tuple[Operation, ...] = (*_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic())
+OPERATIONS: tuple[Operation, ...] = (
+    *(*_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic()),
+    *(_operation(*each) for each in documents()),
+)
 """Those with a fixed number of arguments; CASE, IF, IN, BETWEEN and LIKE are put together in :mod:`text_scalars`."""
