@@ -24,6 +24,7 @@ from cluster.fjord.operators.multiplicities import difference, intersection
 from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
 from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.operators.per_query_filter import PerQueryFilter
 from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
@@ -97,6 +98,8 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
                 (operation.low_us, operation.high_us),
             )
             return Zip(*sides, keys=operation.keys, bounds_us=bounds_us, kind=operation.kind, apart=operation.apart)
+        case kinds.PatternMatch():
+            return PatternMatch(empty_rows(operation.columns), operation.keys, operation.pattern)
         case kinds.Lookup():
             return Lookup(operation.table, frozenset(operation.streams), tables)
         case kinds.Granularity():

@@ -123,7 +123,7 @@ class RowFlows:
                 flows = list(self._from_panes(operation, below[0]))
                 most, _ = max(flows, key=lambda each: each[0].per_tuple)
                 return replace(most, made_per_second=sum(each.made_per_second * times for each, times in flows))
-            case kinds.Changes():
+            case kinds.Changes() | kinds.PatternMatch():
                 return replace(below[0], lasting_us=1, made_per_second=0.0)
             case (
                 kinds.Join()

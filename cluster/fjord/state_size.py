@@ -132,7 +132,7 @@ def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, 
 
 def _schema_kept(operation: kinds.Operation) -> Schema:
     match operation:
-        case kinds.CountWindow() | kinds.Distinct() | kinds.Difference() | kinds.Intersection():
+        case kinds.CountWindow() | kinds.PatternMatch() | kinds.Distinct() | kinds.Difference() | kinds.Intersection():
             return operation.columns
         case kinds.Join() | kinds.SemiJoin():
             return operation.left
@@ -176,6 +176,8 @@ class _Estimate:
             case kinds.CountWindow():
                 partitioned = set(operation.keys) - {QUERY_GROUP.name}
                 return _rows_of_window(operation) * (KEYS_ASSUMED if partitioned else 1)
+            case kinds.PatternMatch():
+                return _rows_of_pattern(operation, self._flows.of(node.inputs[0]).per_second)
             case kinds.MergeAggregate():
                 below = self._aggregated(node)
                 alive = self._alive(below)
@@ -234,6 +236,16 @@ class _Estimate:
 def _rows_of_window(window: kinds.CountWindow) -> float:
     """Return how many tuples of one key a window by count keeps: those in it, and those of the incomplete slide."""
     return float((window.rows or 0) + window.slide_rows - 1)
+
+
+def _rows_of_pattern(match: kinds.PatternMatch, per_second: float) -> float:
+    """Return how many rows a pattern keeps: those within its time, or the last few of each key."""
+    pattern = match.pattern
+    if pattern.within_us is not None:
+        return per_second * pattern.within_us / 1e6
+    partitioned = set(match.keys) - {QUERY_GROUP.name}
+    rows = max((pattern.most_rows or 0) - 1, *(lag.rows for lag in pattern.lags), 0)
+    return float(rows * (KEYS_ASSUMED if partitioned else 1))
 
 
 def _listed_bytes(calls: tuple[AggregateCall, ...]) -> int:

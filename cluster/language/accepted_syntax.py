@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import JsonValue, RegexExtract, RegexReplace
-from cluster.language import syntax
+from cluster.language import row_pattern_syntax, syntax
 from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
 from cluster.language.json_checks import ARROWS, OF_PATHS
@@ -258,17 +258,45 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """The additional syntax of CREATE and DROP."""
 
+ROW_PATTERN_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
+    syntax.StreamItem: {"this": _kinds("RowPatternClause")},
+    row_pattern_syntax.RowPatternClause: {
+        "this": _STREAM,
+        "partition": _kinds(COLUMN),
+        "order": _IDENTIFIER,
+        "measures": _kinds("Alias"),
+        "one_row": _kinds(TRUE),
+        "skip": _kinds("SkipClause"),
+        "pattern": _kinds("PatternText"),
+        "within": _QUANTITY,
+        "interval": _kinds(TRUE),
+        "definitions": _kinds("VariableDefinition"),
+    },
+    row_pattern_syntax.SkipClause: {
+        "kind": _kinds("PAST LAST ROW", "TO NEXT ROW", "TO FIRST", "TO LAST", "TO"),
+        "this": _IDENTIFIER,
+    },
+    row_pattern_syntax.PatternText: {"expressions": _IDENTIFIER},
+    row_pattern_syntax.VariableDefinition: {"this": _IDENTIFIER, "expression": TRUTHS},
+    row_pattern_syntax.Navigation: {
+        "kind": _kinds("PREV", "FIRST", "LAST"),
+        "this": SCALARS - {NULL, AGGREGATE},
+        "offset": _LITERAL,
+    },
+}
+"""The syntax of MATCH_RECOGNIZE, an item of FROM."""
+
 Accepted = Mapping[tuple[type[exp.Expr], str], Kinds]
 
 
 def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
     """Return the syntax of queries, with the additions of a table."""
-    return {
-        (node, argument): QUERY_SYNTAX.get(node, {}).get(argument, frozenset()) | kinds
-        for table in (QUERY_SYNTAX, TIME_SYNTAX, beside)
-        for node, arguments in table.items()
-        for argument, kinds in arguments.items()
-    }
+    found: dict[tuple[type[exp.Expr], str], Kinds] = {}
+    for table in (QUERY_SYNTAX, TIME_SYNTAX, ROW_PATTERN_SYNTAX, beside):
+        for node, arguments in table.items():
+            for argument, kinds in arguments.items():
+                found[node, argument] = found.get((node, argument), frozenset()) | kinds
+    return found
 
 
 STATEMENTS = accepted(DECLARATION_SYNTAX)
@@ -392,6 +420,7 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
     **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS, *ARROWS), EXPRESSION),
+    row_pattern_syntax.Navigation: EXPRESSION,
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
     syntax.TimeFunction: EXPRESSION,
 }

@@ -18,6 +18,7 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from cluster.language.columns import AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.row_patterns import RowPattern
 from cluster.shared_nodes import SharedNode, remembered
 from protocols.wire.streams import FieldType
 
@@ -240,6 +241,17 @@ class Zip(_Pair, frozen=True):
     apart: str
 
 
+class PatternMatch(SharedNode, frozen=True):
+    """Matches of a pattern of rows, for each combination of `keys` (docs/reference/sql.md, Patterns).
+
+    Tuples are valid at their own instant only; a match is valid at that of its last row.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    pattern: RowPattern
+
+
 class SemiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
@@ -338,6 +350,7 @@ Node = (
     | Union
     | Join
     | Zip
+    | PatternMatch
     | SemiJoin
     | AntiJoin
     | Distinct
@@ -370,6 +383,10 @@ def schema_of(node: Node) -> Schema:
             return tuple(by_name[key] for key in node.keys) + tuple(
                 Column(call.name, call.type, call.unit) for call in node.calls
             )
+        case PatternMatch():
+            by_name = {column.name: column for column in schema_of(node.input)}
+            measures = (Column(each.name, each.scalar.type, each.unit) for each in node.pattern.measures)
+            return (*(by_name[key] for key in node.keys), *measures)
         case Union() | SemiJoin() | AntiJoin() | Difference() | Intersection():
             return schema_of(node.left)
         case _:

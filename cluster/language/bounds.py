@@ -22,6 +22,7 @@ OPERATOR_WORDS = {
     "PartitionedWindow": "a window",
     "Join": "a join",
     "Zip": "a zipper join",
+    "PatternMatch": "MATCH_RECOGNIZE",
     "SemiJoin": "a subquery in a condition",
     "AntiJoin": "a subquery in a condition",
     "Distinct": "DISTINCT",

@@ -27,6 +27,8 @@ from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.quantities import duration_us, read_quantity, row_count
+from cluster.language.row_pattern_clauses import match_pattern
+from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
 from cluster.language.syntax import (
@@ -137,6 +139,9 @@ def translate_item(
             node, since = with_history(node, since, context, name=entry.name), None
     elif isinstance(reference, Changes):
         node, alias = _changes(reference, alias, translator)
+    elif isinstance(reference, RowPatternClause):
+        below = translate_item(reference.this, translator)
+        node = match_pattern(reference, below.node, below.scope, context)
     else:
         node = translator.query(reference.this)
     if not base and (clause := item.args.get("sample") or item.args.get("events")):

@@ -102,12 +102,12 @@ def group(
         if isinstance(expression, ErrorBound):
             return with_parts_replaced(error_bound(expression, node, names, checker), replaced)
         if isinstance(expression, exp.Filter):
-            return slot_for(calls.name_of(_filtered(expression, checker)), expression)
+            return slot_for(calls.name_of(aggregate_call(expression, checker)), expression)
         if isinstance(expression, Completeness) and masks.several:
             reason = "COMPLETENESS is known of groups of one kind, and not beside other grouping sets"
             raise context.error(expression, reason, "ask for it in a query of its own, with one set of keys")
         if type(expression) in AGGREGATES or isinstance(expression, UNBOUNDED_AGGREGATES):
-            return slot_for(calls.name_of(_call(expression, checker)), expression)
+            return slot_for(calls.name_of(aggregate_call(expression, checker)), expression)
         return expression
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
@@ -209,6 +209,17 @@ def _with_keys(
     if added:
         node = Project(node, (*passed_on(schema_of(node)), *added))
     return node, names, computed
+
+
+def aggregate_call(call: exp.Expr, checker: Checker) -> AggregateCall:
+    """Return the aggregate that is written, with FILTER or without.
+
+    Raises
+    ------
+    FjordSqlError
+        If an argument is wrong.
+    """
+    return _filtered(call, checker) if isinstance(call, exp.Filter) else _call(call, checker)
 
 
 def _filtered(filtered: exp.Filter, checker: Checker) -> AggregateCall:

@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Join,
     Lookup,
     Node,
+    PatternMatch,
     Project,
     SemiJoin,
     Source,
@@ -28,7 +29,7 @@ from cluster.shared_nodes import remembered
 def is_instantaneous(node: Node) -> bool:
     """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
     match node:
-        case Source() | Istream() | Dstream() | Zip():
+        case Source() | Istream() | Dstream() | Zip() | PatternMatch():
             return True
         case Filter() | Project() | Distinct() | Aggregate() | Lookup():
             return is_instantaneous(node.input)

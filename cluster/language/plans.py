@@ -15,6 +15,7 @@ from cluster.language.algebra import (
     Filter,
     Join,
     Node,
+    PatternMatch,
     Project,
     Relation,
     SemiJoin,
@@ -131,6 +132,8 @@ def never_null(node: Node) -> frozenset[str]:
         case Zip():
             left = never_null(node.left) if node.kind != "full" else frozenset()
             return left | never_null(node.right) | {node.apart} if node.kind == "inner" else left
+        case PatternMatch():
+            return never_null(node.input) & frozenset(node.keys)
         case _:
             first, *others = inputs_of(node)
             found = never_null(first)

@@ -1,20 +1,37 @@
-"""Messages about names given in SELECT that are used in a clause where they are not visible."""
+"""Names given to columns: which may be given, and messages where they are used in a clause that does not see them."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from cluster.language.syntax import StreamItem
+from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
 
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 SHORT = 60
 """Characters of an expression that is worth repeating."""
 _DEEPEST = 10
 """Queries that are looked through."""
+
+
+def check_column_name(name: exp.Expr, context: Context) -> None:
+    """Do nothing if a column of an answer may have this name.
+
+    Raises
+    ------
+    FjordSqlError
+        If it may not.
+    """
+    if not NAME.fullmatch(name.name) or name.name.casefold().startswith(RESERVED_PREFIX):
+        hint = NAME_SHAPE if not NAME.fullmatch(name.name) else f"{RESERVED_PREFIX} begins Fjord's own names"
+        raise context.error(name, f"{name.name!r} is no name for a column", hint)
 
 
 def named_by_select(reference: exp.Column, context: Context) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,20 +22,18 @@ from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.joins import join_items
 from cluster.language.plans import project, scalar_of
 from cluster.language.scope import Names, Scope, has_bare_alias
+from cluster.language.select_names import check_column_name
 from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
 from cluster.language.stars import is_star, shown_by_star
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
 from cluster.language.zipper_joins import zip_items
-from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.scope import ScopeColumn
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
 JOINS = ("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER")
 OWN_PARTS = ("with_", "lifetime")
@@ -290,12 +287,7 @@ class Translator:
         for position, item in enumerate(items, start=1):
             if isinstance(item, exp.Alias):
                 name = item.alias
-                if not NAME.fullmatch(name) or name.casefold().startswith(RESERVED_PREFIX):
-                    raise self.context.error(
-                        item.args["alias"],
-                        f"{name!r} is no name for a column",
-                        NAME_SHAPE if not NAME.fullmatch(name) else f"{RESERVED_PREFIX} begins Fjord's own names",
-                    )
+                check_column_name(item.args["alias"], self.context)
                 if has_bare_alias(item, self.context) and scope.is_other_column(item.this, name):
                     text = self.context.source_text(item)
                     self.context.warn(f"{text} is {item.this.sql()} under the name {name}: a comma may be missing")

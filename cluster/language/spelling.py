@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import JsonExtractString, JsonValue, RegexMatches
-from cluster.language import syntax
+from cluster.language import row_pattern_syntax, syntax
 from cluster.language.functions import AGGREGATES, FUNCTIONS
 
 if TYPE_CHECKING:
@@ -188,6 +188,23 @@ def _create_relation(node: exp.Expr) -> list[str]:
     return ["CREATE", "RELATION", "FROM", *which, "REFRESH", "EVERY", *stale, *_commas(len(node.expressions))]
 
 
+def _row_pattern(node: exp.Expr) -> list[str]:
+    partition, measures, definitions = (node.args.get(part) or () for part in ("partition", "measures", "definitions"))
+    return [
+        row_pattern_syntax.CLAUSE,
+        *_if(partition, "PARTITION BY", *_commas(len(partition))),
+        *("ORDER BY", "MEASURES", *_commas(len(measures)), "PATTERN"),
+        *_if(node.args.get("one_row"), "ONE", "ROW", "PER", "MATCH"),
+        *_if(node.args.get("within"), "WITHIN"),
+        *_if(node.args.get("interval"), "INTERVAL"),
+        *_if(definitions, "DEFINE", *_commas(len(definitions))),
+    ]
+
+
+def _navigation(node: exp.Expr) -> list[str]:
+    return [node.args["kind"], *_if(node.args.get("offset"), ",")]
+
+
 _WITHIN_GROUP = ("WITHIN", "GROUP", "ORDER BY")
 
 _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
@@ -220,6 +237,10 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     JsonValue: lambda node: ["JSON_VALUE", ",", *_if(node.args.get("returning"), "RETURNING")],
     syntax.PercentileCont: lambda _node: ["PERCENTILE_CONT", *_WITHIN_GROUP],
     syntax.PercentileDisc: lambda _node: ["PERCENTILE_DISC", *_WITHIN_GROUP],
+    row_pattern_syntax.RowPatternClause: _row_pattern,
+    row_pattern_syntax.SkipClause: lambda node: ["AFTER", "MATCH", "SKIP", *node.args["kind"].split()],
+    row_pattern_syntax.VariableDefinition: lambda _node: ["AS"],
+    row_pattern_syntax.Navigation: _navigation,
     syntax.ZipJoin: _zip_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],
     syntax.StreamWindow: _window,

@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.closeness import closest
 from cluster.language.errors import did_you_mean
-from cluster.language.sensor_clauses import SensorClauseParsing
+from cluster.language.row_pattern_parsing import RowPatternParsing
 from cluster.language.syntax import (
     Bounds,
     Changes,
@@ -63,7 +63,7 @@ NO_ALIASES = frozenset((
 """Words with a meaning behind a table in other databases, or of an unfinished clause: names only behind AS."""
 
 
-class StreamItemParsing(SensorClauseParsing):
+class StreamItemParsing(RowPatternParsing):
     """The part of the parser that reads one item of FROM."""
 
     def _parse_table(  # noqa: PLR0917 - sqlglot's signature
@@ -93,6 +93,8 @@ class StreamItemParsing(SensorClauseParsing):
                 self._set_once(item, "events", token, self._parse_events())
             elif self._at_since():
                 self._set_once(item, "since", token, self._parse_since())
+            elif self._at_row_pattern():
+                item = StreamItem(this=self._parse_row_pattern(self.expression(item)))
             elif self._at_lifetime():
                 break
             elif (sample := self._parse_sample_clause()) is not None:

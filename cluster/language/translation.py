@@ -18,7 +18,8 @@ from cluster.language.nesting import FLATTER, TOO_DEEP
 from cluster.language.plans import reads_relations_only, shown
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
-from cluster.language.selects import NAME, NAME_SHAPE, Translator
+from cluster.language.select_names import NAME, NAME_SHAPE
+from cluster.language.selects import Translator
 from cluster.language.statement_trees import EARLY, implied, statement_tree, with_parentheses
 from cluster.language.syntax import (
     CreateDerived,

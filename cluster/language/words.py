@@ -5,6 +5,8 @@ For hints only: the parser decides what the language accepts.
 
 from __future__ import annotations
 
+from cluster.language.row_pattern_syntax import CLAUSE, CLAUSE_SHAPE
+
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
 EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
 GRANULARITY_SHAPE = "GRANULARITY(1 MINUTE)"
@@ -26,7 +28,12 @@ MISPLACED_WINDOW = (
 )
 QUOTES = "texts go into single quotes, names that need any into double ones"
 
-CALLED_CLAUSES = {"WINDOW": WINDOW_SHAPES, "GRANULARITY": GRANULARITY_SHAPE, "EVENTS": EVENTS_SHAPE}
+CALLED_CLAUSES = {
+    "WINDOW": WINDOW_SHAPES,
+    "GRANULARITY": GRANULARITY_SHAPE,
+    "EVENTS": EVENTS_SHAPE,
+    CLAUSE: CLAUSE_SHAPE,
+}
 """Clauses of FROM that are written like calls."""
 
 BEFORE_OPERANDS = (
@@ -54,6 +61,7 @@ _AFTER_OPERANDS = (
 _AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST", "LIFETIME")
 _OF_FROM = (
     *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
+    *(CLAUSE,),
     *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
 )
 AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
@@ -79,6 +87,7 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "AT": (("LEAST",), "LEAST", "SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES"),
     "LIFETIME": ((), "a duration", "SELECT ... FROM ... LIFETIME 90 DAYS"),
     "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),
+    CLAUSE: ((), "an opening parenthesis", CLAUSE_SHAPE),
     "GRANULARITY": ((), "an opening parenthesis", GRANULARITY_SHAPE),
 }
 """Words that are names unless something follows: that, in words too, and the way to write it."""
@@ -89,6 +98,8 @@ EXPECTED_SHAPES: dict[str, str] = {"AS": CAST_SHAPE, "END": CASE_SHAPE, "WHEN": 
 LANGUAGE = frozenset((
     *(word for words in AFTER_OPERANDS.values() for phrase in words for word in phrase.split()),
     *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
+    *("MEASURES", "ONE", "ROW", "PER", "MATCH", "AFTER", "SKIP", "PAST", "NEXT", "FIRST", "LAST", "PREV", "PATTERN"),
+    *("INTERVAL", "DEFINE", "ORDER", "STAMP"),
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
     *("RSTREAM", "FILTER", "ORDER", "GROUPING", "SETS", "ROLLUP", "CUBE"),

@@ -11,6 +11,7 @@ import msgspec
 
 from cluster.language.algebra import Detector, History, TableLookup, ZipKind
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.row_patterns import RowPattern
 from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
@@ -300,6 +301,14 @@ class Zip(_Operation, frozen=True):
     apart: str
 
 
+class PatternMatch(_Operation, frozen=True):
+    """Matches of a pattern of rows; fields as of the algebra's node, `columns` those of the input."""
+
+    columns: Schema
+    keys: tuple[str, ...]
+    pattern: RowPattern
+
+
 class Lookup(_Operation, frozen=True):
     """Rows with what a table of relations has for them.
 
@@ -361,6 +370,7 @@ PlainOperation = (
     | Join
     | SemiJoin
     | Zip
+    | PatternMatch
     | Granularity
     | Changes
     | Sink

@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     PartitionedWindow,
+    PatternMatch,
     Project,
     Relation,
     SemiJoin,
@@ -82,5 +83,5 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (above,)
         case Union() | Join() | Intersection():
             return (above, above)
-        case Difference() | Zip() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
+        case Difference() | Zip() | PatternMatch() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
             return tuple(True for _ in inputs_of(node))

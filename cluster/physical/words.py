@@ -17,6 +17,7 @@ from cluster.plan.explain import (
     in_one_line,
     listed,
     output_words,
+    pattern_words,
     readable,
     since_words,
     window_words,
@@ -94,6 +95,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return f"keep if {'none' if anti else 'any'}{_condition(predicate)}"
         case kinds.Zip(kind=kind, low_us=low_us, high_us=high_us, keys=pairs):
             return zip_words(kind, low_us, high_us, tuple(pair for pair in pairs if pair[0] not in _MADE))
+        case kinds.PatternMatch(pattern=pattern, keys=keys):
+            return pattern_words(pattern, tuple(key for key in keys if key not in _MADE))
         case kinds.Lookup(table=table):
             return described_lookup(table)
         case kinds.Granularity(granule_us=granule_us):

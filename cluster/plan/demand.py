@@ -20,6 +20,7 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     PartitionedWindow,
+    PatternMatch,
     Project,
     SemiJoin,
     Source,
@@ -175,8 +176,8 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
             places = [place for place, column in enumerate(schema_of(node)) if column.name in wanted]
             for side in (node.left, node.right):
                 yield side, frozenset(schema_of(side)[place].name for place in places), ()
-        case Distinct() | Difference() | Intersection() | Istream() | Dstream():
-            # Equality of whole tuples: every column matters.
+        case Distinct() | Difference() | Intersection() | Istream() | Dstream() | PatternMatch():
+            # Equality of whole tuples, or their order: every column matters.
             for side in inputs_of(node):
                 yield side, names_of(side), ()
         case _:

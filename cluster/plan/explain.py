@@ -23,6 +23,7 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     PartitionedWindow,
+    PatternMatch,
     Project,
     Relation,
     SemiJoin,
@@ -37,6 +38,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import AggregateCall, Output, Scalar
 from cluster.language.plans import plain_column
+from cluster.language.row_patterns import RowPattern, pattern_text
 from cluster.language.translation import Query
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import Rewritten
@@ -125,6 +127,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return f"join {readable(node.predicate)}" if node.predicate else "product"
         case Zip():
             return zip_words(node.kind, node.low_us, node.high_us, node.keys)
+        case PatternMatch():
+            return pattern_words(node.pattern, node.keys)
         case SemiJoin():
             return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
         case AntiJoin():
@@ -229,6 +233,16 @@ def zip_words(kind: ZipKind, low_us: int, high_us: int, keys: tuple[tuple[str, s
     bounds = _signed(high_us) if low_us == -high_us else f"{_signed(low_us)} to {_signed(high_us)}"
     on = f" on {listed(tuple(f'{one} = {other}' for one, other in keys))}" if keys else ""
     return f"{which}zip within {bounds}{on}"
+
+
+def pattern_words(pattern: RowPattern, keys: tuple[str, ...]) -> str:
+    """Return one line about a pattern of rows."""
+    within = "" if pattern.within_us is None else f" within {format_duration(pattern.within_us)}"
+    skip = (
+        f", then {pattern.skip.kind} {pattern.skip.variable}".rstrip() if pattern.skip.kind != "past last row" else ""
+    )
+    by = f" for each {listed(keys)}" if keys else ""
+    return f"match {pattern_text(pattern.elements)}{within}{skip}{by}"
 
 
 def _signed(distance_us: int) -> str:

@@ -12,7 +12,7 @@ from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison, Value
 from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS
-from cluster.language.selects import NAME
+from cluster.language.select_names import NAME
 from cluster.relations.source import SourceColumn, SourceSchemaError
 from protocols.wire.streams import RESERVED_PREFIX, FieldType
 

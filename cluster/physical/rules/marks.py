@@ -15,6 +15,7 @@ from cluster.language.algebra import (
     Join,
     Node,
     PartitionedWindow,
+    PatternMatch,
     Project,
     SemiJoin,
     Source,
@@ -57,7 +58,7 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             return replace(template, columns=(*template.columns, *marks))
         case Project():
             return replace(template, input=inputs[0], outputs=(*template.outputs, *passed_on(marks)))
-        case Aggregate() | PartitionedWindow():
+        case Aggregate() | PartitionedWindow() | PatternMatch():
             return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)

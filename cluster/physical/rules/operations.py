@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     PartitionedWindow,
+    PatternMatch,
     Project,
     Relation,
     SemiJoin,
@@ -32,7 +33,7 @@ from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.operations import Operation
 
 
-def operation_of(node: Node, lag_us: int | None = None) -> Operation:
+def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C901 - a case per kind
     """Return the operation of a node.
 
     Parameters
@@ -69,6 +70,8 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:
             return operations.Join(schema_of(node.left), schema_of(node.right), node.predicate)
         case Zip():
             return _zip(node)
+        case PatternMatch():
+            return operations.PatternMatch(schema_of(node.input), node.keys, node.pattern)
         case SemiJoin() | AntiJoin():
             left, right = schema_of(node.left), schema_of(node.right)
             return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))

@@ -27,7 +27,7 @@ from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import NO_NUMBER
 from cluster.language.scope import unique_name
-from cluster.language.selects import NAME
+from cluster.language.select_names import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.language.type_words import TYPE_WORDS, written_type
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation

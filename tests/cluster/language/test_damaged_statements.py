@@ -38,6 +38,7 @@ KEYWORDS = sorted(
 MORE = """
     ABOVE | AFTER | AGO | APART_US | AT | BEGINNING | BELOW | BY | COARSEST | DSTREAM | EVENTS | EVERY | FINEST | FIXED
     GRANULARITY | HOURS | HZ | ISTREAM | LEAST | LIFETIME | MAX | MIN | MINUTES | MS | ORDERED | QUERY | RATE | REFRESH
+    MATCH_RECOGNIZE | MEASURES | PATTERN | DEFINE | SKIP | PAST | AFTER MATCH SKIP TO NEXT ROW | ONE ROW PER MATCH
     RSTREAM | SAMPLE | SECOND | SINCE | SLIDE | SLIDES | SOURCE | STALE | STREAM | TO | UNIT | WITHIN | ZIP
     zz | lane | traffic | t | 5 | 1.5 | 'x' | "q" | NULL | - | + | ( ) | [1] | { | } | ?
     x . | . x | , 5 | zz , | = 1 | AS zz | zz => | @5 | @ x | :x | $1 | ::TEXT | COLLATE x | IGNORE NULLS

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.language.algebra import Distinct, Dstream, Granularity, Intersection, Istream, Join, Node, Union, Zip
+from cluster.language.algebra import (
+    Distinct,
+    Dstream,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    PatternMatch,
+    Union,
+    Zip,
+)
 from cluster.language.instants import is_instantaneous
+from cluster.language.row_patterns import PatternElement, RowPattern
 from tests.cluster.plan.plans import ALSO_A, A, B, call, grouped, pick, where, window
 
 HOUR = window(A, 3_600_000_000)
+PATTERN = RowPattern((PatternElement("A"),), (), (), (), (), (), None)
 
 
 @pytest.mark.parametrize(
@@ -25,6 +38,7 @@ HOUR = window(A, 3_600_000_000)
         (Istream(HOUR), True),
         (Dstream(HOUR), True),
         (Zip(A, B, (), 0, 0, "inner", "apart"), True),
+        (PatternMatch(A, (), PATTERN), True),
         (where(A, "x > 1"), True),
         (where(HOUR, "x > 1"), False),
         (pick(A, x="x"), True),

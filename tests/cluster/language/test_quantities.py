@@ -39,6 +39,7 @@ DURATIONS = {
     "lifetime": "SELECT lane FROM traffic LIFETIME {}",
     "since": "SELECT lane FROM traffic SINCE {} AGO",
     "zip": "SELECT lane FROM traffic ZIP JOIN weather WITHIN {}",
+    "pattern": "SELECT n FROM traffic MATCH_RECOGNIZE (ORDER BY STAMP() MEASURES COUNT(*) AS n PATTERN (A+) WITHIN {})",
     "zip from": "SELECT lane FROM traffic ZIP JOIN weather WITHIN {} TO 36500 DAYS",
     "zip to": "SELECT lane FROM traffic ZIP JOIN weather WITHIN - 1 DAY TO {}",
 }

@@ -246,6 +246,15 @@ CASES: dict[str, str] = {
     "WITHIN 3 US ON t.sensor = w.sensor",
     "aggregate of a zip": "SELECT sensor, COUNT(*) AS n FROM (SELECT t.sensor FROM traffic AS t ZIP JOIN weather AS w "
     "WITHIN 3 US ON t.sensor = w.sensor) AS z WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY sensor",
+    # patterns of rows
+    "pattern": "SELECT * FROM traffic MATCH_RECOGNIZE (PARTITION BY segment ORDER BY STAMP() MEASURES FIRST(A.speed) AS high, "
+    "LAST(B.speed) AS low, COUNT(B.*) AS n PATTERN (A B+) WITHIN 15 US DEFINE A AS A.speed > 1, B AS B.speed < LAST(A.speed) / 1.5) AS m",
+    "pattern of all rows": "SELECT n, most FROM traffic MATCH_RECOGNIZE (ORDER BY STAMP() MEASURES COUNT(*) AS n, MAX(up.lane) AS most "
+    "ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (up{2,4}? down) WITHIN 9 US DEFINE up AS lane >= PREV(lane), down AS lane < up.lane)",
+    "pattern of so many rows": "SELECT sensor, a, b FROM (SELECT * FROM traffic WHERE lane > 1) MATCH_RECOGNIZE (PARTITION BY sensor "
+    "ORDER BY STAMP() MEASURES A.speed AS a, B.speed AS b PATTERN (A B) DEFINE B AS NOT open OR B.speed > PREV(speed)) AS m",
+    "aggregate of patterns": "SELECT segment, COUNT(*) AS n FROM traffic MATCH_RECOGNIZE (PARTITION BY segment ORDER BY STAMP() "
+    "MEASURES SUM(A.lane) AS lanes PATTERN (A+ B??) WITHIN 8 US DEFINE A AS SUM(A.lane) < 6) AS m WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY segment",
 }
 
 SCHEMAS = {

@@ -1,7 +1,7 @@
-"""What a plan means with relations that never change, and with zipper joins: the oracle, and what it leaves to others.
+"""What a plan means with unchanging relations, zipper joins and patterns: the oracle, and what it leaves to others.
 
 A relation is a stream of the same rows at every instant, a left join is a union. A zipper join, which is defined tuple
-by tuple (tests/cluster/zip_definition), is the stream of its rows.
+by tuple (tests/cluster/zip_definition), is the stream of its rows, and so is a pattern (tests/cluster/pattern_plans).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cluster.language.algebra import (
     Join,
     Lookup,
     Node,
+    PatternMatch,
     Project,
     Relation,
     Source,
@@ -28,6 +29,7 @@ from cluster.language.algebra import (
 from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar
 from tests.cluster.oracle.definition import Row, Snapshots, Streams, evaluate
+from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.zip_definition import zip_rows
 
 
@@ -65,6 +67,8 @@ class _Given:
             return self.standing_in(_joined(node))
         below = tuple(self.standing_in(each) for each in inputs_of(node))
         found = with_inputs(node, below) if below else node
+        if isinstance(found, PatternMatch):
+            return self._stream(node, pattern_rows(found, self._tuples(found.input)))
         return self._stream(node, self._zipped(found)) if isinstance(found, Zip) else found
 
     def _stream(self, node: Node, rows: list[tuple[int, Row]]) -> Source:
@@ -74,16 +78,17 @@ class _Given:
             self.known[node] = Source(name, schema_of(node))
         return self.known[node]
 
-    def _zipped(self, node: Zip) -> list[tuple[int, Row]]:
-        sides = [
-            [
-                (at, row)
-                for at, bag in enumerate(evaluate(side, [self.streams], self.instants).snapshots[0])
-                for row, count in bag.items()
-                for _ in range(count)
-            ]
-            for side in (node.left, node.right)
+    def _tuples(self, node: Node) -> list[tuple[int, Row]]:
+        """Return what is valid at each instant."""
+        return [
+            (at, row)
+            for at, bag in enumerate(evaluate(node, [self.streams], self.instants).snapshots[0])
+            for row, count in bag.items()
+            for _ in range(count)
         ]
+
+    def _zipped(self, node: Zip) -> list[tuple[int, Row]]:
+        sides = [self._tuples(side) for side in (node.left, node.right)]
         names = [[column.name for column in schema_of(side)] for side in (node.left, node.right)]
         places = [[columns.index(key[side]) for key in node.keys] for side, columns in enumerate(names)]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from cluster.language.algebra import Lookup, Node, Relation, Source, Zip
+from cluster.language.algebra import Lookup, Node, PatternMatch, Relation, Source, Zip
 from tests.cluster.oracle import strategies
 from tests.cluster.oracle.strategies import KINDS
 
-ELSEWHERE = {Relation, Lookup, Zip}
-"""Drawn by the oracle of relations, and by that of texts."""
+ELSEWHERE = {Relation, Lookup, Zip, PatternMatch}
+"""Drawn by the oracles of relations, of texts, and of patterns of rows."""
 
 
 def test_every_node_is_drawn() -> None:

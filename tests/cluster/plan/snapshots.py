@@ -26,6 +26,7 @@ from cluster.language.algebra import (
     Join,
     Node,
     PartitionedWindow,
+    PatternMatch,
     Project,
     SemiJoin,
     Source,
@@ -36,6 +37,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import AggregateCall
 from cluster.language.dialect import parse_scalar
+from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.zip_definition import zip_rows
 
 Row = tuple[Any, ...]
@@ -102,7 +104,7 @@ def value(tree: exp.Expr, row: dict[str, Any]) -> Any:
             return None if one is None or other is None else COMPARE[type(tree)](one, other)
 
 
-def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa: C901
+def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa: C901, PLR0911, PLR0912 - a case per kind
     """Snapshots of `node` at each of the first `instants` instants."""
 
     def of(each: Node) -> Snapshots:
@@ -147,6 +149,8 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             ]
         case Join() | SemiJoin() | AntiJoin():
             return [_joined(node, one, other) for one, other in zip(of(node.left), of(node.right), strict=True)]
+        case PatternMatch():
+            return _stamped(pattern_rows(node, _tuples(of(node.input))), instants)
         case Zip():
             return _zipped(node, of(node.left), of(node.right))
         case Union():
@@ -218,14 +222,25 @@ def _joined(node: Join | SemiJoin | AntiJoin, left: Counter[Row], right: Counter
 
 
 def _zipped(node: Zip, left: Snapshots, right: Snapshots) -> Snapshots:
-    sides = [[(t, row) for t, bag in enumerate(side) for row in bag.elements()] for side in (left, right)]
+    sides = [_tuples(side) for side in (left, right)]
     names = [[column.name for column in schema_of(side)] for side in (node.left, node.right)]
     places = [[names[side].index(pair[side]) for pair in node.keys] for side in (0, 1)]
     keys = [lambda row, at=at: tuple(row[place] for place in at) for at in places]
     widths = (len(names[0]), len(names[1]))
-    found: Snapshots = [Counter() for _ in left]
-    for at, row in zip_rows(sides[0], sides[1], (keys[0], keys[1]), (node.low_us, node.high_us), node.kind, widths):
-        if at < len(found):
+    found = zip_rows(sides[0], sides[1], (keys[0], keys[1]), (node.low_us, node.high_us), node.kind, widths)
+    return _stamped(found, len(left))
+
+
+def _tuples(snapshots: Snapshots) -> list[tuple[int, Row]]:
+    """Return what is valid at each instant."""
+    return [(t, row) for t, bag in enumerate(snapshots) for row in bag.elements()]
+
+
+def _stamped(rows: list[tuple[int, Row]], instants: int) -> Snapshots:
+    """Return the snapshots of rows that are valid at one instant."""
+    found: Snapshots = [Counter() for _ in range(instants)]
+    for at, row in rows:
+        if at < instants:
             found[at][row] += 1
     return found
 

@@ -21,15 +21,20 @@ from cluster.language.algebra import (
     Join,
     Node,
     PartitionedWindow,
+    PatternMatch,
     SemiJoin,
     TimeWindow,
     Union,
     Zip,
     schema_of,
 )
+from cluster.language.columns import Output
+from cluster.language.row_patterns import Definition, PatternElement, Reach, RowPattern, Skip
 from cluster.plan.explain import explain
+from cluster.plan.expressions import read_scalar
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import RULES, rewrite
+from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import call, condition, pick, source
 from tests.cluster.plan.snapshots import evaluate
 from tests.cluster.plan.test_rules import APPLIES
@@ -138,6 +143,21 @@ def zips(draw):
     return Zip(left, right, tuple(draw(st.lists(pairs, max_size=2, unique=True))), low, high, kind, "apart_us")
 
 
+@st.composite
+def matched(draw):
+    """A pattern of rows: which row is before another one of equal stamp depends on all columns, so none may go."""
+    node: Node = SOURCES[draw(st.sampled_from("abc"))]
+    if draw(st.booleans()):
+        node = Filter(node, condition(draw(predicates(_names(node)))))
+    first, second = PatternElement("A"), PatternElement("B", draw(st.integers(0, 1)), draw(st.sampled_from([1, None])))
+    definitions = (Definition("B", condition(draw(predicates(["x", "y"]))), condition('"y" >= "last"')),)
+    last = Reach("last", "last", "A", read_scalar('"y"', FieldType.INTEGER))
+    measures = (Output("z", read_scalar('"last"', FieldType.INTEGER)),)
+    skip = Skip(draw(st.sampled_from(["past last row", "to next row"])))
+    pattern = RowPattern((first, second), definitions, measures, (), (last,), ("x", "y"), 9, skip)
+    return PatternMatch(node, tuple(draw(st.lists(st.just("x"), max_size=1))), pattern)
+
+
 def _apart(node: Node, taken: list[str]) -> Node:
     fresh = {f"{name}_{len(taken)}": f'"{name}"' for name in _names(node)}
     return pick(node, **fresh)
@@ -152,7 +172,7 @@ def _shaped(node: Node, like: Node) -> Node:
 def plans(draw, depth=None):
     depth = draw(st.integers(1, 5)) if depth is None else depth
     if depth <= 0:
-        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips()))
+        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips(), matched()))
     kind = draw(
         st.sampled_from(
             ["filter"] * 4 + ["project", "window"] * 3 + ["join", "any", "none", "distinct", "aggregate"] * 2

@@ -36,6 +36,7 @@ from cluster.fjord.operators.multiplicities import Multiplicities, difference, i
 from cluster.fjord.operators.pane_aggregation import PaneAggregate, WindowSubscriber
 from cluster.fjord.operators.panes import Panes
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
+from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.operators.per_query_filter import PerQueryFilter
 from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
@@ -48,6 +49,7 @@ from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
@@ -89,6 +91,20 @@ def counted(keys: Schema) -> Case:
         lambda: PartialAggregate(names, CALLS),
         settled=lambda rows: merged(keys).transition(0, Batch(rows.sort(START), NEVER)).rows,
     )
+
+
+def matched(elements: tuple[PatternElement, ...], skip: SkipKind, within_us: int | None = 7) -> Case:
+    """A pattern of rows, with conditions that read the row, the one before it, and those of variables."""
+    definitions = (
+        Definition("A", condition('"n" > 0 OR "lag" > 0')),
+        Definition("B", condition('"n" >= 0'), condition('"n" <= "last" OR "count" > 1 OR "last" IS NULL')),
+    )
+    last = Reach("last", "last", "A", read_scalar('"n"', INTEGER))
+    count = Reach("count", "aggregate", "B", call=AggregateCall("count", "count", None, INTEGER))
+    measures = tuple(Output(name, read_scalar(f'"{name}"', INTEGER)) for name in ("last", "count"))
+    lags = (Lag("lag", read_scalar('"n"', INTEGER), 1),)
+    pattern = RowPattern(elements, definitions, measures, lags, (last, count), ("k", "n"), within_us, Skip(skip, "A"))
+    return Case(lambda: PatternMatch(LEFT, ("k",), pattern), chronons=True)
 
 
 class Relations:
@@ -225,6 +241,11 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     ),
     Union: (Case(lambda: Union(LEFT)),),
     PreaggregatedFilter: (Case(lambda: PreaggregatedFilter({1: "f", 2: "h"}), below=lambda: [Excepted(), grouped()]),),
+    PatternMatch: (
+        matched((PatternElement("A"), PatternElement("B", 1, None)), "past last row"),
+        matched((PatternElement("A", 0, 2), PatternElement("B", 1, 3, reluctant=True)), "to next row"),
+        matched((PatternElement("B"), PatternElement("A"), PatternElement("B")), "to first", within_us=None),
+    ),
     Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),
 }
 ONLY_K = (Output("k", read_scalar('"k"', TEXT)),)
@@ -257,6 +278,7 @@ INSTANTANEOUS = (
     "MergeAggregate 0",
     "MergeAggregate 1",
     "Zip 1",
+    "PatternMatch 0",
 )
 """What answers rows that are valid at one instant if those of the left are: see cluster/language/instants.py."""
 CASES_BY_NAME = {
