@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from cluster.errors import PlanError
 from cluster.fjord.batch import INTERVAL
 from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
@@ -32,6 +34,7 @@ from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
+from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.zipping import Zip
@@ -100,6 +103,8 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
             return Zip(*sides, keys=operation.keys, bounds_us=bounds_us, kind=operation.kind, apart=operation.apart)
         case kinds.PatternMatch():
             return PatternMatch(empty_rows(operation.columns), operation.keys, operation.pattern)
+        case kinds.StampJoin():
+            return _stamp_join(operation)
         case kinds.Lookup():
             return Lookup(operation.table, frozenset(operation.streams), tables)
         case kinds.Granularity():
@@ -108,6 +113,16 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
             return Changes(empty_rows(operation.columns), insertions=operation.insertions)
         case _:
             raise TypeError(f"{type(operation).__name__} is instantiated with its fragment")
+
+
+def _stamp_join(operation: kinds.StampJoin) -> Operator:
+    sides = empty_rows(operation.left), empty_rows(operation.right)
+    keys, low_us, high_us, kind = operation.keys, operation.low_us, operation.high_us, operation.kind
+    if operation.latest:
+        return AsofJoin(*sides, keys=keys, low_us=low_us, high_us=high_us, kind=kind)
+    if low_us is None:
+        raise PlanError("an interval join needs both bounds")
+    return StampJoin(*sides, keys=keys, predicate=operation.predicate, bounds_us=(low_us, high_us), kind=kind)
 
 
 def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables | None = None) -> Operator:

@@ -129,6 +129,7 @@ class RowFlows:
                 kinds.Join()
                 | kinds.SemiJoin()
                 | kinds.Zip()
+                | kinds.StampJoin()
                 | kinds.Union()
                 | kinds.Difference()
                 | kinds.Intersection()
@@ -299,8 +300,24 @@ def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
             return replace(both, lasting_us=lasting)
         case kinds.Zip():
             return replace(both, lasting_us=1)
+        case kinds.StampJoin() if operation.latest:
+            return replace(left, because=because, lasting_us=1, made_per_second=0.0)
+        case kinds.StampJoin():
+            return _near(operation, left, right, both)
         case _:
             return both
+
+
+def _near(join: kinds.StampJoin, left: RowFlow, right: RowFlow, both: RowFlow) -> RowFlow:
+    """Return the pairs of an interval join: one partner of each tuple is assumed, or all within the bounds."""
+    pairs = 2 * left.per_tuple * right.per_tuple
+    alone = both.per_second if join.kind != "inner" else 0.0
+    keyed = any(one != QUERY_GROUP.name for one, _ in join.keys)
+    near = join.high_us - (join.low_us or 0) + 1
+    tried = 0.0 if keyed else left.per_second * right.per_second * near / 1e6
+    made = max(tried - both.per_second, 0.0)
+    per_second = max(both.per_second, tried) + alone
+    return RowFlow(pairs, 1, per_second, 1, made, both.because, max(pairs, both.read_once))
 
 
 def _tried_per_second(join: kinds.Join | kinds.SemiJoin, left: RowFlow, right: RowFlow) -> float:

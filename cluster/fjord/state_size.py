@@ -24,6 +24,7 @@ from cluster.fjord.made_rows import (
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
+from cluster.physical.operations import RIGHT
 from cluster.physical.successors import summed
 from protocols.text.byte_sizes import format_byte_size
 from protocols.wire.streams import FieldType
@@ -136,6 +137,8 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
             return operation.columns
         case kinds.Join() | kinds.SemiJoin():
             return operation.left
+        case kinds.StampJoin():
+            return (*operation.left, *operation.right)
         case kinds.Zip():
             return (*operation.left, *operation.right, Column(operation.apart, FieldType.INTEGER))
         case kinds.MergeAggregate():
@@ -187,6 +190,14 @@ class _Estimate:
                 return min(alive, groups_of(operation.keys) * spans)
             case kinds.Distinct() | kinds.Difference() | kinds.Intersection() | kinds.Join() | kinds.SemiJoin():
                 return sum(self._alive(self._fragment.by_id[each]) for each in node.inputs)
+            case kinds.StampJoin() if operation.latest:
+                # Of the right the latest of each key, as long as it may be a partner.
+                right = self._flows.of(node.inputs[1]).per_second / 1e6
+                kept = KEYS_ASSUMED if set(operation.keys) - {(QUERY_GROUP.name, RIGHT + QUERY_GROUP.name)} else 1
+                return float(kept) if operation.low_us is None else min(kept, right * (1 - operation.low_us))
+            case kinds.StampJoin():
+                left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
+                return left * (max(operation.high_us, 0) + 1) + right * (max(-(operation.low_us or 0), 0) + 1)
             case kinds.Zip():
                 left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)

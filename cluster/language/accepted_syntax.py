@@ -118,7 +118,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "expressions": (SCALARS - {NULL}) | {STAR, "Alias"},
         "distinct": _kinds("Distinct"),
         "from_": _kinds("From"),
-        "joins": _kinds("Join", "ZipJoin"),
+        "joins": _kinds("Join", "ZipJoin", "StampJoin"),
         "where": _kinds("Where"),
         "group": _kinds("Group"),
         "having": _kinds("Having"),
@@ -170,6 +170,14 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "side": _kinds("INNER", "LEFT", "FULL"),
         "within": _kinds("ZipBounds"),
         "on": _kinds(CONDITION),
+    },
+    syntax.StampJoin: {
+        "this": _STREAM,
+        "kind": _kinds("ASOF", "WITHIN"),
+        "side": _kinds("INNER", "LEFT", "RIGHT", "FULL"),
+        "within": _kinds("ZipBounds"),
+        "match": _kinds(CONDITION),
+        "on": TRUTHS - _ONCE,
     },
     syntax.ZipBounds: {"this": _QUANTITY, "expression": _QUANTITY},
     syntax.StreamWindow: {

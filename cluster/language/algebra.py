@@ -252,6 +252,35 @@ class PatternMatch(SharedNode, frozen=True):
     pattern: RowPattern
 
 
+class StampJoin(_Pair, frozen=True):
+    """Pairs of tuples whose stamps are at most so far apart: interval joins, and ASOF joins.
+
+    Tuples of either side are valid at their own instant only. A pair is valid at the instant of its later tuple, a
+    tuple without a partner at the last instant at which one might have come, with NULLs for the other side.
+
+    Parameters
+    ----------
+    keys
+        Columns of left and right that must be equal; a NULL equals nothing.
+    low_us, high_us
+        Bounds of the right stamp minus the left one; without a lower one, all earlier tuples of the right count.
+    kind
+        Which tuples without a partner there are.
+    predicate
+        Another condition on pairs, over the columns of both; None for none.
+    latest
+        Whether only the latest of all tuples on the right is the partner of a left one (ASOF); of equal stamps, the one
+        with the greatest values, NULL being less than all. There is no other condition then.
+    """
+
+    keys: tuple[tuple[str, str], ...]
+    low_us: int | None
+    high_us: int
+    kind: ZipKind = "inner"
+    predicate: Scalar | None = None
+    latest: bool = False
+
+
 class SemiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
@@ -351,6 +380,7 @@ Node = (
     | Join
     | Zip
     | PatternMatch
+    | StampJoin
     | SemiJoin
     | AntiJoin
     | Distinct
@@ -374,7 +404,7 @@ def schema_of(node: Node) -> Schema:
             return schema_of(node.input) + (schema_of(node.table) if node.pairs else ())
         case Project():
             return tuple(Column(output.name, output.scalar.type, output.unit) for output in node.outputs)
-        case Join():
+        case Join() | StampJoin():
             return schema_of(node.left) + schema_of(node.right)
         case Zip():
             return (*schema_of(node.left), *schema_of(node.right), Column(node.apart, FieldType.INTEGER, "us"))
@@ -398,7 +428,7 @@ def inputs_of(node: Node) -> tuple[Node, ...]:
     match node:
         case Source() | Relation():
             return ()
-        case Union() | Join() | Zip() | SemiJoin() | AntiJoin() | Difference() | Intersection():
+        case _Pair():
             return (node.left, node.right)
         case _:
             return (node.input,)

@@ -23,6 +23,7 @@ OPERATOR_WORDS = {
     "Join": "a join",
     "Zip": "a zipper join",
     "PatternMatch": "MATCH_RECOGNIZE",
+    "StampJoin": "a join by stamps",
     "SemiJoin": "a subquery in a condition",
     "AntiJoin": "a subquery in a condition",
     "Distinct": "DISTINCT",

@@ -21,6 +21,7 @@ from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
+from cluster.language.stamp_join_parsing import StampJoinParsing
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import (
     TIME_FUNCTIONS,
@@ -33,7 +34,6 @@ from cluster.language.syntax import (
 )
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import LAST_TUPLES, MISPLACED_WINDOW, USING_SHAPE
-from cluster.language.zipper_parsing import ZipJoinParsing
 from cluster.planning_budget import spend
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
 
 
 class FjordSqlParser(
-    StatementParsing, GroupingParsing, ZipJoinParsing, RefusedSpellings, JsonParsing, CallParsing, parser.Parser
+    StatementParsing, GroupingParsing, StampJoinParsing, RefusedSpellings, JsonParsing, CallParsing, parser.Parser
 ):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
@@ -286,12 +286,13 @@ class FjordSqlParser(
         # sqlglot's comma swallows the errors of what follows it.
         if self._match(TokenType.COMMA):
             return self.expression(exp.Join(this=self._parse_stream_item()))
-        if (zipped := self._parse_zip_join()) is not None:
-            return zipped
+        if (paired := self._parse_zip_join() or self._parse_asof_join()) is not None:
+            return paired
+        first = self._curr
         join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
         if join is not None and not any(join.args.get(part) for part in ("method", "side", "kind")):
             join.set("kind", "INNER")  # so that it is no comma
-        return join
+        return None if join is None else self._with_bounds(join, first)
 
     def _parse_using_identifiers(self) -> list[exp.Expr]:
         # sqlglot takes one name without parentheses, and drops what stands before a name.

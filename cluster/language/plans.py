@@ -20,6 +20,7 @@ from cluster.language.algebra import (
     Relation,
     SemiJoin,
     Source,
+    StampJoin,
     Zip,
     inputs_of,
     schema_of,
@@ -129,6 +130,9 @@ def never_null(node: Node) -> frozenset[str]:
             return frozenset(output.name for output in node.outputs if plain_column(output.scalar) in below)
         case Join():
             return never_null(node.left) | never_null(node.right)
+        case StampJoin():
+            left = never_null(node.left) if node.kind != "full" else frozenset()
+            return left | never_null(node.right) if node.kind == "inner" else left
         case Zip():
             left = never_null(node.left) if node.kind != "full" else frozenset()
             return left | never_null(node.right) | {node.apart} if node.kind == "inner" else left

@@ -27,7 +27,17 @@ from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
 from cluster.language.stars import is_star, shown_by_star
 from cluster.language.subqueries import Subqueries
-from cluster.language.syntax import QUERIES, ErrorBound, Slot, StreamItem, Within, ZipJoin, first_part, spelled
+from cluster.language.syntax import (
+    QUERIES,
+    ErrorBound,
+    Slot,
+    StampJoin,
+    StreamItem,
+    Within,
+    ZipJoin,
+    first_part,
+    spelled,
+)
 from cluster.language.zipper_joins import zip_items
 
 if TYPE_CHECKING:
@@ -172,7 +182,7 @@ class Translator:
         return translator
 
     def _joined(self, join: exp.Join, *, stamped: bool, names: frozenset[str]) -> FromItem:
-        if isinstance(join, ZipJoin):
+        if isinstance(join, ZipJoin | StampJoin):
             return translate_item(join.this, self, stamped=stamped, names=names)
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
         if unknown := [word for word in words if word not in JOINS]:

@@ -141,6 +141,13 @@ def _zip_join(node: exp.Expr) -> list[str]:
     return ["ZIP", "JOIN", *_if(side != "INNER", side), *_if(node.args.get("on"), "ON")]
 
 
+def _stamp_join(node: exp.Expr) -> list[str]:
+    side, match, on = (node.args.get(part) for part in ("side", "match", "on"))
+    asof = node.args["kind"] == "ASOF"
+    words = [*_if(asof, "ASOF"), "JOIN", *_if(side != "INNER", str(side))]
+    return [*words, *_if(match, "MATCH_CONDITION"), *_if(on, "ON")]
+
+
 def _window(node: exp.Expr) -> list[str]:
     size, slide, partition = (node.args.get(part) for part in ("this", "slide", "partition"))
     keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
@@ -242,6 +249,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     row_pattern_syntax.VariableDefinition: lambda _node: ["AS"],
     row_pattern_syntax.Navigation: _navigation,
     syntax.ZipJoin: _zip_join,
+    syntax.StampJoin: _stamp_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],
     syntax.StreamWindow: _window,
     syntax.Changes: lambda node: [node.args["kind"]],

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
-JOINS = ("LEFT", "RIGHT", "ZIP", "FULL", "INNER", "CROSS")
+JOINS = ("LEFT", "RIGHT", "ZIP", "ASOF", "FULL", "INNER", "CROSS")
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
 FOREIGN_WINDOWS = {"TUMBLING": TUMBLING.format(""), "HOPPING": HOPPING.format("")}
 FOREIGN_STREAMS = {
@@ -79,7 +79,16 @@ class StreamItemParsing(RowPatternParsing):
         if joins:
             first = self._prev if self._prev and self._prev.token_type == TokenType.FROM else None
             self.refuse("a query begins with SELECT", token=first, hint="SELECT ... FROM stream")
-        return self._parse_stream_item()
+        joined = bool(self._prev and self._prev.token_type != TokenType.FROM)
+        return self._parse_joined_item() if joined else self._parse_stream_item()
+
+    def _at_asof(self) -> bool:
+        """Return whether an ASOF join comes next."""
+        raise NotImplementedError
+
+    def _parse_joined_item(self) -> StreamItem:
+        """Return the item of FROM that comes next, behind JOIN."""
+        raise NotImplementedError
 
     def _parse_stream_item(self) -> StreamItem:
         item = StreamItem(this=self._parse_stream_reference())
@@ -114,7 +123,8 @@ class StreamItemParsing(RowPatternParsing):
 
     def _parse_stream_alias(self) -> exp.Identifier | None:
         explicit = self._match(TokenType.ALIAS)
-        if not explicit and (self._at_clause("ZIP", "JOIN") or self._at_word("WITHIN")):
+        joins = self._at_clause("ZIP", "JOIN") or self._at_asof() or self._at_clause("MATCH_CONDITION", "(")
+        if not explicit and (joins or self._at_word("WITHIN")):
             return None
         word = self._curr
         alias = self._parse_id_var(any_token=False, tokens=ALIAS_TOKENS)

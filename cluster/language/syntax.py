@@ -143,6 +143,19 @@ class ZipJoin(exp.Join):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "side": False, "within": False, "on": False}
 
 
+class StampJoin(exp.Join):
+    """``ASOF [LEFT] JOIN item [WITHIN d] [MATCH_CONDITION(c)] [ON c]``, or ``[side] JOIN item WITHIN bounds ON c``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "kind": True,
+        "side": False,
+        "within": False,
+        "match": False,
+        "on": False,
+    }
+
+
 class ColumnDefinition(exp.Expression):
     """``name TYPE [UNIT 'text'] [FIXED]`` of CREATE STREAM."""
 

@@ -13,6 +13,8 @@ GRANULARITY_SHAPE = "GRANULARITY(1 MINUTE)"
 SAMPLE_SHAPE = "SAMPLE EVERY 10 SECONDS or SAMPLE RATE 10 HZ"
 SINCE_SHAPE = "FROM traffic SINCE 2 HOURS AGO or SINCE BEGINNING"
 USING_SHAPE = "FROM a JOIN b USING (x), where both have a column x"
+NEAR_SHAPE = "a JOIN b WITHIN 5 MINUTES ON a.x = b.x"
+ASOF_SHAPE = "a ASOF [LEFT] JOIN b WITHIN 5 MINUTES ON a.x = b.x"
 ZIP_SHAPE = "a ZIP JOIN b WITHIN 50 MILLISECONDS ON a.pair = b.pair"
 WITH_SHAPE = "WITH name AS (SELECT ...) SELECT ..."
 CASE_SHAPE = "CASE WHEN condition THEN value ELSE value END"
@@ -62,7 +64,7 @@ _AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST
 _OF_FROM = (
     *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
     *(CLAUSE,),
-    *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
+    *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "ASOF", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
 )
 AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
     "SELECT": ("FROM", "AS", *_AFTER_OPERANDS),
@@ -84,6 +86,7 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "SAMPLE": (("EVERY", "RATE"), "EVERY or RATE", SAMPLE_SHAPE),
     "SINCE": (("BEGINNING",), "a duration or BEGINNING", SINCE_SHAPE),
     "ZIP": (("JOIN",), "JOIN", ZIP_SHAPE),
+    "ASOF": (("JOIN", "LEFT"), "JOIN or LEFT JOIN", ASOF_SHAPE),
     "AT": (("LEAST",), "LEAST", "SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES"),
     "LIFETIME": ((), "a duration", "SELECT ... FROM ... LIFETIME 90 DAYS"),
     "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),

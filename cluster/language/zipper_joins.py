@@ -11,9 +11,9 @@ from cluster.language.from_items import FromItem
 from cluster.language.instants import is_instantaneous
 from cluster.language.joins import with_nulls
 from cluster.language.plans import renamed_apart
-from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
-from cluster.language.syntax import ZipBounds, ZipJoin, conjuncts, is_comma
+from cluster.language.stamp_joins import bounds_us, joined_by_stamps
+from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, is_comma
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
 def zip_items(
     items: list[FromItem], syntax: list[exp.Expr], joins: list[exp.Join], context: Context
 ) -> tuple[list[FromItem], list[exp.Join]]:
-    """Return the items of FROM after each zipper join has made one item of two, and the remaining joins between them.
+    """Return the items of FROM after each zipper join and join by stamps has made one of two, and the joins left.
 
     Parameters
     ----------
@@ -42,48 +42,57 @@ def zip_items(
     Raises
     ------
     FjordSqlError
-        If a zipper join stands behind another join, an item has a window or tuples that last, or bounds or condition
-        are not valid.
+        If such a join stands behind another join, an item has a window or tuples that last, or bounds or condition are
+        not valid.
     """
     found = [items[0]]
     left: list[exp.Join] = []
     for place, join in enumerate(joins, start=1):
-        if not isinstance(join, ZipJoin):
+        if not isinstance(join, ZipJoin | StampJoin):
             found.append(items[place])
             left.append(join)
             continue
         if left and len(found) > 1 and not is_comma(left[-1]):
-            reason = "a zipper join pairs two streams, not what other joins have made"
-            raise context.error(
-                join, reason, "zip first, FROM a ZIP JOIN b ... JOIN c, or put the join into a subquery"
-            )
+            what, example = _named(join), "ZIP JOIN" if isinstance(join, ZipJoin) else "ASOF JOIN"
+            reason = f"{what} pairs two streams, not what other joins have made"
+            hint = f"write it first, FROM a {example} b ... JOIN c, or put the other join into a subquery"
+            raise context.error(join, reason, hint)
         for item, read_from in ((items[place - 1], syntax[place - 1]), (items[place], syntax[place])):
-            _check_instants(item, read_from, context)
-        found[-1] = _zipped(found[-1], items[place], join, context)
+            _check_instants(item, read_from, _named(join), context)
+        if isinstance(join, ZipJoin):
+            found[-1] = _zipped(found[-1], items[place], join, context)
+        else:
+            found[-1] = joined_by_stamps(found[-1], items[place], join, context)
     return found, left
 
 
-def _check_instants(item: FromItem, syntax: exp.Expr, context: Context) -> None:
+def _named(join: exp.Expr) -> str:
+    if isinstance(join, ZipJoin):
+        return "a zipper join"
+    return "an ASOF join" if join.args["kind"] == "ASOF" else "a join WITHIN a time"
+
+
+def _check_instants(item: FromItem, syntax: exp.Expr, what: str, context: Context) -> None:
     if clause := syntax.args.get("window") or syntax.args.get("granularity"):
         raise context.error(
             clause,
-            "a zipper join pairs tuples as they come: its streams have no window",
-            "put the window above, FROM (SELECT ... FROM a ZIP JOIN b ...) AS pairs WINDOW(...)",
+            f"{what} pairs tuples as they come: its streams have no window",
+            "put the window above, FROM (SELECT ... FROM a ... JOIN b ...) AS pairs WINDOW(...)",
         )
     if item.static:
-        reason = "a zipper join pairs tuples by their stamps, but the rows of a relation have none"
+        reason = f"{what} pairs tuples by their stamps, but the rows of a relation have none"
         raise context.error(syntax, reason, "join it with JOIN or LEFT JOIN behind the streams")
     if not is_instantaneous(item.node):
         raise context.error(
             syntax,
-            "a zipper join pairs tuples by their stamps, but what is here lasts longer than an instant",
+            f"{what} pairs tuples by their stamps, but what is here lasts longer than an instant",
             "put ISTREAM(...) around it: each tuple then is stamped where it begins",
         )
 
 
 def _zipped(left: FromItem, right: FromItem, join: ZipJoin, context: Context) -> FromItem:
     kind = KINDS[join.args["side"]]
-    low_us, high_us = _bounds(join.args.get("within"), context)
+    low_us, high_us = bounds_us(join.args.get("within"), context)
     node, names = renamed_apart(right.node, [column.name for column in schema_of(left.node)])
     scopes = [left.scopes, tuple(scope.renamed(names) for scope in right.scopes)]
     keys = _keys(join.args.get("on"), scopes, context)
@@ -98,23 +107,6 @@ def _zipped(left: FromItem, right: FromItem, join: ZipJoin, context: Context) ->
         ScopeItem(None, (own,)),
     ]
     return FromItem(zipped, first, base=False, more=tuple(more))
-
-
-def _bounds(within: ZipBounds | None, context: Context) -> tuple[int, int]:
-    if within is None:
-        return 0, 0
-    high_us = read_quantity(within.expression, distance_us, context, meant="MS")
-    if within.this is None:
-        if high_us < 0:
-            reason = "how far apart the tuples of a pair may be is not negative"
-            raise context.error(
-                within.expression, reason, "bounds on both sides are written WITHIN -1 SECOND TO 0 SECONDS"
-            )
-        return -high_us, high_us
-    low_us = read_quantity(within.this, distance_us, context, meant="MS")
-    if low_us > high_us:
-        raise context.error(within, "the lower bound is above the upper one", "write WITHIN low TO high")
-    return low_us, high_us
 
 
 def _keys(

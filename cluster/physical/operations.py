@@ -309,6 +309,19 @@ class PatternMatch(_Operation, frozen=True):
     pattern: RowPattern
 
 
+class StampJoin(_Operation, frozen=True):
+    """Pairs of rows whose stamps are at most so far apart; fields as of the algebra's node."""
+
+    left: Schema
+    right: Schema
+    keys: tuple[tuple[str, str], ...]
+    low_us: int | None
+    high_us: int
+    kind: ZipKind
+    predicate: Scalar | None
+    latest: bool
+
+
 class Lookup(_Operation, frozen=True):
     """Rows with what a table of relations has for them.
 
@@ -371,6 +384,7 @@ PlainOperation = (
     | SemiJoin
     | Zip
     | PatternMatch
+    | StampJoin
     | Granularity
     | Changes
     | Sink

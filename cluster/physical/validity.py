@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     Relation,
     SemiJoin,
     Source,
+    StampJoin,
     TimeWindow,
     Union,
     Zip,
@@ -83,5 +84,9 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (above,)
         case Union() | Join() | Intersection():
             return (above, above)
+        case StampJoin() if not node.latest:
+            return (above, above)
+        case StampJoin():
+            return (above, False)
         case Difference() | Zip() | PatternMatch() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
             return tuple(True for _ in inputs_of(node))

@@ -20,6 +20,7 @@ from cluster.plan.explain import (
     pattern_words,
     readable,
     since_words,
+    stamp_join_words,
     window_words,
     zip_words,
 )
@@ -97,6 +98,10 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return zip_words(kind, low_us, high_us, tuple(pair for pair in pairs if pair[0] not in _MADE))
         case kinds.PatternMatch(pattern=pattern, keys=keys):
             return pattern_words(pattern, tuple(key for key in keys if key not in _MADE))
+        case kinds.StampJoin() as join:
+            shown = tuple(pair for pair in join.keys if pair[0] not in _MADE)
+            bounds_us = (join.low_us, join.high_us)
+            return stamp_join_words(join.kind, bounds_us, shown, join.predicate, latest=join.latest)
         case kinds.Lookup(table=table):
             return described_lookup(table)
         case kinds.Granularity(granule_us=granule_us):

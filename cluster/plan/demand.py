@@ -24,6 +24,7 @@ from cluster.language.algebra import (
     Project,
     SemiJoin,
     Source,
+    StampJoin,
     TimeWindow,
     Union,
     Zip,
@@ -167,9 +168,10 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
         case Lookup():
             needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())
             yield node.input, needed & names_of(node.input), ()
-        case Join() | Zip() | SemiJoin() | AntiJoin():
+        case Join() | Zip() | StampJoin() | SemiJoin() | AntiJoin():
             # The pairs of a zipper join depend on all tuples: no condition from above holds below.
-            needed = wanted.union(*node.keys) if isinstance(node, Zip) else wanted | _read_of_pairs(node)
+            needed = wanted if isinstance(node, Zip) else wanted | _read_of_pairs(node)
+            needed = needed.union(*node.keys) if isinstance(node, Zip | StampJoin) else needed
             for side in (node.left, node.right):
                 yield side, needed & names_of(side), ()
         case Union():
@@ -185,7 +187,7 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
                 yield side, wanted, ()
 
 
-def _read_of_pairs(node: Join | SemiJoin | AntiJoin) -> frozenset[str]:
+def _read_of_pairs(node: Join | StampJoin | SemiJoin | AntiJoin) -> frozenset[str]:
     return columns_of(node.predicate) if node.predicate else frozenset()
 
 

@@ -28,6 +28,7 @@ from cluster.language.algebra import (
     Relation,
     SemiJoin,
     Source,
+    StampJoin,
     TableLookup,
     TimeWindow,
     Union,
@@ -129,6 +130,9 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return zip_words(node.kind, node.low_us, node.high_us, node.keys)
         case PatternMatch():
             return pattern_words(node.pattern, node.keys)
+        case StampJoin():
+            bounds_us = (node.low_us, node.high_us)
+            return stamp_join_words(node.kind, bounds_us, node.keys, node.predicate, latest=node.latest)
         case SemiJoin():
             return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
         case AntiJoin():
@@ -243,6 +247,25 @@ def pattern_words(pattern: RowPattern, keys: tuple[str, ...]) -> str:
     )
     by = f" for each {listed(keys)}" if keys else ""
     return f"match {pattern_text(pattern.elements)}{within}{skip}{by}"
+
+
+def stamp_join_words(
+    kind: ZipKind,
+    bounds_us: tuple[int | None, int],
+    keys: tuple[tuple[str, str], ...],
+    predicate: Scalar | None,
+    *,
+    latest: bool,
+) -> str:
+    """Return one line about an ASOF join or an interval join."""
+    low_us, high_us = bounds_us
+    which = "" if kind == "inner" else f"{kind} "
+    on = f" on {listed(tuple(f'{one} = {other}' for one, other in keys))}" if keys else ""
+    if latest:
+        before = "before" if high_us < 0 else "up to then"
+        return f"{which}join with the latest {before}{'' if low_us is None else f' within {_signed(-low_us)}'}{on}"
+    bounds = f"{'any time before' if low_us is None else _signed(low_us)} to {_signed(high_us)}"
+    return f"{which}join of stamps {bounds} apart{on}{f' and {readable(predicate)}' if predicate else ''}"
 
 
 def _signed(distance_us: int) -> str:

@@ -14,7 +14,7 @@ from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
-from cluster.plan.rules import duplicates, emptiness, extremes, joins, projection, selection, windows, zips
+from cluster.plan.rules import duplicates, emptiness, extremes, joins, projection, selection, stamp_joins, windows, zips
 from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ RULES: tuple[Rule, ...] = (
     selection.filter_below_granularity,
     selection.filter_below_changes,
     zips.filter_below_zip,
+    stamp_joins.filter_below_stamp_join,
     joins.filter_into_join,
     joins.filter_below_existence,
     joins.filter_below_lookup,
@@ -78,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     projection.narrow_aggregate,
     joins.narrow_join,
     zips.narrow_zip,
+    stamp_joins.narrow_stamp_join,
     joins.narrow_existence,
     joins.narrow_existence_left,
 )

@@ -19,6 +19,7 @@ from cluster.language.algebra import (
     Project,
     SemiJoin,
     Source,
+    StampJoin,
     Union,
     Zip,
     inputs_of,
@@ -69,7 +70,7 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
             pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
             return _visible_pairs(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
-        case Zip():
+        case Zip() | StampJoin():
             return _zipped_apart(template, inputs, marks)
         case Union() | Difference() | Intersection() if len({_places(each, marks) for each in inputs}) > 1:
             # Columns of both sides match by position, and an aggregate has its marks before what it computes.
@@ -88,7 +89,7 @@ def _with_marks_behind(node: Node, marks: Schema) -> Node:
     return project(node, passed_on((*own, *(each for each in columns if each in marks))))
 
 
-def _zipped_apart(template: Zip, inputs: tuple[Node, ...], marks: Schema) -> Node:
+def _zipped_apart(template: Zip | StampJoin, inputs: tuple[Node, ...], marks: Schema) -> Node:
     """Return pairs of one query group; an unmatched tuple has the marks of its own side."""
     renamed = tuple(Output(RIGHT + mark.name, column_scalar(mark)) for mark in marks)
     right = Project(inputs[1], (*passed_on(schema_of(template.right)), *renamed))

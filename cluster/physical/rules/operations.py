@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     Relation,
     SemiJoin,
     Source,
+    StampJoin,
     TimeWindow,
     Union,
     Zip,
@@ -72,6 +73,8 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return _zip(node)
         case PatternMatch():
             return operations.PatternMatch(schema_of(node.input), node.keys, node.pattern)
+        case StampJoin():
+            return _stamp_join(node)
         case SemiJoin() | AntiJoin():
             left, right = schema_of(node.left), schema_of(node.right)
             return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))
@@ -90,3 +93,10 @@ def _filter(node: Filter) -> Operation:
 def _zip(node: Zip) -> Operation:
     left, right = schema_of(node.left), schema_of(node.right)
     return operations.Zip(left, right, node.keys, node.low_us, node.high_us, node.kind, node.apart)
+
+
+def _stamp_join(node: StampJoin) -> Operation:
+    left, right = schema_of(node.left), schema_of(node.right)
+    return operations.StampJoin(
+        left, right, node.keys, node.low_us, node.high_us, node.kind, node.predicate, node.latest
+    )

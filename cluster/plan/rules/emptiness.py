@@ -25,6 +25,7 @@ from cluster.language.algebra import (
     Relation,
     SemiJoin,
     Source,
+    StampJoin,
     Union,
     Zip,
     inputs_of,
@@ -38,7 +39,7 @@ from cluster.shared_nodes import remembered
 def is_empty(node: Node) -> bool:
     """Return whether a plan surely has no tuple at any instant."""
     match node:
-        case Source() | Relation() | Zip():
+        case Source() | Relation() | Zip() | StampJoin():
             return False
         case Filter() if never_true(node.predicate.expression):
             return True

@@ -41,6 +41,9 @@ DURATIONS = {
     "zip": "SELECT lane FROM traffic ZIP JOIN weather WITHIN {}",
     "pattern": "SELECT n FROM traffic MATCH_RECOGNIZE (ORDER BY STAMP() MEASURES COUNT(*) AS n PATTERN (A+) WITHIN {})",
     "zip from": "SELECT lane FROM traffic ZIP JOIN weather WITHIN {} TO 36500 DAYS",
+    "asof": "SELECT lane FROM traffic ASOF JOIN weather WITHIN {}",
+    "near": "SELECT lane FROM traffic JOIN weather WITHIN {} ON TRUE",
+    "near to": "SELECT lane FROM traffic JOIN weather WITHIN - 1 DAY TO {} ON TRUE",
     "zip to": "SELECT lane FROM traffic ZIP JOIN weather WITHIN - 1 DAY TO {}",
 }
 RELATIONS = {
@@ -86,7 +89,8 @@ def test_a_duration_without_a_unit_is_asked_for_one(place):
 
 @pytest.mark.parametrize(("place", "number", "meant"), [
     ("slide", "5", "write 5 SECONDS, or 5 US"), ("window", "1", "or 1 US"), ("lifetime", "90", "write 90 DAYS"),
-    ("since", "2", "write 2 HOURS"), ("zip", "50", "write 50 MS"), ("stale", "5.", "write 5. MINUTES"),
+    ("since", "2", "write 2 HOURS"), ("zip", "50", "write 50 MS"),
+    ("asof", "5", "write 5 MINUTES"), ("stale", "5.", "write 5. MINUTES"),
 ])  # fmt: skip
 def test_the_hint_says_what_was_probably_meant(place, number, meant):
     with pytest.raises(FjordSqlError, match="needs a unit") as caught:

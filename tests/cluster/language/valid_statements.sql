@@ -71,6 +71,9 @@ SELECT t.lane FROM traffic t LEFT ZIP JOIN weather w ON t.sensor = w.sensor
 SELECT sensor, n FROM traffic AS t MATCH_RECOGNIZE (PARTITION BY sensor, lane ORDER BY STAMP() ASC MEASURES COUNT(B.*) AS n, PREV(B.speed, 2) - FIRST(A.speed) AS x PATTERN (A B+ C??) WITHIN 10 MINUTES DEFINE A AS speed > 50, B AS B.speed < LAST(A.speed, 0) / 2) AS m
 SELECT * FROM (SELECT lane FROM traffic WHERE open) MATCH_RECOGNIZE (ORDER BY STAMP() MEASURES LAST(lane, 1) AS l ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (A{2} B{1,3}? A)WITHIN INTERVAL '5' MINUTE) WINDOW(RANGE 1 HOUR)
 SELECT m.x FROM traffic MATCH_RECOGNIZE (ORDER BY STAMP() MEASURES SUM(B.flow) FILTER (WHERE B.open) AS x AFTER MATCH SKIP TO FIRST B PATTERN (A B) DEFINE B AS PREV(open) AND A.lane IS NULL) AS m WHERE m.x > 1
+SELECT t.lane, w.wind FROM traffic AS t ASOF JOIN weather AS w ON t.sensor = w.sensor AND STAMP(t) >= STAMP(w)
+SELECT t.lane, w.wind FROM traffic t ASOF LEFT JOIN weather w WITHIN 5 MINUTES MATCH_CONDITION (STAMP(t) > STAMP(w)) ON t.sensor = w.sensor
+SELECT t.lane, w.wind FROM traffic t LEFT JOIN weather w WITHIN -1 SECOND TO 2 SECONDS ON t.sensor = w.sensor AND t.lane < w.wind
 
 -- Subqueries
 WITH busy AS (SELECT sensor, COUNT(*) AS cars FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY sensor), calm AS (SELECT sensor FROM weather) SELECT busy.sensor FROM busy, calm WHERE cars > 1000

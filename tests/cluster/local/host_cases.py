@@ -244,6 +244,22 @@ CASES: dict[str, str] = {
     "WITHIN 0 SECONDS TO 4 US ON t.sensor = w.sensor",
     "full zip": "SELECT t.sensor, t.lane, w.sensor AS other, w.wind FROM traffic AS t FULL ZIP JOIN weather AS w "
     "WITHIN 3 US ON t.sensor = w.sensor",
+    # joins by stamps
+    "asof": "SELECT t.sensor, t.speed, w.wind FROM traffic AS t ASOF JOIN weather AS w ON t.sensor = w.sensor",
+    "asof within": "SELECT t.sensor, t.lane, w.wind, w.gust FROM traffic AS t ASOF LEFT JOIN weather AS w WITHIN 4 US "
+    "ON t.sensor = w.sensor",
+    "asof before": "SELECT t.sensor, t.lane, w.wind FROM traffic AS t ASOF LEFT JOIN weather AS w "
+    "MATCH_CONDITION (STAMP(t) > STAMP(w)) ON t.sensor = w.sensor WHERE t.lane > 1",
+    "asof without keys": "SELECT t.sensor, w.wind FROM traffic AS t ASOF JOIN (SELECT wind FROM weather WHERE wind > 1) AS w",
+    "near": "SELECT t.sensor, t.lane, w.wind FROM traffic AS t JOIN weather AS w WITHIN 2 US ON t.sensor = w.sensor",
+    "near of some": "SELECT t.lane, w.wind FROM traffic AS t JOIN weather AS w WITHIN -2 US TO 5 US "
+    "ON t.sensor = w.sensor AND t.speed <= w.gust WHERE t.lane > 0",
+    "left near": "SELECT t.sensor, t.lane, w.wind FROM traffic AS t LEFT JOIN weather AS w WITHIN 0 US TO 3 US ON t.sensor = w.sensor",
+    "right near": "SELECT t.lane, w.* FROM traffic AS t RIGHT JOIN weather AS w WITHIN 1 US ON t.sensor = w.sensor",
+    "full near": "SELECT t.sensor, t.lane, w.sensor AS other, w.wind FROM traffic AS t FULL JOIN weather AS w "
+    "WITHIN -2 US TO 1 US ON t.sensor = w.sensor",
+    "aggregate of near pairs": "SELECT sensor, COUNT(*) AS n FROM (SELECT t.sensor FROM traffic AS t JOIN weather AS w "
+    "WITHIN 2 US ON t.sensor = w.sensor) AS z WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY sensor",
     "aggregate of a zip": "SELECT sensor, COUNT(*) AS n FROM (SELECT t.sensor FROM traffic AS t ZIP JOIN weather AS w "
     "WITHIN 3 US ON t.sensor = w.sensor) AS z WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY sensor",
     # patterns of rows

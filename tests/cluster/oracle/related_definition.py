@@ -1,7 +1,7 @@
-"""What a plan means with unchanging relations, zipper joins and patterns: the oracle, and what it leaves to others.
+"""What a plan means with unchanging relations, zipper joins, joins by stamps and patterns: the oracle and its limits.
 
-A relation is a stream of the same rows at every instant, a left join is a union. A zipper join, which is defined tuple
-by tuple (tests/cluster/zip_definition), is the stream of its rows, and so is a pattern (tests/cluster/pattern_plans).
+A relation is a stream of the same rows at every instant, a left join is a union. A zipper join, a join by stamps or a
+pattern is the stream of its rows, defined one by one (zip_definition, stamp_join_definition and pattern_plans).
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
+
+from msgspec.structs import replace
 
 from cluster.expressions.nodes import NULL
 from cluster.language.algebra import (
@@ -20,6 +22,7 @@ from cluster.language.algebra import (
     Project,
     Relation,
     Source,
+    StampJoin,
     Union,
     Zip,
     inputs_of,
@@ -30,6 +33,8 @@ from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar
 from tests.cluster.oracle.definition import Row, Snapshots, Streams, evaluate
 from tests.cluster.pattern_plans import pattern_rows
+from tests.cluster.plan.snapshots import met_by
+from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
 
@@ -56,7 +61,7 @@ class _Given:
     streams: dict[str, list[tuple[int, Row]]]
     relations: Mapping[str, Sequence[Row]]
     instants: int
-    known: dict[Node, Source] = field(default_factory=dict)
+    known: dict[Node, Node] = field(default_factory=dict)
 
     def standing_in(self, node: Node) -> Node:
         """Return a plan that reads streams only."""
@@ -67,15 +72,27 @@ class _Given:
             return self.standing_in(_joined(node))
         below = tuple(self.standing_in(each) for each in inputs_of(node))
         found = with_inputs(node, below) if below else node
-        if isinstance(found, PatternMatch):
-            return self._stream(node, pattern_rows(found, self._tuples(found.input)))
-        return self._stream(node, self._zipped(found)) if isinstance(found, Zip) else found
+        match found:
+            case Zip():
+                return self._stream(node, self._zipped(found))
+            case StampJoin():
+                return self._stream(node, self._by_stamps(found))
+            case PatternMatch():
+                return self._stream(node, pattern_rows(found, self._tuples(found.input)))
+            case _:
+                return found
 
-    def _stream(self, node: Node, rows: list[tuple[int, Row]]) -> Source:
+    def _stream(self, node: Node, rows: list[tuple[int, Row]]) -> Node:
         if node not in self.known:
             name = f"given {len(self.known)}"
             self.streams[name] = rows
-            self.known[node] = Source(name, schema_of(node))
+            # A stamp among them is a value like any other, and not that of the row.
+            own = tuple(replace(each, name=f"c{place}") for place, each in enumerate(schema_of(node)))
+            outputs = [
+                Output(each.name, column_scalar(other), each.unit)
+                for each, other in zip(schema_of(node), own, strict=True)
+            ]
+            self.known[node] = Project(Source(name, own), tuple(outputs))
         return self.known[node]
 
     def _tuples(self, node: Node) -> list[tuple[int, Row]]:
@@ -86,6 +103,12 @@ class _Given:
             for row, count in bag.items()
             for _ in range(count)
         ]
+
+    def _by_stamps(self, node: StampJoin) -> list[tuple[int, Row]]:
+        left, right = self._tuples(node.left), self._tuples(node.right)
+        widths = (len(schema_of(node.left)), len(schema_of(node.right)))
+        bounds = (node.low_us, node.high_us)
+        return stamp_join_rows(left, right, met_by(node), bounds, node.kind, widths, latest=node.latest)
 
     def _zipped(self, node: Zip) -> list[tuple[int, Row]]:
         sides = [self._tuples(side) for side in (node.left, node.right)]

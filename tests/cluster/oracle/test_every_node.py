@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import get_args
 
-from cluster.language.algebra import Lookup, Node, PatternMatch, Relation, Source, Zip
+from cluster.language.algebra import Lookup, Node, PatternMatch, Relation, Source, StampJoin, Zip
 from tests.cluster.oracle import strategies
 from tests.cluster.oracle.strategies import KINDS
 
-ELSEWHERE = {Relation, Lookup, Zip, PatternMatch}
+ELSEWHERE = {Relation, Lookup, StampJoin, Zip, PatternMatch}
 """Drawn by the oracles of relations, of texts, and of patterns of rows."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from typing import Any
@@ -19,6 +19,7 @@ from tests.cluster.oracle.text_forms import Changes, Item, Named, Nested, Query,
 from tests.cluster.oracle.text_meaning import Meaning, ZipSides
 from tests.cluster.oracle.text_operations import MACROS
 from tests.cluster.oracle.text_world import LAST, PLACES, TABLES, World, as_read
+from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
 ARROW_TYPES = {
@@ -120,10 +121,17 @@ class TextDefinition:
         key_of = tuple(lambda row, places=places: tuple(row[place] for place in places) for places in keys)
         ambiguous, rows = set[int](), list[tuple[Any, ...]]()
         for run in range(self._runs):
-            if any(_tied(side[run], key) for side, key in zip(read, key_of, strict=True)):
+            sides_read = read[0][run], read[1][run]
+            chosen = {"ZIP": (0, 1), "ASOF": (1,), "WITHIN": ()}[zipped.word]
+            if any(_tied(sides_read[side], key_of[side]) for side in chosen):
                 ambiguous.add(run)
                 continue
-            found = zip_rows(read[0][run], read[1][run], key_of, zipped.bounds, zipped.kind, widths)  # type: ignore[arg-type] # two of them
+            if zipped.word == "ZIP":
+                found = zip_rows(*sides_read, key_of, zipped.bounds, zipped.kind, widths)  # type: ignore[arg-type] # two of them
+            else:
+                meets = _meeting(zipped.keys, zipped.also)
+                latest = zipped.word == "ASOF"
+                found = stamp_join_rows(*sides_read, meets, zipped.bounds, zipped.kind, widths, latest=latest)
             rows += [(run, at, None, *row) for at, row in found if at < instants]
         types = self._types(sides, widths)
         self._register(sides.table, ("r", "t", "o"), types, rows)
@@ -148,7 +156,18 @@ class TextDefinition:
             columns = ", ".join(f"c{number}" for number in range(width))
             described = self._connection.execute(f"DESCRIBE {sides.before} SELECT {columns} FROM {table}").fetchall()
             found += [kinds[each[1]] for each in described]
-        return [*found, FieldType.INTEGER]
+        return [*found, FieldType.INTEGER] if sides.zipped.word == "ZIP" else found
+
+
+def _meeting(
+    keys: Sequence[tuple[int, int]], also: tuple[int, int] | None
+) -> Callable[[tuple[Any, ...], tuple[Any, ...]], bool]:
+    def meets(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+        if also is not None and (also[0] > 1 or not (one, other)[also[0]][also[1]]):
+            return False
+        return all(one[a] is not None and one[a] == other[b] for a, b in keys)
+
+    return meets
 
 
 def _tied(rows: Iterable[tuple[int, tuple[Any, ...]]], key_of: Any) -> bool:
@@ -175,7 +194,9 @@ def _asked(scalar: Scalar, names: dict[str, Query]) -> int:
 
 def _item_reach(item: Item | Zipped, names: dict[str, Query]) -> int:
     if isinstance(item, Zipped):
-        return max(_item_reach(item.left, names), _item_reach(item.right, names)) + max(map(abs, item.bounds))
+        return max(_item_reach(item.left, names), _item_reach(item.right, names)) + max(
+            abs(each or 0) for each in item.bounds
+        )
     match item.source:
         case Nested():
             below = reach(item.source.query, names)

@@ -109,7 +109,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Zipped:
-    """A zipper join of what stands left of it in FROM with an item. `keys` are columns of both."""
+    """A zipper join or join by stamps of what stands left of it in FROM with an item. `keys` are columns of both."""
 
     left: Item | Zipped
     right: Item
@@ -118,14 +118,18 @@ class Zipped:
     text: str
     keys: tuple[tuple[int, int], ...]
     on: str
-    bounds: tuple[int, int]
+    bounds: tuple[int | None, int]
     connector: str = ","
     on_join: Scalar | None = None
+    also: tuple[int, int] | None = None
+    """Side and place of a boolean column that must be true, besides; the side is 2 where no pair will do."""
+    word: str = "ZIP"
+    """ZIP; ASOF: only the latest on the right; or WITHIN: all pairs."""
 
     @property
     def width(self) -> int:
         """How many columns there are."""
-        return self.left.width + self.right.width + 1
+        return self.left.width + self.right.width + (self.word == "ZIP")
 
 
 def connector_of(item: Item | Zipped) -> str:

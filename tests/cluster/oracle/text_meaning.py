@@ -319,7 +319,7 @@ class Meaning:
 
     def _zip(self, zipped: Zipped) -> str:
         left, right = self._item(zipped.left), self._item(zipped.right)
-        key = ("zip", left, right, zipped.keys, zipped.bounds, zipped.kind)
+        key = (zipped.word, left, right, zipped.keys, zipped.bounds, zipped.kind, zipped.also)
         if key not in self._known:
             table = f"zip{len(self.zips)}"
             self.zips.append(ZipSides(zipped, self.tables(), left, right, table))

@@ -43,7 +43,7 @@ from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 from tests.cluster.oracle.text_shared import Starring, group_of, shared_columns, with_shared
-from tests.cluster.oracle.text_zips import zipped
+from tests.cluster.oracle.text_zips import by_stamps, zipped
 
 DEEPEST = 2
 BOOLEAN, TEXT = FieldType.BOOLEAN, FieldType.TEXT
@@ -276,7 +276,8 @@ class Queries:
         for _ in range(self.dice.choice((1, 1, 1, 2))):
             taken = [each.alias for each in found.columns]
             right = self._items.item(replace(place, instants=True, granular=False), taken)
-            found = zipped(self.dice, self._items.mark(), found, right)
+            join = zipped if self.dice.random() < 0.5 else by_stamps
+            found = join(self.dice, self._items.mark(), found, right)
         return found
 
     def _at_end(self, offered: tuple[Offered, ...], *, behind_from: bool) -> tuple[tuple[Item | Zipped, ...], str]:

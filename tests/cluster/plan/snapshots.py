@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     Project,
     SemiJoin,
     Source,
+    StampJoin,
     TimeWindow,
     Union,
     Zip,
@@ -38,6 +39,7 @@ from cluster.language.algebra import (
 from cluster.language.columns import AggregateCall
 from cluster.language.dialect import parse_scalar
 from tests.cluster.pattern_plans import pattern_rows
+from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
 Row = tuple[Any, ...]
@@ -153,6 +155,8 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             return _stamped(pattern_rows(node, _tuples(of(node.input))), instants)
         case Zip():
             return _zipped(node, of(node.left), of(node.right))
+        case StampJoin():
+            return _by_stamps(node, of(node.left), of(node.right))
         case Union():
             return [one + other for one, other in zip(of(node.left), of(node.right), strict=True)]
         case Difference():
@@ -241,6 +245,27 @@ def _stamped(rows: list[tuple[int, Row]], instants: int) -> Snapshots:
     found: Snapshots = [Counter() for _ in range(instants)]
     for at, row in rows:
         if at < instants:
+            found[at][row] += 1
+    return found
+
+
+def met_by(node: StampJoin) -> Callable[[Row, Row], bool]:
+    """Whether two rows have equal keys and meet the condition of a join by stamps."""
+    names = [column.name for column in schema_of(node)]
+    equal = [f'"{one}" = "{other}"' for one, other in node.keys]
+    tree = parse_scalar(" AND ".join([*equal, f"({node.predicate.sql})" if node.predicate else "TRUE"]))
+    return lambda one, other: value(tree, dict(zip(names, one + other, strict=True))) is True
+
+
+def _by_stamps(node: StampJoin, left: Snapshots, right: Snapshots) -> Snapshots:
+    sides = [[(t, row) for t, bag in enumerate(side) for row in bag.elements()] for side in (left, right)]
+    meets = met_by(node)
+    widths = (len(schema_of(node.left)), len(schema_of(node.right)))
+    found: Snapshots = [Counter() for _ in left]
+    for at, row in stamp_join_rows(
+        sides[0], sides[1], meets, (node.low_us, node.high_us), node.kind, widths, latest=node.latest
+    ):
+        if at < len(found):
             found[at][row] += 1
     return found
 

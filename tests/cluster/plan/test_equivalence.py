@@ -23,6 +23,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     PatternMatch,
     SemiJoin,
+    StampJoin,
     TimeWindow,
     Union,
     Zip,
@@ -158,6 +159,20 @@ def matched(draw):
     return PatternMatch(node, tuple(draw(st.lists(st.just("x"), max_size=1))), pattern)
 
 
+@st.composite
+def stamp_joins(draw):
+    """An ASOF join or interval join of such streams."""
+    zipped = draw(zips())
+    latest = draw(st.booleans())
+    low, high = (-abs(zipped.low_us), min(zipped.high_us, 0)) if latest else (zipped.low_us, zipped.high_us)
+    kind = "left" if latest and zipped.kind != "inner" else zipped.kind
+    also = (
+        draw(predicates([*_names(zipped.left), *_names(zipped.right)])) if not latest and draw(st.booleans()) else None
+    )
+    predicate = None if also is None else condition(also)
+    return StampJoin(zipped.left, zipped.right, zipped.keys, min(low, high), high, kind, predicate, latest)
+
+
 def _apart(node: Node, taken: list[str]) -> Node:
     fresh = {f"{name}_{len(taken)}": f'"{name}"' for name in _names(node)}
     return pick(node, **fresh)
@@ -172,7 +187,7 @@ def _shaped(node: Node, like: Node) -> Node:
 def plans(draw, depth=None):
     depth = draw(st.integers(1, 5)) if depth is None else depth
     if depth <= 0:
-        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips(), matched()))
+        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips(), stamp_joins(), matched()))
     kind = draw(
         st.sampled_from(
             ["filter"] * 4 + ["project", "window"] * 3 + ["join", "any", "none", "distinct", "aggregate"] * 2

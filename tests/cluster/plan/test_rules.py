@@ -21,6 +21,7 @@ from cluster.language.algebra import (
     Relation,
     SemiJoin,
     Source,
+    StampJoin,
     TimeWindow,
     Union,
     Zip,
@@ -36,6 +37,7 @@ from cluster.plan.rules import extremes as x
 from cluster.plan.rules import joins as j
 from cluster.plan.rules import projection as p
 from cluster.plan.rules import selection as s
+from cluster.plan.rules import stamp_joins as t
 from cluster.plan.rules import windows as w
 from cluster.plan.rules import zips as z
 from protocols.wire.streams import FieldType
@@ -53,6 +55,14 @@ LARGE_SUM = " + ".join(f'"x" * {number}' for number in range(700))
 def renamed(function: str, column: str) -> AggregateCall:
     """An aggregate of a column that takes its place."""
     return replace(call(function, column), name=column)
+
+
+V = '"v" > 1'
+
+
+def stamped(left: Node, right: Node, kind: ZipKind = "inner", *, latest: bool = False) -> StampJoin:
+    """A join by stamps on x = u."""
+    return StampJoin(left, right, (("x", "u"),), -1, 0, kind, None if latest else condition('"y" < "v"'), latest)
 
 
 def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
@@ -243,6 +253,21 @@ APPLIES = [
         pick(zipped(NARROW_A, B, "full"), v='"v"', apart='"apart_us"'),
     ),
     (z.narrow_zip, pick(zipped(A, B), apart='"apart_us"'), pick(zipped(NARROW_A, NARROW_B), apart='"apart_us"')),
+    # joins by stamps
+    (t.filter_below_stamp_join, where(stamped(A, B), X), stamped(where(A, X), where(B, U))),
+    (t.filter_below_stamp_join, where(stamped(A, B), U), stamped(where(A, X), where(B, U))),
+    (t.filter_below_stamp_join, where(stamped(A, B), V), stamped(A, where(B, V))),
+    (
+        t.filter_below_stamp_join,
+        where(stamped(A, B, "left"), '"y" > 1 AND "u" > 1'),
+        where(stamped(where(A, Y), B, "left"), U),
+    ),
+    (
+        t.filter_below_stamp_join,
+        where(stamped(A, B, latest=True), '"u" > 1 AND "v" > 1 AND "y" > 1'),
+        where(stamped(where(A, '"x" > 1 AND "y" > 1'), where(B, U), latest=True), V),
+    ),
+    (t.narrow_stamp_join, pick(stamped(A, B, latest=True), z='"y"'), pick(stamped(A, NARROW_B, latest=True), z='"y"')),
 ]
 
 # (rule, plan that looks like one for it but is not)
@@ -325,6 +350,13 @@ HOLDS_BACK = [
         x.existence_by_extreme,
         SemiJoin(A, where(grouped(B, "u", call("count")), U), condition('"x" < "count" AND "y" = "u"')),
     ),
+    (t.filter_below_stamp_join, where(stamped(A, B, "left"), V)),
+    (t.filter_below_stamp_join, where(stamped(A, B, "full"), X)),
+    (t.filter_below_stamp_join, where(stamped(A, B, latest=True), V)),
+    (t.filter_below_stamp_join, where(stamped(A, B), '"y" > "v"')),
+    (t.filter_below_stamp_join, where(stamped(A, B), "FALSE")),
+    (t.filter_below_stamp_join, where(StampJoin(REALS, B, (("r", "u"),), -1, 0, latest=True), '"u" = 1')),
+    (t.narrow_stamp_join, pick(stamped(A, B), z='"x"')),
 ]
 
 

@@ -21,6 +21,7 @@ from cluster.fjord import operators
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.aggregation import MergeAggregate
+from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
@@ -44,6 +45,7 @@ from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.splitting import Split
+from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.zipping import Zip
@@ -168,6 +170,15 @@ def panes() -> list[Operator]:
     return [grouped(newest=True), Panes(2), PartialAggregate(tuple(key.name for key in GROUP_KEYS), CALLS)]
 
 
+def asof(low: int | None, high: int, kind: str, *keys: tuple[str, str]) -> Case:
+    return Case(lambda: AsofJoin(LEFT, RIGHT, keys=keys, low_us=low, high_us=high, kind=kind))
+
+
+def near(low: int, high: int, kind: str, predicate: str | None, *keys: tuple[str, str]) -> Case:
+    also = None if predicate is None else condition(predicate)
+    return Case(lambda: StampJoin(LEFT, RIGHT, keys=keys, predicate=also, bounds_us=(low, high), kind=kind))
+
+
 def zipped(low: int, high: int, kind: str, *keys: tuple[str, str]) -> Case:
     make = lambda: Zip(LEFT, RIGHT, keys=keys, bounds_us=(low, high), kind=kind, apart="apart")  # noqa: E731 - a recipe
     return Case(make, chronons=True)
@@ -246,6 +257,8 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         matched((PatternElement("A", 0, 2), PatternElement("B", 1, 3, reluctant=True)), "to next row"),
         matched((PatternElement("B"), PatternElement("A"), PatternElement("B")), "to first", within_us=None),
     ),
+    AsofJoin: (asof(None, 0, "inner"), asof(-4, -1, "left", ("k", "k2"))),
+    StampJoin: (near(-3, 3, "inner", None), near(0, 4, "full", None, ("k", "k2")), near(-5, -1, "left", '"n" < "n2"')),
     Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),
 }
 ONLY_K = (Output("k", read_scalar('"k"', TEXT)),)

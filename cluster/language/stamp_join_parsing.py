@@ -1,0 +1,86 @@
+"""Parsing joins by stamps: ASOF JOIN, and JOIN ... WITHIN."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from cluster.language.syntax import StampJoin, StreamItem, Within
+from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
+from cluster.language.zipper_parsing import ZipJoinParsing
+
+SIDES = ("INNER", "LEFT")
+
+
+class StampJoinParsing(ZipJoinParsing):
+    """The part of the parser that reads joins by stamps."""
+
+    def _parse_asof_join(self) -> StampJoin | None:
+        """Return the ASOF join that comes next, or None if something else does."""
+        index, first = self._index, self._curr
+        before = first.text.upper() if first and self._match_set(self.JOIN_SIDES | self.JOIN_KINDS) else ""
+        if not self._at_asof():
+            self._retreat(index)
+            return None
+        if before:
+            self.refuse(f"{before} stands behind ASOF", token=first, hint=f"it is written {ASOF_SHAPE}")
+        place = self._curr
+        self._advance()
+        side_token = self._curr
+        side = side_token.text.upper() if self._match_set(self.JOIN_SIDES | self.JOIN_KINDS) else "INNER"
+        if side not in SIDES:
+            reason = f"ASOF {side} JOIN is not part of FjordSQL"
+            self.refuse(reason, token=side_token, hint=f"exchange the streams, or write {ASOF_SHAPE}")
+        if side == "LEFT":
+            self._match_text_seq("OUTER")
+        if not self._match(TokenType.JOIN):
+            self.refuse("JOIN was expected here", hint=f"it is written {ASOF_SHAPE}", words=("JOIN",))
+        join = StampJoin(this=self._parse_stream_item(), kind="ASOF", side=side)
+        if self._at_word("WITHIN"):
+            join.set("within", self._parse_zip_bounds())
+        if self._at_clause("MATCH_CONDITION", "("):
+            self._advance()
+            self._match(TokenType.L_PAREN)
+            join.set("match", self._parse_disjunction())
+            self._match_r_paren()
+        self._parse_stamp_condition(join, ASOF_SHAPE)
+        return self.expression(join, place)
+
+    def _at_asof(self) -> bool:
+        """Return whether an ASOF join comes next, and not a name."""
+        quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
+        return not quoted and self._at_clause("ASOF", "JOIN", "LEFT", "RIGHT", "FULL", "INNER")
+
+    def _parse_stamp_condition(self, join: StampJoin, shape: str) -> None:
+        if self._match(TokenType.ON):
+            condition = self._parse_disjunction()
+            if condition is not None and condition.find(Within):
+                self.refuse("WITHIN stands before ON", token=self._prev, hint=f"it is written {shape}")
+            join.set("on", condition)
+        elif self._match(TokenType.USING):
+            self.refuse("a join by stamps has no USING", token=self._prev, hint=f"write {shape}")
+        elif self._at_word("WITHIN"):
+            self.refuse("this join has two WITHIN", hint=f"it is written {shape}")
+
+    def _parse_joined_item(self) -> StreamItem:
+        """Return the item of FROM that comes next, with WITHIN behind it, if it is one of a join."""
+        item = self._parse_stream_item()
+        if self._at_word("WITHIN"):
+            item.meta["within"] = self._parse_zip_bounds()
+        return item
+
+    def _with_bounds(self, join: exp.Join, first: Token) -> exp.Join:
+        """Return a join that has been read, as a join by stamps if it has WITHIN."""
+        bounds = join.this.meta.pop("within", None) if isinstance(join.this, StreamItem) else None
+        if bounds is None:
+            return join
+        side, kind = join.args.get("side"), join.args.get("kind")
+        if join.args.get("method") or kind not in {None, "INNER", "OUTER"} or (kind == "OUTER" and not side):
+            self.refuse("WITHIN bounds joins with a condition", token=first, hint=f"write {NEAR_SHAPE}")
+        if join.args.get("using"):
+            self.refuse("a join by stamps has no USING", token=first, hint=f"write {NEAR_SHAPE}")
+        on = join.args.get("on")
+        if on is not None and on.find(Within):
+            self.refuse("WITHIN stands before ON", token=first, hint=f"it is written {NEAR_SHAPE}")
+        near = StampJoin(this=join.this, kind="WITHIN", side=side or "INNER", within=bounds, on=on)
+        return self.expression(near, first)
