@@ -18,6 +18,7 @@ from cluster.fjord.operators.device_aggregates import AggregateRecipient, Device
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
+from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.lookup import Lookup, Tables
@@ -33,6 +34,7 @@ from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
@@ -72,6 +74,11 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
         case kinds.CountWindow():
             rows = empty_rows(operation.columns)
             return CountWindow(rows, operation.rows, operation.slide_rows, operation.keys, lag_us=operation.lag_us)
+        case kinds.GridWindow():
+            return GridWindow(operation.grid, operation.slide_us)
+        case kinds.SessionWindow():
+            rows = empty_rows(operation.columns)
+            return SessionWindow(rows, operation.keys, operation.session, lag_us=operation.lag_us)
         case kinds.Panes():
             return Panes(operation.width_us)
         case kinds.PartialAggregate():

@@ -112,6 +112,11 @@ class RowFlows:
                 if operation.size_us is not None and below[0].lasting_us is not None:
                     lasting_us = below[0].lasting_us + operation.size_us + operation.slide_us
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+            case kinds.GridWindow():
+                return _on_grid(operation, below[0])
+            case kinds.SessionWindow():
+                lasting_us = operation.session.longest_us if operation.session.early else 1
+                return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
             case kinds.CountWindow():
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=None, made_per_second=0.0)
             case kinds.Granularity():
@@ -167,6 +172,14 @@ class RowFlows:
                 size_us = below.operation.size_us
                 return None if size_us is None else PaneWindow(size_us, below.operation.slide_us)
         return None
+
+
+def _on_grid(window: kinds.GridWindow, below: RowFlow) -> RowFlow:
+    """Return the rows of a window on a grid; each lasts until a boundary."""
+    lasting_us = None
+    if below.lasting_us is not None:
+        lasting_us = below.lasting_us + window.grid.size_us + max(window.slide_us, window.grid.step.usual_us)
+    return replace(below, at_once=below.per_tuple, lasting_us=lasting_us, made_per_second=0.0)
 
 
 def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFlow:

@@ -92,8 +92,8 @@ def check_state(
         f"with this query the plan would keep up to {format_byte_size(total)} of state, "
         f"{format_byte_size(total - without)} of it for this "
         f"query alone ({rates}); the limit is {format_byte_size(limit_bytes)}",
-        hint="ask for a shorter window or a longer slide, drop other queries, or start the cluster with a higher "
-        "--max-state",
+        hint="ask for a shorter window, a longer slide or a shorter MAX of sessions, drop other queries, or start the "
+        "cluster with a higher --max-state",
     )
 
 
@@ -133,7 +133,9 @@ def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, 
 
 def _schema_kept(operation: kinds.Operation) -> Schema:
     match operation:
-        case kinds.CountWindow() | kinds.PatternMatch() | kinds.Distinct() | kinds.Difference() | kinds.Intersection():
+        case kinds.CountWindow() | kinds.SessionWindow() | kinds.PatternMatch():
+            return operation.columns
+        case kinds.Distinct() | kinds.Difference() | kinds.Intersection():
             return operation.columns
         case kinds.Join() | kinds.SemiJoin():
             return operation.left
@@ -181,12 +183,15 @@ class _Estimate:
                 return _rows_of_window(operation) * (KEYS_ASSUMED if partitioned else 1)
             case kinds.PatternMatch():
                 return _rows_of_pattern(operation, self._flows.of(node.inputs[0]).per_second)
+            case kinds.SessionWindow():
+                open_us = operation.session.longest_us
+                return self._flows.of(node.inputs[0]).per_second * open_us / 1e6
             case kinds.MergeAggregate():
                 below = self._aggregated(node)
                 alive = self._alive(below)
                 if not self._crosses(node):
                     return alive
-                spans = (self._flows.of(below.id).lasting_us or 0) / operation.slide_us
+                spans = (self._flows.of(below.id).lasting_us or 0) / self._step_us(node, operation)
                 return min(alive, groups_of(operation.keys) * spans)
             case kinds.Distinct() | kinds.Difference() | kinds.Intersection() | kinds.Join() | kinds.SemiJoin():
                 return sum(self._alive(self._fragment.by_id[each]) for each in node.inputs)
@@ -203,6 +208,15 @@ class _Estimate:
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)
             case _:
                 return 0.0
+
+    def _step_us(self, merged: OperatorNode, operation: kinds.MergeAggregate) -> int:
+        """Return how far apart the ends of the intervals of partial rows are, at least."""
+        node = merged
+        while node.inputs:
+            node = self._fragment.by_id[node.inputs[0]]
+            if isinstance(node.operation, kinds.GridWindow):
+                return node.operation.grid.step.usual_us
+        return operation.slide_us
 
     def _listed(self, node: OperatorNode) -> float:
         """Return the bytes of the lists of values in the rows of a node, where a row is of many tuples."""

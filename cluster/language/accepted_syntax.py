@@ -22,7 +22,7 @@ from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
 from cluster.language.json_checks import ARROWS, OF_PATHS
 from cluster.language.pattern_checks import OF_PATTERNS
-from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
 
 if TYPE_CHECKING:
@@ -181,10 +181,12 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     },
     syntax.ZipBounds: {"this": _QUANTITY, "expression": _QUANTITY},
     syntax.StreamWindow: {
-        "kind": _kinds("RANGE", "ROWS"),
+        "kind": _kinds("RANGE", "ROWS", "SESSION", "RESET"),
         "this": _QUANTITY | _BOUNDS,
-        "slide": _QUANTITY,
+        **dict.fromkeys(("slide", "offset", "longest"), _QUANTITY),
         "partition": _kinds(COLUMN),
+        "zone": _kinds(TEXT),
+        "early": _kinds(TRUE),
     },
     syntax.GranularityClause: {"this": _QUANTITY | _BOUNDS},
     syntax.Bounds: {"this": _QUANTITY, "expression": _QUANTITY},
@@ -193,7 +195,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     syntax.SinceClause: {"this": _QUANTITY},
     syntax.LifetimeClause: {"this": _QUANTITY},
     syntax.Quantity: {"this": _LITERAL, "unit": _kinds("Var")},
-    exp.Var: {"this": _kinds(*DURATION_UNITS, *FREQUENCY_UNITS)},
+    exp.Var: {"this": _kinds(*DURATION_UNITS, *CALENDAR_UNITS, *FREQUENCY_UNITS)},
     # Values
     exp.Identifier: {"this": _kinds("name"), "quoted": _kinds(TRUE)},
     exp.Column: {"this": _IDENTIFIER | {STAR}, "table": _IDENTIFIER},

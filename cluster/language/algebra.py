@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from cluster.language.columns import AggregateCall, Column, Output, Scalar, Schema
 from cluster.language.row_patterns import RowPattern
+from cluster.language.window_shapes import Grid, Session
 from cluster.shared_nodes import SharedNode, remembered
 from protocols.wire.streams import FieldType
 
@@ -151,11 +152,22 @@ class TimeWindow(SharedNode, frozen=True):
 
     With slide a and size w a tuple stamped t is valid on [k0 - 1, k1 - 1), where k0 is the first multiple of a that is
     at least t + 1 and k1 the first that is at least t + w + 1 (papers/pipes_algebra.md section 3, with advance).
+
+    With a `grid`, its boundaries are in place of the multiples, and size and slide are bounds of what it has.
     """
 
     input: Node
     size_us: Annotated[int, Meta(ge=1)] | None
     slide_us: Annotated[int, Meta(ge=1)] = 1
+    grid: Grid | msgspec.UnsetType = msgspec.UNSET
+
+
+class SessionWindow(SharedNode, frozen=True):
+    """Sessions of each combination of `keys`; of the whole stream without any."""
+
+    input: Node
+    keys: tuple[str, ...]
+    session: Session
 
 
 class CountWindow(SharedNode, frozen=True):
@@ -374,6 +386,7 @@ Node = (
     | TimeWindow
     | CountWindow
     | PartitionedWindow
+    | SessionWindow
     | Filter
     | Project
     | Union

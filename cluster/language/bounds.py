@@ -20,6 +20,7 @@ OPERATOR_WORDS = {
     "TimeWindow": "a window",
     "CountWindow": "a window",
     "PartitionedWindow": "a window",
+    "SessionWindow": "a window of sessions",
     "Join": "a join",
     "Zip": "a zipper join",
     "PatternMatch": "MATCH_RECOGNIZE",

@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Project,
     SemiJoin,
+    SessionWindow,
     Source,
     TimeWindow,
     Union,
@@ -45,7 +46,7 @@ AS_FAR_AS_ITS_VALUES = (
     *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, *RANKED),
 )
 """Aggregates whose error is at most the largest error of a value."""
-_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, Granularity)
+_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Granularity)
 
 
 def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: Checker) -> exp.Expr:
@@ -147,7 +148,7 @@ def _certain(node: Node) -> bool:
         case Join() | SemiJoin() | AntiJoin():
             exact = node.predicate is None or _exact(node.predicate, node)
             return exact and _certain(node.left) and _certain(node.right)
-        case PartitionedWindow():
+        case PartitionedWindow() | SessionWindow():
             return _certain(node.input) and _all_exact(node.keys, node.input)
         case Project():
             return _certain(node.input)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Relation,
+    SessionWindow,
     Source,
     TimeWindow,
     schema_of,
@@ -26,22 +26,12 @@ from cluster.language.columns import STAMP
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.plans import never_null, reads_relations_only
-from cluster.language.quantities import duration_us, read_quantity, row_count
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
-from cluster.language.syntax import (
-    Bounds,
-    Changes,
-    GranularityClause,
-    Quantity,
-    SampleClause,
-    SinceClause,
-    StreamItem,
-    StreamWindow,
-    Within,
-)
+from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
+from cluster.language.window_clauses import windowed
 
 
 class QueryTranslator(Protocol):
@@ -153,7 +143,7 @@ def translate_item(
         raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
     if since:
         raise context.error(since, "only a stream has a past that is stored", "put SINCE where the stream is read")
-    node = _windowed(node, item, context)
+    node = windowed(node, item, context)
     certain = never_null(node)
     columns = tuple(
         ScopeColumn(column.name, column.name, column.type, column.unit, nullable=column.name not in certain)
@@ -224,67 +214,7 @@ def tolerate(items: list[FromItem], within: Within, context: Context) -> list[Fr
 
 def _source_of(node: Node) -> Source | None:
     while not isinstance(node, Source):
-        if not isinstance(node, TimeWindow | CountWindow | PartitionedWindow | Granularity):
+        if not isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | Granularity):
             return None
         node = node.input
     return node
-
-
-def _windowed(node: Node, item: StreamItem, context: Context) -> Node:
-    window: StreamWindow | None = item.args.get("window")
-    if window is not None:
-        node = _window(node, window, context)
-    if granularity := item.args.get("granularity"):
-        node = Granularity(node, _best(granularity.this, duration_us, context))
-    return node
-
-
-def _window(node: Node, window: StreamWindow, context: Context) -> Node:
-    size, slide, partition = (window.args.get(part) for part in ("this", "slide", "partition"))
-    if size is None and slide is not None:
-        raise context.error(window, "an unbounded window cannot slide", "give it a size, or leave SLIDE away")
-    keys = tuple(dict.fromkeys(_partition_key(each, node, context) for each in partition or ()))
-    if keys and (window.args["kind"] == "RANGE" or size is None):
-        reason = "how long a tuple counts depends on no other"
-        context.warn(f"PARTITION BY changes nothing in a window by time or without bounds: {reason}")
-    if window.args["kind"] == "RANGE":
-        size_us = None if size is None else _best(size, duration_us, context)
-        return TimeWindow(node, size_us, read_quantity(slide, duration_us, context) if slide else 1)
-    rows = None if size is None else _best(size, row_count, context)
-    slide_rows = read_quantity(slide, row_count, context) if slide else 1
-    if rows is None:
-        # The last of arbitrarily many tuples: no tuple ever leaves, by group or not.
-        return CountWindow(node, None)
-    context.warn(
-        f"WINDOW({'PARTITION BY ... ' if keys else ''}ROWS {rows}) counts tuples: "
-        f"where several of one {'group' if keys else 'stream'} carry the same stamp, which of them count is arbitrary"
-    )
-    return PartitionedWindow(node, keys, rows, slide_rows) if keys else CountWindow(node, rows, slide_rows)
-
-
-def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
-    if not isinstance(key, exp.Column):
-        hint = "a window is partitioned by columns of the stream before it"
-        raise context.error(key, "PARTITION BY takes columns as they are", hint)
-    names = [column.name for column in schema_of(node)]
-    found = next((name for name in names if name.casefold() == key.name.casefold()), None)
-    if found is None:
-        raise context.error(key, f"there is no column {key.name!r}", suggest(key.name, names, what="columns are"))
-    if key.table:
-        reason = "the columns of PARTITION BY are those of the stream before it, and have no other name in front"
-        raise context.error(key.args["table"], reason, f"write {found}")
-    return found
-
-
-def _best(value: Quantity | Bounds, read: Callable[[str, str | None], int], context: Context) -> int:
-    """Return the value of the best quality in an allowed range: the longest window, the finest granule."""
-    if not isinstance(value, Bounds):
-        return read_quantity(value, read, context)
-    best = read_quantity(value.expression, read, context)
-    if not context.registered:  # the other bound was ignored by earlier versions
-        worst = read_quantity(value.this, read, context)
-        if worst < best if isinstance(value.parent, GranularityClause) else worst > best:
-            hint = "write MIN a, MAX b, or COARSEST a, FINEST b"
-            raise context.error(value, "this range is the wrong way round", hint)
-    context.warn("the range of qualities allowed is not used yet: the best is always delivered")
-    return best

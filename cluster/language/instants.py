@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     PatternMatch,
     Project,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TimeWindow,
@@ -42,5 +43,7 @@ def is_instantaneous(node: Node) -> bool:
             return is_instantaneous(node.left) or is_instantaneous(node.right)
         case TimeWindow():
             return node.size_us == 1 and node.slide_us == 1 and is_instantaneous(node.input)
+        case SessionWindow():
+            return not node.session.early
         case _:
             return False

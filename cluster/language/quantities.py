@@ -26,6 +26,13 @@ DURATION_UNITS: dict[str, int] = {
 }
 """Microseconds in each unit of duration."""
 
+CALENDAR_UNITS: dict[str, int] = {
+    **dict.fromkeys(("MONTH", "MONTHS"), 1),
+    **dict.fromkeys(("QUARTER", "QUARTERS"), 3),
+    **dict.fromkeys(("YEAR", "YEARS"), 12),
+}
+"""Months in each unit of the calendar; how long such a unit is depends on when it begins, so it is of windows alone."""
+
 FREQUENCY_UNITS: dict[str, int] = {"HZ": 1, "KHZ": 1000}
 """Hertz in each unit of frequency."""
 
@@ -59,6 +66,9 @@ def duration_us(number: str, unit: str | None) -> int:
     QuantityError
         If the unit does not exist, or the duration is not a positive whole number of microseconds.
     """
+    if unit is not None and unit.upper() in CALENDAR_UNITS:
+        hint = "write 30 DAYS or 365 DAYS; windows may have calendar months, WINDOW(RANGE 1 MONTH SLIDE 1 MONTH)"
+        raise QuantityError(f"{unit!r} has no fixed length", hint)
     if unit is not None and unit.upper() not in DURATION_UNITS:
         readable = ("MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS")
         raise QuantityError(f"{unit!r} is no unit of time", suggest(unit, readable, what="units are"))

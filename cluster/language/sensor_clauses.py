@@ -8,7 +8,7 @@ from sqlglot import exp, parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.parameter_marks import is_mark
-from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
 from cluster.language.words import EVENTS_SHAPE, SINCE_SHAPE
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 AFTER_QUANTITY = (
     *("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
-    *("TO", "STALE", "SINCE", "AGO"),
+    *("TO", "STALE", "SINCE", "AGO", "EARLY", "OFFSET"),
 )
-UNITS = frozenset((*DURATION_UNITS, *FREQUENCY_UNITS))
+UNITS = frozenset((*DURATION_UNITS, *CALENDAR_UNITS, *FREQUENCY_UNITS))
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
 GOES_ON = (TokenType.COMMA, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.JOIN, TokenType.WINDOW)
 """Tokens behind LIFETIME which show that the query had not ended."""

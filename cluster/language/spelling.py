@@ -149,9 +149,12 @@ def _stamp_join(node: exp.Expr) -> list[str]:
 
 
 def _window(node: exp.Expr) -> list[str]:
-    size, slide, partition = (node.args.get(part) for part in ("this", "slide", "partition"))
+    kind, partition = node.args["kind"], node.args.get("partition")
     keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
-    return ["WINDOW", node.args["kind"], *_if(size is None, "UNBOUNDED"), *_if(slide, "SLIDE"), *keys]
+    of_kind = {"SESSION": ["GAP"], "RESET": ["EVERY"]}.get(kind, _if(node.this is None, "UNBOUNDED"))
+    parts = (("slide", "SLIDE"), ("offset", "OFFSET"), ("longest", "MAX"), ("zone", "AT TIME ZONE"), ("early", "EARLY"))
+    words = (words.split() for part, words in parts if node.args.get(part))
+    return ["WINDOW", kind, *of_kind, *keys, *(word for each in words for word in each)]
 
 
 def _case(node: exp.Expr) -> list[str]:

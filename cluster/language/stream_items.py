@@ -11,18 +11,19 @@ from cluster.language.closeness import closest
 from cluster.language.errors import did_you_mean
 from cluster.language.row_pattern_parsing import RowPatternParsing
 from cluster.language.syntax import (
-    Bounds,
     Changes,
     GranularityClause,
     StreamItem,
-    StreamWindow,
 )
+from cluster.language.window_parsing import StreamWindowParsing
 from cluster.language.words import (
     ALIAS_EXPECTED,
     CALLED_CLAUSES,
     FOREIGN_CLAUSES,
     GRANULARITY_SHAPE,
     HOPPING,
+    RESET_SHAPE,
+    SESSION_SHAPE,
     TUMBLING,
     UNQUOTED,
     WINDOW_SHAPES,
@@ -46,10 +47,11 @@ if TYPE_CHECKING:
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
 JOINS = ("LEFT", "RIGHT", "ZIP", "ASOF", "FULL", "INNER", "CROSS")
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
-FOREIGN_WINDOWS = {"TUMBLING": TUMBLING.format(""), "HOPPING": HOPPING.format("")}
 FOREIGN_STREAMS = {
     **dict.fromkeys(("TABLE", "TUMBLE"), TUMBLING.format("FROM stream ")),
     "HOP": HOPPING.format("FROM stream "),
+    "SESSION": f"a window of sessions is written FROM stream {SESSION_SHAPE}",
+    "CUMULATE": f"a window that is reset is written FROM stream {RESET_SHAPE}",
     "WINDOW": f"a window is written FROM stream {WINDOW_SHAPES}",
 }
 """Clauses of other databases in the place where windows begin here."""
@@ -63,7 +65,7 @@ NO_ALIASES = frozenset((
 """Words with a meaning behind a table in other databases, or of an unfinished clause: names only behind AS."""
 
 
-class StreamItemParsing(RowPatternParsing):
+class StreamItemParsing(RowPatternParsing, StreamWindowParsing):
     """The part of the parser that reads one item of FROM."""
 
     def _parse_table(  # noqa: PLR0917 - sqlglot's signature
@@ -176,7 +178,7 @@ class StreamItemParsing(RowPatternParsing):
         if self._match(TokenType.DOT):
             self.refuse("the name of a stream has no dots", token=self._prev)
         if self._curr and self._curr.token_type == TokenType.L_PAREN:
-            if self._next and self._next.text.upper() in ("RANGE", "ROWS", "PARTITION BY"):
+            if self._next and self._next.text.upper() in ("RANGE", "ROWS", "PARTITION BY", "SESSION", "RESET"):
                 self.refuse("a window begins with WINDOW", hint=f"a window is written {WINDOW_SHAPES}")
             self.refuse(
                 f"{name.name!r} is no function that gives a stream",
@@ -186,32 +188,6 @@ class StreamItemParsing(RowPatternParsing):
             )
         return self.expression(exp.Table(this=name))
 
-    def _parse_stream_window(self) -> StreamWindow:
-        self._advance()
-        self._expect_paren(WINDOW_SHAPES)
-        partition = None
-        if self._match(TokenType.PARTITION_BY):
-            partition = self._parse_csv(self._parse_column)
-        if not (self._match_text_seq("RANGE") or self._match_text_seq("ROWS")):
-            if self._match_text_seq("PARTITION"):
-                self.refuse_word(self._curr or self._prev)
-            hint = FOREIGN_WINDOWS.get(self._curr.text.upper() if self._curr else "")
-            hint = hint or f"a window is written {WINDOW_SHAPES}"
-            words = ("RANGE", "ROWS", "PARTITION BY") if partition is None else ("RANGE", "ROWS")
-            self.refuse("RANGE or ROWS was expected here", hint=hint, words=words)
-        kind = self._prev.text.upper()
-        size: exp.Expr | None = None
-        place = self._curr
-        if not self._match_text_seq("UNBOUNDED"):
-            size = self._parse_bounds("MIN", "MAX") or self._parse_quantity(
-                hint=f"a window is written {WINDOW_SHAPES}", words=("UNBOUNDED", "MIN")
-            )
-        slide = None
-        if self._match_text_seq("SLIDE") or self._match_text_seq("SLIDES"):
-            slide = self._parse_quantity()
-        self._close_paren(f"a window is written {WINDOW_SHAPES}", () if slide else ("SLIDE",))
-        return self.expression(StreamWindow(kind=kind, this=size, slide=slide, partition=partition), place)
-
     def _parse_granularity(self) -> GranularityClause:
         token = self._curr
         self._advance(2)
@@ -219,24 +195,6 @@ class StreamItemParsing(RowPatternParsing):
         granule = self._parse_bounds("COARSEST", "FINEST") or self._parse_quantity(hint=shape, words=("COARSEST",))
         self._close_paren(shape)
         return self.expression(GranularityClause(this=granule), token)
-
-    def _parse_bounds(self, low: str, high: str) -> Bounds | None:
-        if not self._match_text_seq(low):
-            return None
-        first = self._parse_quantity()
-        self._match(TokenType.COMMA)
-        if not self._match_text_seq(high):
-            self.refuse(f"{high} was expected here", hint=f"a range is written {low} a, {high} b", words=(high,))
-        return self.expression(Bounds(this=first, expression=self._parse_quantity()))
-
-    def _expect_paren(self, shapes: str) -> None:
-        if not self._match(TokenType.L_PAREN):
-            hint = FOREIGN_WINDOWS.get(self._curr.text.upper() if self._curr else "", f"it is written {shapes}")
-            self.refuse("an opening parenthesis was expected here", hint=hint)
-
-    def _close_paren(self, hint: str, words: tuple[str, ...] = ()) -> None:
-        if not self._match(TokenType.R_PAREN):
-            self.refuse("a closing parenthesis was expected here", hint=hint, words=words)
 
 
 def with_history(node: Node, since: SinceClause, context: Context, *, name: str) -> Node:

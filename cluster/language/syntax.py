@@ -21,9 +21,22 @@ class Bounds(exp.Expression):
 
 
 class StreamWindow(exp.Expression):
-    """``WINDOW([PARTITION BY ...] RANGE|ROWS size [SLIDE slide])``; without a size it is unbounded."""
+    """``WINDOW([PARTITION BY ...] RANGE|ROWS size [SLIDE slide])``; without a size it is unbounded.
 
-    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "slide": False, "partition": False}
+    Also ``WINDOW(SESSION GAP size [MAX longest] [EARLY] [PARTITION BY ...])`` and ``WINDOW(RESET EVERY size ...)``; any
+    window by time may have ``AT TIME ZONE zone`` and ``OFFSET offset``.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "kind": True,
+        "this": False,
+        "slide": False,
+        "partition": False,
+        "zone": False,
+        "offset": False,
+        "longest": False,
+        "early": False,
+    }
 
 
 class GranularityClause(exp.Expression):

@@ -8,6 +8,9 @@ from __future__ import annotations
 from cluster.language.row_pattern_syntax import CLAUSE, CLAUSE_SHAPE
 
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
+SESSION_SHAPE = "WINDOW(SESSION GAP 5 MINUTES PARTITION BY a)"
+RESET_SHAPE = "WINDOW(RESET EVERY 1 DAY AT TIME ZONE 'Europe/Berlin' SLIDE 1 MINUTE)"
+ZONE_SHAPE = "AT TIME ZONE 'Europe/Berlin'"
 EVENTS_SHAPE = "EVENTS(level ABOVE 0.6 BELOW 0.4)"
 GRANULARITY_SHAPE = "GRANULARITY(1 MINUTE)"
 SAMPLE_SHAPE = "SAMPLE EVERY 10 SECONDS or SAMPLE RATE 10 HZ"
@@ -105,11 +108,12 @@ LANGUAGE = frozenset((
     *("INTERVAL", "DEFINE", "ORDER", "STAMP"),
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
-    *("RSTREAM", "FILTER", "ORDER", "GROUPING", "SETS", "ROLLUP", "CUBE"),
+    *("RSTREAM", "FILTER", "ORDER", "GROUPING", "SETS", "ROLLUP", "CUBE", "SESSION", "GAP", "EARLY", "RESET", "OFFSET"),
+    *("TIME", "ZONE"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
 
-OF_WINDOWS = ("RANGE", "ROWS", "SLIDE", "SLIDES")
+OF_WINDOWS = ("RANGE", "ROWS", "SLIDE", "SLIDES", "GAP", "RESET", "OFFSET")
 """Words in the parentheses of a window."""
 
 FOREIGN_CLAUSES: dict[str, str | None] = {
@@ -118,7 +122,7 @@ FOREIGN_CLAUSES: dict[str, str | None] = {
     "TOP": LAST_TUPLES,
     "TUMBLING": TUMBLING.format("FROM stream "),
     "HOPPING": HOPPING.format("FROM stream "),
-    "SESSION": None,
+    "SESSION": f"a window of sessions is written FROM stream {SESSION_SHAPE}",
     "PREWHERE": "write WHERE",
     "TABLESAMPLE": f"write {SAMPLE_SHAPE}",
     "MINUS": "write EXCEPT",

@@ -17,6 +17,8 @@ def holds_rows_back(operation: Operation) -> bool:
             return True
         case kinds.MergeAggregate():
             return operation.slide_us == 1
+        case kinds.SessionWindow():
+            return operation.session.early
         case _:
             return False
 

@@ -12,6 +12,7 @@ import msgspec
 from cluster.language.algebra import Detector, History, TableLookup, ZipKind
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.language.row_patterns import RowPattern
+from cluster.language.window_shapes import Grid, Session
 from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.programs import Measure
 from protocols.wire.streams import FieldType
@@ -152,6 +153,32 @@ class CountWindow(_Operation, frozen=True):
     rows: int | None
     slide_rows: int
     keys: tuple[str, ...]
+    lag_us: int | None
+
+
+class GridWindow(_Operation, frozen=True):
+    """A window whose boundaries lie on a grid; `slide_us` is how often one that is reset shows what is new."""
+
+    grid: Grid
+    slide_us: int
+
+
+class SessionWindow(_Operation, frozen=True):
+    """Rows of sessions of each combination of `keys`, at the instant at which their session closes, or until then.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys, session
+        The sessions.
+    lag_us
+        How far it may lag behind its input, where rows last until the end; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    session: Session
     lag_us: int | None
 
 
@@ -368,6 +395,8 @@ PlainOperation = (
     | Project
     | TimeWindow
     | CountWindow
+    | GridWindow
+    | SessionWindow
     | Panes
     | PartialAggregate
     | DeviceAggregates

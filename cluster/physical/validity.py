@@ -21,6 +21,7 @@ from cluster.language.algebra import (
     Project,
     Relation,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TimeWindow,
@@ -48,6 +49,8 @@ def longest_validity_us(node: Node) -> int | None:
             return None if below is None or node.size_us is None else below + node.size_us + node.slide_us
         case CountWindow() | PartitionedWindow():
             return None
+        case SessionWindow():
+            return node.session.longest_us
         case Granularity():
             below = longest_validity_us(node.input)
             return None if below is None else below + node.granule_us
@@ -88,5 +91,14 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (above, above)
         case StampJoin():
             return (above, False)
-        case Difference() | Zip() | PatternMatch() | CountWindow() | PartitionedWindow() | Istream() | Dstream():
+        case (
+            Difference()
+            | Zip()
+            | PatternMatch()
+            | CountWindow()
+            | PartitionedWindow()
+            | SessionWindow()
+            | Istream()
+            | Dstream()
+        ):
             return tuple(True for _ in inputs_of(node))

@@ -14,11 +14,13 @@ from cluster.plan.explain import (
     aggregate_words,
     count_window_words,
     described_lookup,
+    grid_words,
     in_one_line,
     listed,
     output_words,
     pattern_words,
     readable,
+    session_words,
     since_words,
     stamp_join_words,
     window_words,
@@ -66,6 +68,10 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return f"project {_outputs(outputs)}"
         case kinds.TimeWindow(size_us=size_us, slide_us=slide_us):
             return window_words(size_us, slide_us)
+        case kinds.GridWindow(grid=grid, slide_us=slide_us):
+            return grid_words(grid, slide_us)
+        case kinds.SessionWindow(session=session, keys=keys):
+            return session_words(session, tuple(key for key in keys if key not in _MADE))
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
             return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
         case kinds.Panes(width_us=width_us):

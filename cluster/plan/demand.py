@@ -23,6 +23,7 @@ from cluster.language.algebra import (
     PatternMatch,
     Project,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TimeWindow,
@@ -163,7 +164,7 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
         case Aggregate():
             arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
             yield node.input, frozenset(node.keys) | _columns(arguments), ()
-        case PartitionedWindow():
+        case PartitionedWindow() | SessionWindow():
             yield node.input, wanted | frozenset(node.keys), ()
         case Lookup():
             needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())

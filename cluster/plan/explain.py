@@ -6,6 +6,7 @@ import re
 from collections import Counter
 
 import msgspec
+from msgspec import UNSET
 
 from cluster.language.algebra import (
     Aggregate,
@@ -27,6 +28,7 @@ from cluster.language.algebra import (
     Project,
     Relation,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TableLookup,
@@ -41,6 +43,7 @@ from cluster.language.columns import AggregateCall, Output, Scalar
 from cluster.language.plans import plain_column
 from cluster.language.row_patterns import RowPattern, pattern_text
 from cluster.language.translation import Query
+from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import Rewritten
 from protocols.text.durations import format_duration
@@ -115,7 +118,11 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case Lookup():
             return described_lookup(node)
         case TimeWindow():
+            if node.grid is not UNSET:
+                return grid_words(node.grid, node.slide_us)
             return window_words(node.size_us, node.slide_us)
+        case SessionWindow():
+            return session_words(node.session, node.keys)
         case CountWindow():
             return count_window_words(node.rows, node.slide_rows, ())
         case PartitionedWindow():
@@ -159,6 +166,29 @@ def window_words(size_us: int | None, slide_us: int) -> str:
     """Return one line about a window by time."""
     size = "unbounded" if size_us is None else f"of {format_duration(size_us)}"
     return f"window {size}{'' if slide_us == 1 else f', moving every {format_duration(slide_us)}'}"
+
+
+def grid_words(grid: Grid, slide_us: int) -> str:
+    """Return one line about a window whose boundaries lie on a grid."""
+    zone = f" in {grid.zone}" if grid.step.calendar else ""
+    moved = f" plus {format_duration(grid.offset_us)}" if grid.offset_us else ""
+    boundaries = f"every {_span_words(grid.step)}{zone}{moved}"
+    if grid.size is not None:
+        return f"window of {_span_words(grid.size)}, moving {boundaries}"
+    slide = "" if slide_us == 1 else f", shown every {format_duration(slide_us)}"
+    return f"window that is reset {boundaries}{slide}"
+
+
+def _span_words(span: Span) -> str:
+    return span.words if span.calendar else format_duration(span.count)
+
+
+def session_words(session: Session, keys: tuple[str, ...]) -> str:
+    """Return one line about a window of sessions."""
+    shown = ", shown while they are open" if session.early else ""
+    of_each = f" of each {listed(keys)}" if keys else ""
+    gap, longest = format_duration(session.gap_us), format_duration(session.longest_us)
+    return f"sessions{of_each} with gaps of at most {gap}, cut after {longest}{shown}"
 
 
 def count_window_words(rows: int | None, slide_rows: int, keys: tuple[str, ...]) -> str:

@@ -136,7 +136,7 @@ def _below(node: Node) -> _Below | None:
     if below is None:
         return None
     if isinstance(node, TimeWindow):
-        if below.slide_us is not None:
+        if below.slide_us is not None or node.grid is not msgspec.UNSET:
             return None
         return dataclasses.replace(below, size_us=node.size_us, slide_us=node.slide_us)
     if isinstance(node, Filter):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Source, TimeWindow
+from msgspec import UNSET
+
+from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, SessionWindow, Source, TimeWindow
 from cluster.language.columns import QUERY_GROUP
+from cluster.language.plans import plain_column
 from cluster.language.walks import nodes_of
 
 
@@ -60,15 +63,31 @@ def partitioned_by(node: Node) -> Lookup | Aggregate | None:
 def partition_keys(node: Node) -> tuple[str, ...]:
     """Return the keys by which a plan may be spread; none if it may not be."""
     found = partitioned_by(node)
-    keys = () if found is None else found.by if isinstance(found, Lookup) else found.keys
+    keys = _session_keys(node) if found is None else found.by if isinstance(found, Lookup) else found.keys
     return tuple(key for key in keys if key != QUERY_GROUP.name)  # query groups with the same values share a bucket
 
 
+def _session_keys(node: Node) -> tuple[str, ...]:
+    """Return the keys of sessions over a pipeline, if all above them is stateless, or groups by all these keys."""
+    grouped: set[str | None] | None = None
+    while isinstance(node, Filter | Project | Aggregate):
+        if isinstance(node, Aggregate):
+            if grouped is not None:
+                return ()
+            grouped = set(node.keys)
+        elif isinstance(node, Project) and grouped is not None:
+            grouped = {plain_column(each.scalar) for each in node.outputs if each.name in grouped}
+        node = node.input
+    if not (isinstance(node, SessionWindow) and is_pipeline(node.input)):
+        return ()
+    return node.keys if grouped is None or grouped.issuperset(node.keys) else ()
+
+
 def slide_of(node: Node) -> int:
-    """Return the slide of the window in a pipeline; 1 if there is none."""
+    """Return the slide of the window in a pipeline; 1 if there is none, or if it does not slide at its multiples."""
     while not isinstance(node, Source):
         if isinstance(node, TimeWindow):
-            return node.slide_us
+            return node.slide_us if node.grid is UNSET else 1
         assert isinstance(node, Filter | Project)  # noqa: S101 - what a pipeline is made of
         node = node.input
     return 1

@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    SessionWindow,
     TimeWindow,
     inputs_of,
 )
@@ -23,7 +24,7 @@ MOST_LAG_US = 1_000_000
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:
-    """Return a plan's count windows for whose progress another operator waits."""
+    """Return a plan's windows by count, and of sessions, for whose progress another operator waits."""
     found: set[Node] = set()
     seen: set[tuple[Node, bool]] = set()
     to_see = [(root, False)]
@@ -32,7 +33,7 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if (node, awaited) in seen:
             continue
         seen.add((node, awaited))
-        if awaited and isinstance(node, CountWindow | PartitionedWindow):
+        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow):
             found.add(node)
         waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
         to_see.extend((each, waits) for each in inputs_of(node))

@@ -13,6 +13,7 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     PartitionedWindow,
+    SessionWindow,
     TableLookup,
     TimeWindow,
     inputs_of,
@@ -34,6 +35,7 @@ from cluster.planning_budget import spend
 LONGEST_SPLIT_US = 100_000
 """Rows that are valid for longer are not split into one per microsecond: 0.1 s is a hundred thousand rows already."""
 
+_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow)
 Exchanges = Mapping[tuple[Node, Aggregate | None], str]
 """By pipeline next to a scan: the id of the exchange above it."""
 
@@ -103,7 +105,9 @@ class _Lowering:
                 inputs_of(node), multiplicity_sensitive(node, above=multiplicity_matters), strict=True
             )
         ]
-        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and not is_instantaneous(node.input):
+        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow) and not is_instantaneous(
+            node.input
+        ):
             exact = multiplicity_matters or not isinstance(node, TimeWindow)
             inputs = [self._split(node.input, inputs[0])] if exact else inputs
         if isinstance(node, Lookup):

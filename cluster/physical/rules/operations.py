@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import UNSET
+
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -21,6 +23,7 @@ from cluster.language.algebra import (
     Project,
     Relation,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TimeWindow,
@@ -34,7 +37,7 @@ from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.operations import Operation
 
 
-def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C901 - a case per kind
+def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C901, PLR0912 - a case per kind
     """Return the operation of a node.
 
     Parameters
@@ -55,7 +58,9 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
         case Project():
             return operations.Project(node.outputs)
         case TimeWindow():
-            return operations.TimeWindow(node.size_us, node.slide_us)
+            return _time_window(node)
+        case SessionWindow():
+            return operations.SessionWindow(schema_of(node), node.keys, node.session, lag_us)
         case CountWindow() | PartitionedWindow():
             keys = node.keys if isinstance(node, PartitionedWindow) else ()
             return operations.CountWindow(schema_of(node), node.rows, node.slide_rows, keys, lag_us)
@@ -84,6 +89,12 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return operations.Changes(schema_of(node), isinstance(node, Istream))
         case Source() | Aggregate() | Relation() | Lookup():
             raise UnsupportedPlanError(f"{named_operator(node)} cannot be run here")
+
+
+def _time_window(node: TimeWindow) -> Operation:
+    if node.grid is UNSET:
+        return operations.TimeWindow(node.size_us, node.slide_us)
+    return operations.GridWindow(node.grid, node.slide_us)
 
 
 def _filter(node: Filter) -> Operation:

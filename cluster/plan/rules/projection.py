@@ -15,6 +15,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    SessionWindow,
     Source,
     TimeWindow,
     Union,
@@ -23,6 +24,8 @@ from cluster.language.algebra import (
 from cluster.language.columns import Output
 from cluster.language.plans import plain_column, project
 from cluster.plan.expressions import by_name, column_uses, columns_of, kept, names_of, substituted
+
+_Windows = TimeWindow | CountWindow | PartitionedWindow | SessionWindow
 
 
 def merge_projects(node: Node) -> Node | None:
@@ -68,7 +71,7 @@ def _raw(node: Node) -> bool:
 
 def _windowed_raw(node: Node) -> bool:
     """Return whether `node` is a base stream with any number of windows."""
-    while isinstance(node, TimeWindow | CountWindow | PartitionedWindow):
+    while isinstance(node, _Windows):
         node = node.input
     return _raw(node)
 
@@ -78,11 +81,11 @@ def project_above_window(node: Node) -> Node | None:
 
     A partitioned window needs its keys from below unchanged.
     """
-    if not (isinstance(node, TimeWindow | CountWindow | PartitionedWindow) and isinstance(node.input, Project)):
+    if not (isinstance(node, _Windows) and isinstance(node.input, Project)):
         return None
     if not _raw(node.input.input):
         return None
-    if isinstance(node, PartitionedWindow):
+    if isinstance(node, PartitionedWindow | SessionWindow):
         plain = {output.name: plain_column(output.scalar) for output in node.input.outputs}
         keys = tuple(name for key in node.keys if (name := plain[key]) is not None)
         if len(keys) != len(node.keys):
@@ -109,7 +112,9 @@ def project_below_count_window(node: Node) -> Node | None:
 
 def project_below_partitioned_window(node: Node) -> Node | None:
     """W6 downwards, over a derived stream, where f adds no columns and passes on every key; else groups would merge."""
-    if not (isinstance(node, Project) and isinstance(node.input, PartitionedWindow)) or _windowed_raw(node.input):
+    if not (isinstance(node, Project) and isinstance(node.input, PartitionedWindow | SessionWindow)) or _windowed_raw(
+        node.input
+    ):
         return None
     if len(node.outputs) > len(schema_of(node.input)):
         return None

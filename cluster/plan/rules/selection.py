@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    SessionWindow,
     TimeWindow,
     Union,
 )
@@ -65,8 +66,8 @@ def filter_below_time_window(node: Node) -> Node | None:
 
 
 def filter_below_partitioned_window(node: Node) -> Node | None:
-    """σp(ω_keys,N(S)) = ω_keys,N(σp(S)) where p reads only the keys: whole groups are removed."""
-    if not (isinstance(node, Filter) and isinstance(node.input, PartitionedWindow)):
+    """σp(ω_keys,N(S)) = ω_keys,N(σp(S)) where p reads only the keys: whole groups are removed. So with sessions."""
+    if not (isinstance(node, Filter) and isinstance(node.input, PartitionedWindow | SessionWindow)):
         return None
     return _split(node, node.input, frozenset(node.input.keys))
 
@@ -78,7 +79,7 @@ def filter_below_aggregate(node: Node) -> Node | None:
     return _split(node, node.input, frozenset(node.input.keys))
 
 
-def _split(node: Filter, grouped: Aggregate | PartitionedWindow, keys: frozenset[str]) -> Node | None:
+def _split(node: Filter, grouped: Aggregate | PartitionedWindow | SessionWindow, keys: frozenset[str]) -> Node | None:
     parts = conjuncts_of(node.predicate)
     # A condition without columns would make the group of an aggregate without keys appear or vanish: it stays above.
     below = conjunction_of(part for part in parts if columns_of(part) and columns_of(part) <= keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.language.algebra import (
@@ -21,7 +22,7 @@ from cluster.language.algebra import (
 
 def drop_now_window(node: Node) -> Node | None:
     """W1: a window of one instant that slides with every instant is the stream itself."""
-    if isinstance(node, TimeWindow) and node.size_us == 1 and node.slide_us == 1:
+    if isinstance(node, TimeWindow) and node.size_us == 1 and node.slide_us == 1 and node.grid is UNSET:
         return node.input
     return None
 
@@ -77,6 +78,8 @@ def merge_windows_below_distinct(node: Node) -> Node | None:
         return None
     outer, inner = node.input, node.input.input
     if not isinstance(inner, TimeWindow) or outer.slide_us != 1 or inner.slide_us != 1:
+        return None
+    if outer.grid is not UNSET or inner.grid is not UNSET:
         return None
     if outer.size_us is None or inner.size_us is None:
         return None

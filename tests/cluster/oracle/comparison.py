@@ -6,8 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Node
+from cluster.language.algebra import Node, TimeWindow
+from cluster.language.walks import nodes_of
+from cluster.language.window_shapes import HOUR_US
 from cluster.plan.explain import explain
 from tests.cluster.oracle.definition import Bag, Row, Snapshots, Streams
 
@@ -48,6 +52,14 @@ def difference_of_rows(rows: Sequence[Row], expected: Snapshots, granule: int = 
         if bag != last and not _nearly(last, bag):
             return bags(later, last, bag)
     return None
+
+
+def in_the_first_hour(rows: Sequence[Row], plan: Node) -> Sequence[Row]:
+    """Return rows as they are in the hour of the stamps: other boundaries of the calendar are later than that."""
+    windows = [each.grid for each in nodes_of(plan) if isinstance(each, TimeWindow) and each.grid is not UNSET]
+    if not any(grid.step.calendar for grid in windows):
+        return rows
+    return [(row[0], row[1] if row[1] < HOUR_US else NEVER, *row[2:]) for row in rows if row[0] < HOUR_US]
 
 
 def assert_equal_snapshots(

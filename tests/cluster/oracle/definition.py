@@ -20,6 +20,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from msgspec import UNSET
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
@@ -52,6 +53,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Project,
     SemiJoin,
+    SessionWindow,
     Source,
     TimeWindow,
     Union,
@@ -60,9 +62,12 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import STAMP, AggregateCall, Scalar, Schema
 from cluster.language.dialect import parse_scalar
+from cluster.language.window_shapes import DAY_US, Grid
 from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType
+from tests.cluster.calendar_definition import boundaries_of
 from tests.cluster.document_macros import DOCUMENT_MACROS
+from tests.cluster.oracle.session_windows import session_closings
 
 Row = tuple[Any, ...]
 Streams = Mapping[str, Sequence[tuple[int, Row]]]
@@ -166,8 +171,12 @@ def horizon_of(node: Node, last: int) -> int:
     while stack:
         each = stack.pop()
         stack.extend(inputs_of(each))
-        if isinstance(each, TimeWindow):
+        if isinstance(each, TimeWindow) and each.grid is not UNSET and each.grid.step.calendar:
+            reach += each.slide_us if each.grid.size is None else 0  # the next boundary is never reached
+        elif isinstance(each, TimeWindow):
             reach += (each.size_us or 0) + each.slide_us
+        if isinstance(each, SessionWindow):
+            reach += each.session.gap_us
     return last + reach
 
 
@@ -315,6 +324,41 @@ def _within(schema: Schema, table: str) -> str:
     return "".join(f', {table}."{column.name}"' for column in schema)
 
 
+def _floor(instant: str, step: int, offset: int = 0) -> str:
+    """Return the greatest multiple of a step, moved by an offset, that is not above an instant (of 0 or later)."""
+    return f"((({instant}) - {offset} + {step}) // {step} - 1) * {step} + {offset}"
+
+
+def _bounds_of(window: TimeWindow) -> tuple[str, str]:
+    """Return the first instant whose tuples a window has at i, and the one behind the last."""
+    if window.grid is UNSET:
+        last = _floor('i."#t" + 1', window.slide_us)
+        return "0" if window.size_us is None else f"{last} - {window.size_us}", last
+    step, offset = window.grid.step.count, window.grid.offset_us
+    if window.grid.step.calendar:
+        return _bounds_by_calendar(window.grid, window.slide_us)
+    if window.grid.size is not None:
+        last = _floor('i."#t" + 1', step, offset)
+        return f"{last} - {window.grid.size.count}", last
+    # What it has changes at multiples of the slide, and at boundaries.
+    last = f'greatest({_floor("""i."#t" + 1""", window.slide_us)}, {_floor("""i."#t" + 1""", step, offset)})'
+    return _floor(f"{last} - 1", step, offset), last
+
+
+def _bounds_by_calendar(grid: Grid, slide: int) -> tuple[str, str]:
+    """Return the same for a calendar, of which one boundary is near the instants, and another before them."""
+    near = boundaries_of(grid, -800 * DAY_US, DAY_US // 2)[::-1]
+
+    def last_of(instant: str, *, begin: bool = False) -> str:
+        cases = " ".join(f"WHEN {instant} >= {at} THEN {since if begin else at}" for at, since in near)
+        return f"(CASE {cases} END)"
+
+    if grid.size is not None:
+        return last_of('i."#t" + 1', begin=True), last_of('i."#t" + 1')
+    last = f'greatest({_floor("""i."#t" + 1""", slide)}, {last_of("""i."#t" + 1""")})'
+    return last_of(f"{last} - 1"), last
+
+
 class _Writer:
     """Writes the query: one common table expression per node; equal nodes share one."""
 
@@ -353,7 +397,7 @@ class _Writer:
         self._parts.append(f"{name} AS MATERIALIZED ({sql})")
         return name
 
-    def _sql(self, node: Node) -> str:  # noqa: C901 - one case per kind of node
+    def _sql(self, node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one case per kind of node
         names = _names(schema_of(node))
         match node:
             case Source():
@@ -363,6 +407,8 @@ class _Writer:
                 return f'SELECT {HEAD}, 1 AS "#n", "#o"{stored}{stamp} FROM "{_table(node.stream)}" {kept}'
             case TimeWindow():
                 return self._time_window(node, names)
+            case SessionWindow():
+                return self._sessions(node)
             case CountWindow():
                 return self._count_window(node, node.rows, node.slide_rows, ())
             case PartitionedWindow():
@@ -419,12 +465,24 @@ class _Writer:
         below = self.of(node.input)
         if node.size_us == 1 and node.slide_us == 1:
             return f"SELECT * FROM {below}"  # by the same formula, but keeps the order of arrival
-        last = f'((i."#t" + 1) // {node.slide_us}) * {node.slide_us}'
-        first = "0" if node.size_us is None else f"greatest({last} - {node.size_us}, 0)"
+        first, last = _bounds_of(node)
         return (
             f'SELECT i."#run", i."#t", sum(s."#n") AS "#n", NULL::BIGINT AS "#o"{names} FROM instants i '
             f'JOIN {below} s ON i."#run" = s."#run" AND s."#t" >= {first} AND s."#t" <= {last} - 1 '
-            f'WHERE i."#t" >= {node.slide_us} - 1 GROUP BY i."#run", i."#t"{names}'
+            f'WHERE {last} > 0 GROUP BY i."#run", i."#t"{names}'
+        )
+
+    def _sessions(self, node: SessionWindow) -> str:
+        """S(x) where the session of its tuples closes at t, or, if it is shown early, is open at t."""
+        below, keys = self.of(node.input), [f'"{key}"' for key in dict.fromkeys(node.keys)]
+        names = _within(schema_of(node), "s")
+        closings = self._part("sessions", session_closings(below, '"#run"', '"#t"', keys, node.session))
+        same = " AND ".join(f"s.{each} IS NOT DISTINCT FROM c.{each}" for each in ('"#run"', '"#t"', *keys))
+        valid = 's."#t" <= i."#t" AND i."#t" < c.closes' if node.session.early else 'i."#t" = c.closes'
+        return (
+            f'SELECT i."#run", i."#t", sum(s."#n") AS "#n", NULL::BIGINT AS "#o"{names} FROM instants i '
+            f'JOIN {below} s ON i."#run" = s."#run" JOIN {closings} c ON {same} AND {valid} '
+            f'GROUP BY i."#run", i."#t"{names}'
         )
 
     def _count_window(

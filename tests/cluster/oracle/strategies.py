@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.language.algebra import (
     Aggregate,
@@ -28,6 +29,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Project,
     SemiJoin,
+    SessionWindow,
     Source,
     TimeWindow,
     Union,
@@ -37,6 +39,7 @@ from cluster.language.algebra import (
 from cluster.language.bounds import unbounded_operator
 from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, Schema
 from cluster.language.instants import is_instantaneous
+from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Streams
@@ -61,6 +64,7 @@ KINDS: tuple[type[Node], ...] = (
     TimeWindow,
     CountWindow,
     PartitionedWindow,
+    SessionWindow,
     Filter,
     Project,
     Union,
@@ -205,7 +209,7 @@ def sensible(node: Node) -> bool:
 
 def _granules_last(node: Node) -> bool:
     # Above a granularity "the instant before" is the granule before; windows and changes there are of another domain.
-    if isinstance(node, TimeWindow | CountWindow | PartitionedWindow | Istream | Dstream) and any(
+    if isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | Istream | Dstream) and any(
         isinstance(each, Granularity) for each in below(node)
     ):
         return False
@@ -236,7 +240,7 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
             node = node if len(schema) < MOST_COLUMNS else _narrowed(node)
         predicate = draw(join_conditions(schema_of(node), schema_of(right)))
         return kind(node, right, predicate)
-    if kind in (TimeWindow, CountWindow, PartitionedWindow):
+    if kind in (TimeWindow, CountWindow, PartitionedWindow, SessionWindow):
         # A window counts what lasts once per instant: often wanted, but not by every plan that goes on above.
         lasting = draw(st.integers(0, 2)) == 0
         return draw(_windows(kind, node if lasting or is_instantaneous(node) else draw(_chronons(node))))
@@ -252,8 +256,9 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
 
 
 _CHOICES = (
-    TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, Filter, Filter, Project, Union, Join, Join,
-    SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity, Istream, Dstream,
+    TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Filter, Filter, Project, Union,
+    Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity, Istream,
+    Dstream,
 )  # fmt: skip
 
 
@@ -274,13 +279,30 @@ def _chronons(draw: Any, node: Node) -> Node:
 def _windows(draw: Any, kind: Any, node: Node) -> Node:
     size, slide = draw(st.integers(1, 7)), draw(st.sampled_from((1, 1, 1, 2, 3, 5)))
     if kind is TimeWindow:
+        if draw(st.integers(0, 4)) == 0:
+            return draw(_on_grids(node, size))
         return TimeWindow(node, draw(st.sampled_from((size, size, size, size, None))), slide)
+    if kind is SessionWindow:
+        columns = [column.name for column in schema_of(node)]
+        keys = draw(st.lists(st.sampled_from(columns), max_size=2, unique=True))
+        longest = size + draw(st.sampled_from((0, 2, 5, 30)))
+        return SessionWindow(node, tuple(keys), Session(size, longest, draw(st.booleans())))
     rows = draw(st.integers(1, 4))
     if kind is CountWindow:
         return CountWindow(node, draw(st.sampled_from((rows, rows, rows, rows, None))), min(slide, 3))
     columns = [column.name for column in schema_of(node)]
     keys = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
     return PartitionedWindow(node, tuple(keys), rows, min(slide, 3))
+
+
+@st.composite
+def _on_grids(draw: Any, node: Node, size: int) -> Node:
+    """Return a window that is moved by an offset, or that is reset."""
+    step = draw(st.integers(2, 8))
+    grid = Grid(Span("us", step), draw(st.integers(0, step - 1)))
+    if draw(st.booleans()):
+        return TimeWindow(node, step, draw(st.integers(1, step)), grid)
+    return TimeWindow(node, size, step, replace(grid, size=Span("us", size)))
 
 
 @st.composite

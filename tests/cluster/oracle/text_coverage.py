@@ -17,7 +17,7 @@ from cluster.language.accepted_syntax import QUERY_SYNTAX, accepted_triples, occ
 from cluster.language.dialect import FjordSQL
 from cluster.language.functions import AGGREGATES, FAMILY_OF, FUNCTIONS, Family
 from cluster.language.parsing import FjordSqlParser
-from cluster.language.quantities import DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.spelling import SPELLINGS, SYNONYMS
 from cluster.language.type_words import TYPE_WORDS
 from protocols.wire.streams import FIELD_TYPES, FieldType
@@ -100,7 +100,7 @@ def scalars_in(form: Any) -> Iterator[Scalar]:
 def required_words() -> set[str]:
     """Return the words and marks that mean something, in all their spellings."""
     functions = {name for names in SPELLINGS.values() for name in names}
-    return {*functions, *SYNONYMS, *SYNONYMS.values(), *DURATION_UNITS, *FREQUENCY_UNITS, *TYPE_WORDS}
+    return {*functions, *SYNONYMS, *SYNONYMS.values(), *DURATION_UNITS, *CALENDAR_UNITS, *FREQUENCY_UNITS, *TYPE_WORDS}
 
 
 def required_uses() -> Iterator[tuple[str, Fits]]:

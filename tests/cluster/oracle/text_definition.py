@@ -206,7 +206,7 @@ def _item_reach(item: Item | Zipped, names: dict[str, Query]) -> int:
             below = _item_reach(item.source.item, names) + 1
         case _:
             below = 0
-    if item.window is not None and item.window.kind == "RANGE":
+    if item.window is not None and item.window.kind != "ROWS":
         below += (item.window.size or 0) + item.window.slide
     return below + item.granule
 

@@ -32,13 +32,25 @@ class Star:
 
 @dataclass(frozen=True)
 class Window:
-    """A window, as written and as it is: `rows` or microseconds."""
+    """A window, as written and as it is: `rows` or microseconds.
+
+    Parameters
+    ----------
+    offset
+        How far behind multiples the boundaries are; of a window by the calendar, where its only boundary is that
+        stamps come near.
+    longest, early
+        Of sessions, whose gap is the size.
+    """
 
     text: str
     kind: str
     size: int | None
     slide: int = 1
     keys: tuple[int, ...] = ()
+    offset: int = 0
+    longest: int = 0
+    early: bool = False
 
 
 @dataclass(frozen=True)

@@ -216,7 +216,9 @@ class Items:
         dice = self.dice
         window = None
         if not place.instants and (dice.random() < 0.6 if windowed is None else windowed):
-            window = clauses_of.window(dice, columns, lasting=place.lasting and isinstance(item.source, Stream))
+            window = clauses_of.window(
+                dice, columns, lasting=place.lasting and isinstance(item.source, Stream), long=place.granular
+            )
             clauses.append(window.text)
         granule = 1
         if place.granular and dice.random() < 0.12:

@@ -16,7 +16,7 @@ rest is SQL at every instant: the rows of one instant know nothing of others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.cluster.oracle.text_aggregates import aggregate_sql
 from tests.cluster.oracle.text_expressions import QUERY, Hole, Scalar
@@ -40,7 +40,7 @@ from tests.cluster.oracle.text_forms import (
 )
 from tests.cluster.oracle.text_operations import SQL_TYPES
 from tests.cluster.oracle.text_order import keeps_order
-from tests.cluster.oracle.text_windows import row_intervals, time_intervals
+from tests.cluster.oracle.text_windows import row_intervals, session_intervals, time_intervals
 from tests.cluster.oracle.text_world import PLACES
 
 
@@ -290,6 +290,8 @@ class Meaning:
     def _windowed(self, table: str, window: Window, columns: Sequence[str], *, ordered: bool) -> str:
         if window.kind == "ROWS":
             intervals = self._by_rows(table, window, columns, ordered=ordered)
+        elif window.kind == "SESSION":
+            intervals = session_intervals(table, window, [columns[key] for key in window.keys])
         else:
             intervals = time_intervals(table, window)
         # A window of a stream that is valid at instants keeps the order of its tuples only if it does nothing.
@@ -301,7 +303,7 @@ class Meaning:
             f"SELECT i.r, i.t, {kept}{own}{listed} FROM instants i JOIN ({intervals}) s "
             "ON s.r = i.r AND s.vs <= i.t AND i.t < s.ve"
         )
-        return self._table(("window", table, window.kind, window.size, window.slide, window.keys), sql)
+        return self._table(("window", table, replace(window, text="")), sql)
 
     def _own_tables(self) -> set[str]:
         return {name for key, name in self._known.items() if isinstance(key, tuple) and key[0] is Stream}

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec import UNSET
 from sqlglot import exp
 
 from cluster.language.algebra import (
@@ -29,6 +30,7 @@ from cluster.language.algebra import (
     PatternMatch,
     Project,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TimeWindow,
@@ -38,6 +40,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import AggregateCall
 from cluster.language.dialect import parse_scalar
+from cluster.language.window_shapes import Grid, Session
 from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
@@ -117,7 +120,11 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
         case Source():
             return [Counter(row for stamp, row in streams[node.stream] if stamp == t) for t in range(instants)]
         case TimeWindow():
+            if node.grid is not UNSET:
+                return _grid_window(of(node.input), node.grid, node.slide_us)
             return _time_window(of(node.input), node.size_us, node.slide_us)
+        case SessionWindow():
+            return _sessions(of(node.input), [names.index(key) for key in node.keys], node.session)
         case CountWindow():
             return _count_window(of(node.input), node.rows, node.slide_rows)
         case PartitionedWindow():
@@ -199,6 +206,45 @@ def _time_window(below: Snapshots, size: int | None, slide: int) -> Snapshots:
         first = 0 if size is None else max(last - size, 0)
         found.append(_sum(below[first:last]))
     return found
+
+
+def _grid_window(below: Snapshots, grid: Grid, slide: int) -> Snapshots:
+    """The window as it was at the last change: its tuples are those since a boundary, or of so long before one."""
+    found = []
+    for t in range(len(below)):
+        boundaries = [b for b in range(-grid.step.count, t + 2) if (b - grid.offset_us) % grid.step.count == 0]
+        if grid.size is not None:
+            last = boundaries[-1]
+            first = last - grid.size.count
+        else:
+            last = max(boundaries[-1], (t + 1) // slide * slide)
+            first = max(b for b in boundaries if b < last)
+        found.append(_sum(below[max(first, 0) : max(last, 0)]))
+    return found
+
+
+def _sessions(below: Snapshots, places: list[int], session: Session) -> Snapshots:
+    found: Snapshots = [Counter() for _ in below]
+    for key in {tuple(row[place] for place in places) for bag in below for row in bag}:
+        bags = [Counter({r: n for r, n in bag.items() if tuple(r[p] for p in places) == key}) for bag in below]
+        for stamps, closes in sessions_of([t for t, bag in enumerate(bags) if bag], session):
+            for stamp in stamps:
+                for t in range(stamp, closes) if session.early else (closes,):
+                    if t < len(found):
+                        found[t] += bags[stamp]
+    return found
+
+
+def sessions_of(stamps: list[int], session: Session) -> list[tuple[list[int], int]]:
+    """Return the sessions of one key's stamps, which are in order: the stamps of each, and when it closes."""
+    runs: list[list[int]] = []
+    for stamp in stamps:
+        run = runs[-1] if runs else []
+        if run and stamp - run[-1] <= session.gap_us and stamp - run[0] < session.longest_us:
+            run.append(stamp)
+        else:
+            runs.append([stamp])
+    return [(run, min(run[-1] + session.gap_us, run[0] + session.longest_us)) for run in runs]
 
 
 def _count_window(below: Snapshots, rows: int | None, slide: int) -> Snapshots:

@@ -20,6 +20,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Relation,
     SemiJoin,
+    SessionWindow,
     Source,
     StampJoin,
     TimeWindow,
@@ -30,6 +31,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import AggregateCall, Column
 from cluster.language.walks import nodes_of
+from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
 from cluster.plan.rules import emptiness as e
@@ -47,6 +49,8 @@ EQ = condition('"x" = "u"')
 R = Relation("r", "r@1", B.columns)
 REALS = Source("reals", (Column("r", FieldType.REAL),))
 NARROW_A, NARROW_B = pick(A, x='"x"'), pick(B, u='"u"')
+SESSION = Session(5, 60)
+ON_GRID = TimeWindow(A, 9, 9, Grid(Span("day", 1), 7, "Europe/Berlin", Span("month", 1)))
 LARGE = " AND ".join(f'"x" <> {number}' for number in range(700))
 LARGE_SUM = " + ".join(f'"x" * {number}' for number in range(700))
 """With the sum in it, the condition would be larger than one may become."""
@@ -91,6 +95,12 @@ APPLIES = [
         where(PartitionedWindow(A, ("x",), 3), '"x" > 1 AND "y" > 1'),
         where(PartitionedWindow(where(A, X), ("x",), 3), Y),
     ),
+    (
+        s.filter_below_partitioned_window,
+        where(SessionWindow(A, ("x",), SESSION), '"x" > 1 AND "y" > 1'),
+        where(SessionWindow(where(A, X), ("x",), SESSION), Y),
+    ),
+    (s.filter_below_time_window, where(ON_GRID, X), replace(ON_GRID, input=where(A, X))),
     (s.filter_below_aggregate, where(grouped(A, "x", call("count")), X), grouped(where(A, X), "x", call("count"))),
     (
         s.filter_below_aggregate,
@@ -188,6 +198,16 @@ APPLIES = [
         pick(PartitionedWindow(A, ("x",), 5), k='"x"', z='"y" + 1'),
     ),
     (
+        p.project_above_window,
+        SessionWindow(pick(A, k='"x"', z='"y" + 1'), ("k",), SESSION),
+        pick(SessionWindow(A, ("x",), SESSION), k='"x"', z='"y" + 1'),
+    ),
+    (
+        p.project_below_partitioned_window,
+        pick(SessionWindow(Distinct(A), ("x",), SESSION), k='"x"'),
+        SessionWindow(pick(Distinct(A), k='"x"'), ("k",), SESSION),
+    ),
+    (
         p.project_below_time_window,
         pick(window(Distinct(A), 5), z='"x"'),
         window(pick(Distinct(A), z='"x"'), 5),
@@ -277,6 +297,12 @@ HOLDS_BACK = [
     (j.split_antijoin, AntiJoin(A, R, condition('"x" = "u" OR "u" IS NULL'))),
     (s.filter_below_time_window, where(CountWindow(A, 3), X)),
     (s.filter_below_partitioned_window, where(PartitionedWindow(A, ("x",), 3), Y)),
+    (s.filter_below_partitioned_window, where(SessionWindow(A, ("x",), SESSION), Y)),
+    (s.filter_below_partitioned_window, where(SessionWindow(A, (), SESSION), X)),
+    (w.drop_now_window, TimeWindow(A, 1, 1, Grid(Span("us", 5), 1))),
+    (w.merge_windows_below_distinct, Distinct(TimeWindow(window(A, 4), 9, 1, Grid(Span("us", 9))))),
+    (w.merge_windows_below_distinct, Distinct(window(TimeWindow(A, 9, 1, Grid(Span("us", 9))), 4))),
+    (p.project_above_window, SessionWindow(pick(A, k='"x" % 2'), ("k",), SESSION)),
     (s.filter_below_partitioned_window, where(CountWindow(A, 3), X)),
     (s.filter_below_aggregate, where(grouped(A, "x", call("count")), '"count" > 1')),
     (s.filter_below_aggregate, where(grouped(A, "", call("count")), "FALSE")),

@@ -29,6 +29,7 @@ from cluster.fjord.operators.device_aggregates import AggregateRecipient, Device
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
+from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.lookup import Lookup, LookupTable
@@ -44,6 +45,7 @@ from cluster.fjord.operators.projection import Project
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
@@ -52,6 +54,7 @@ from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
+from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
@@ -201,6 +204,12 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     Distinct: (Case(lambda: Distinct(LEFT)), Case(lambda: Distinct(LEFT.drop("n")), below=lambda: [Project(ONLY_K)])),
     Filter: (Case(lambda: Filter(condition('"n" > 0'))),),
     Granularity: (Case(lambda: Granularity(3), granule=3),),
+    GridWindow: (
+        Case(lambda: GridWindow(Grid(Span("us", 4), 3, size=Span("us", 6)), 4)),
+        Case(lambda: GridWindow(Grid(Span("us", 5), 2), 1)),
+        Case(lambda: GridWindow(Grid(Span("us", 7)), 3)),
+        Case(lambda: GridWindow(Grid(Span("day", 1), 9, size=Span("month", 1)), 1)),
+    ),
     GroupedFilter: (Case(grouped), Case(lambda: grouped(newest=True))),
     Join: (
         Case(lambda: Join(LEFT, RIGHT, condition('"k" = "k2" AND "n" <= "n2"'))),
@@ -239,6 +248,14 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     SemiJoin: (
         Case(lambda: SemiJoin(LEFT, RIGHT, condition('"k" = "k2"'), anti=False)),
         Case(lambda: SemiJoin(LEFT, RIGHT, condition('"n" < "n2"'), anti=True)),
+    ),
+    SessionWindow: (
+        Case(lambda: SessionWindow(LEFT, (), Session(3, 30)), chronons=True),
+        Case(lambda: SessionWindow(LEFT, ("k",), Session(2, 7)), chronons=True),
+        Case(lambda: SessionWindow(LEFT, ("k", "n"), Session(4, 4, early=True)), chronons=True),
+        Case(lambda: SessionWindow(LEFT, ("k",), Session(3, 9, early=True), lag_us=0), chronons=True),
+        Case(lambda: SessionWindow(LEFT, (), Session(3, 60, early=True), lag_us=2), chronons=True),
+        Case(lambda: SessionWindow(LEFT, ("k",), Session(5, 60, early=True), lag_us=None), chronons=True),
     ),
     Split: (Case(lambda: Split(LEFT, 1)), Case(lambda: Split(LEFT, 4))),
     TimeWindow: (Case(lambda: TimeWindow(5)), Case(lambda: TimeWindow(4, 6)), Case(lambda: TimeWindow(None, 3))),
@@ -290,6 +307,8 @@ INSTANTANEOUS = (
     "Multiplicities 1",
     "MergeAggregate 0",
     "MergeAggregate 1",
+    "SessionWindow 0",
+    "SessionWindow 1",
     "Zip 1",
     "PatternMatch 0",
 )

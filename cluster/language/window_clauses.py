@@ -1,0 +1,111 @@
+"""Windows and granularities behind an item of FROM: their syntax -> nodes of the algebra."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from cluster.language.algebra import (
+    CountWindow,
+    Granularity,
+    Node,
+    PartitionedWindow,
+    SessionWindow,
+    TimeWindow,
+    schema_of,
+)
+from cluster.language.calendar_windows import best, reset_window, sliding_grid, warn_of_weeks
+from cluster.language.context import Context
+from cluster.language.errors import suggest
+from cluster.language.quantities import duration_us, read_quantity, row_count, written
+from cluster.language.syntax import StreamItem, StreamWindow
+from cluster.language.window_shapes import DEFAULT_LONGEST_US, Session
+
+
+def windowed(node: Node, item: StreamItem, context: Context) -> Node:
+    """Return the plan of an item of FROM with its window and granularity, if it has any.
+
+    Raises
+    ------
+    FjordSqlError
+        If a clause makes no sense.
+    """
+    window: StreamWindow | None = item.args.get("window")
+    if window is not None:
+        node = _window(node, window, context)
+    if granularity := item.args.get("granularity"):
+        node = Granularity(node, best(granularity.this, duration_us, context))
+    return node
+
+
+def _window(node: Node, window: StreamWindow, context: Context) -> Node:
+    keys = tuple(dict.fromkeys(_partition_key(each, node, context) for each in window.args.get("partition") or ()))
+    kind, size = window.args["kind"], window.args.get("this")
+    if keys and (kind in ("RANGE", "RESET") or (kind == "ROWS" and size is None)):
+        reason = "how long a tuple counts depends on no other"
+        context.warn(f"PARTITION BY changes nothing in a window by time or without bounds: {reason}")
+    match kind:
+        case "RANGE":
+            return _time_window(node, window, context)
+        case "RESET":
+            return reset_window(node, window, context)
+        case "SESSION":
+            return _session_window(node, window, keys, context)
+        case _:
+            return _count_window(node, window, keys, context)
+
+
+def _time_window(node: Node, window: StreamWindow, context: Context) -> Node:
+    size, slide = window.this, window.args.get("slide")
+    if size is None and slide is not None:
+        raise context.error(window, "an unbounded window cannot slide", "give it a size, or leave SLIDE away")
+    if (grid := sliding_grid(window, context)) is not None:
+        return TimeWindow(node, grid.size_us, grid.step.usual_us, grid)
+    if slide is not None and window.args.get("zone") is None:
+        warn_of_weeks(slide, context)
+    size_us = None if size is None else best(size, duration_us, context)
+    return TimeWindow(node, size_us, read_quantity(slide, duration_us, context) if slide else 1)
+
+
+def _session_window(node: Node, window: StreamWindow, keys: tuple[str, ...], context: Context) -> Node:
+    gap_us = read_quantity(window.this, duration_us, context, meant="MINUTES")
+    longest_us = DEFAULT_LONGEST_US
+    if longest := window.args.get("longest"):
+        longest_us = read_quantity(longest, duration_us, context, meant="HOURS")
+    if longest_us < gap_us:
+        reason = f"a session lasts as long as its gap, {written(gap_us)}, and this one at most {written(longest_us)}"
+        raise context.error(longest or window.this, reason, f"write MAX {written(gap_us)}, or more")
+    return SessionWindow(node, keys, Session(gap_us, longest_us, bool(window.args.get("early"))))
+
+
+def _count_window(node: Node, window: StreamWindow, keys: tuple[str, ...], context: Context) -> Node:
+    size, slide = window.this, window.args.get("slide")
+    for part in ("zone", "offset"):
+        if clause := window.args.get(part):
+            reason = "a window by count does not move by time"
+            raise context.error(clause, reason, "OFFSET and AT TIME ZONE belong to RANGE and RESET")
+    if size is None and slide is not None:
+        raise context.error(window, "an unbounded window cannot slide", "give it a size, or leave SLIDE away")
+    rows = None if size is None else best(size, row_count, context)
+    slide_rows = read_quantity(slide, row_count, context) if slide else 1
+    if rows is None:
+        # The last of arbitrarily many tuples: no tuple ever leaves, by group or not.
+        return CountWindow(node, None)
+    context.warn(
+        f"WINDOW({'PARTITION BY ... ' if keys else ''}ROWS {rows}) counts tuples: "
+        f"where several of one {'group' if keys else 'stream'} carry the same stamp, which of them count is arbitrary"
+    )
+    return PartitionedWindow(node, keys, rows, slide_rows) if keys else CountWindow(node, rows, slide_rows)
+
+
+def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
+    if not isinstance(key, exp.Column):
+        hint = "a window is partitioned by columns of the stream before it"
+        raise context.error(key, "PARTITION BY takes columns as they are", hint)
+    names = [column.name for column in schema_of(node)]
+    found = next((name for name in names if name.casefold() == key.name.casefold()), None)
+    if found is None:
+        raise context.error(key, f"there is no column {key.name!r}", suggest(key.name, names, what="columns are"))
+    if key.table:
+        reason = "the columns of PARTITION BY are those of the stream before it, and have no other name in front"
+        raise context.error(key.args["table"], reason, f"write {found}")
+    return found
