@@ -31,6 +31,7 @@ from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.operators.per_query_filter import PerQueryFilter
 from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
+from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
@@ -114,6 +115,17 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
             return _stamp_join(operation)
         case kinds.Lookup():
             return Lookup(operation.table, frozenset(operation.streams), tables)
+        case kinds.Ranked():
+            return Ranked(
+                empty_rows(operation.columns),
+                keys=operation.keys,
+                order=operation.order,
+                function=operation.function,
+                above=operation.above,
+                most=operation.most,
+                name=operation.name,
+                lag_us=operation.lag_us,
+            )
         case kinds.Granularity():
             return Granularity(operation.granule_us)
         case kinds.Changes():

@@ -128,6 +128,8 @@ class RowFlows:
                 flows = list(self._from_panes(operation, below[0]))
                 most, _ = max(flows, key=lambda each: each[0].per_tuple)
                 return replace(most, made_per_second=sum(each.made_per_second * times for each, times in flows))
+            case kinds.Ranked():
+                return _ranked(operation, below[0])
             case kinds.Changes() | kinds.PatternMatch():
                 return replace(below[0], lasting_us=1, made_per_second=0.0)
             case (
@@ -209,6 +211,25 @@ def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFl
         max(made - tuples.per_second, 0.0),
         because,
         tuples.read_once * times,
+    )
+
+
+def _ranked(operation: kinds.Ranked, rows: RowFlow) -> RowFlow:
+    """Return rows by their places: when one begins or ends, those behind it move, or one takes the last place.
+
+    With many rows in a group, few of them have one of the first places.
+    """
+    most = _MOST if operation.most is None else float(max(operation.most, 1))
+    valid = _valid_at_once(rows) / groups_of(tuple(each for each in operation.columns if each.name in operation.keys))
+    share = 1.0 if valid <= most else most / valid
+    moved = 1.0 if operation.name is None else max(min(most, valid) - operation.above, 1.0)
+    per_second = rows.per_second * (1 + 2 * share * moved)
+    return replace(
+        rows,
+        per_tuple=rows.per_tuple * 2,
+        at_once=min(rows.at_once, most),
+        per_second=per_second,
+        made_per_second=per_second - rows.per_second,
     )
 
 

@@ -137,6 +137,8 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
             return operation.columns
         case kinds.Distinct() | kinds.Difference() | kinds.Intersection():
             return operation.columns
+        case kinds.Ranked():
+            return (*operation.columns, Column("since", FieldType.INTEGER), Column("place", FieldType.INTEGER))
         case kinds.Join() | kinds.SemiJoin():
             return operation.left
         case kinds.StampJoin():
@@ -203,6 +205,12 @@ class _Estimate:
             case kinds.StampJoin():
                 left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-(operation.low_us or 0), 0) + 1)
+            case kinds.Ranked():
+                (below,) = (self._fragment.by_id[each] for each in node.inputs)
+                if self._flows.of(below.id).lasting_us is not None or operation.most is None:
+                    return self._alive(below)
+                keys = tuple(each for each in operation.columns if each.name in operation.keys)
+                return groups_of(keys) * float(operation.most)
             case kinds.Zip():
                 left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)

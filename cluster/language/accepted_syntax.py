@@ -122,6 +122,8 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "where": _kinds("Where"),
         "group": _kinds("Group"),
         "having": _kinds("Having"),
+        "qualify": _kinds("Qualify"),
+        "top": _kinds("TopClause"),
         "with_": _kinds("With"),
         "sample": _kinds("SampleClause"),
         "lifetime": _kinds("LifetimeClause"),
@@ -131,10 +133,11 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         this=_QUERY,
         expression=_QUERY,
         distinct=_kinds(TRUE),
+        top=_kinds("TopClause"),
         with_=_kinds("With"),
         lifetime=_kinds("LifetimeClause"),
     ),
-    exp.Subquery: {"this": _QUERY},
+    exp.Subquery: {"this": _QUERY, "top": _kinds("TopClause"), "with_": _kinds("With")},
     exp.With: {"expressions": _kinds("CTE")},
     exp.CTE: {"this": _QUERY, "alias": _kinds("TableAlias")},
     exp.TableAlias: {"this": _IDENTIFIER},
@@ -145,6 +148,14 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.GroupingSets: {"expressions": _KEYS | _LISTS},
     **_alike((exp.Rollup, exp.Cube), expressions=_KEYS | {"Tuple"}),
     exp.Having: {"this": TRUTHS},
+    exp.Qualify: {"this": _kinds(CONDITION, COLUMN)},
+    syntax.TopClause: {"expressions": _kinds("OrderKey"), "limit": _LITERAL, "offset": _LITERAL},
+    syntax.OrderKey: {"this": _KEYS | _ONCE, "desc": _kinds(TRUE), "nulls_first": _kinds(TRUE)},
+    syntax.RankCall: {
+        "kind": _kinds("ROW_NUMBER", "RANK", "DENSE_RANK"),
+        "partition": (_KEYS | _ONCE) - {NUMBER},
+        "expressions": _kinds("OrderKey"),
+    },
     # FROM
     exp.From: {"this": _STREAM},
     exp.Join: {
@@ -433,4 +444,5 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     row_pattern_syntax.Navigation: EXPRESSION,
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
     syntax.TimeFunction: EXPRESSION,
+    syntax.RankCall: EXPRESSION,
 }

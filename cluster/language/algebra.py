@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cluster.language.columns import AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.columns import AggregateCall, Column, Ordering, Output, RankFunction, Scalar, Schema
 from cluster.language.row_patterns import RowPattern
 from cluster.language.window_shapes import Grid, Session
 from cluster.shared_nodes import SharedNode, remembered
@@ -360,6 +360,21 @@ class Aggregate(SharedNode, frozen=True):
     calls: tuple[AggregateCall, ...]
 
 
+class Ranked(SharedNode, frozen=True):
+    """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
+
+    With `name`, a column of that name is their place, counted by `function`.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    order: tuple[Ordering, ...]
+    function: RankFunction = "row_number"
+    above: Annotated[int, Meta(ge=0)] = 0
+    most: Annotated[int, Meta(ge=0)] | None = None
+    name: str | None = None
+
+
 class Granularity(SharedNode, frozen=True):
     """Snapshots at whole multiples of `granule_us` only."""
 
@@ -400,6 +415,7 @@ Node = (
     | Difference
     | Intersection
     | Aggregate
+    | Ranked
     | Granularity
     | Istream
     | Dstream
@@ -430,6 +446,8 @@ def schema_of(node: Node) -> Schema:
             by_name = {column.name: column for column in schema_of(node.input)}
             measures = (Column(each.name, each.scalar.type, each.unit) for each in node.pattern.measures)
             return (*(by_name[key] for key in node.keys), *measures)
+        case Ranked(name=str(name)):
+            return (*schema_of(node.input), Column(name, FieldType.INTEGER))
         case Union() | SemiJoin() | AntiJoin() | Difference() | Intersection():
             return schema_of(node.left)
         case _:

@@ -9,6 +9,7 @@ from cluster.language.algebra import (
     Istream,
     Node,
     Project,
+    Ranked,
     Source,
     TimeWindow,
     Union,
@@ -31,6 +32,7 @@ OPERATOR_WORDS = {
     "Difference": "EXCEPT",
     "Intersection": "INTERSECT",
     "Aggregate": "an aggregate",
+    "Ranked": "ORDER BY",
     "Union": "UNION",
     "Lookup": "LEFT JOIN",
     "Granularity": "GRANULARITY",
@@ -67,12 +69,15 @@ def stays_for_ever(node: Node) -> bool:
 def unbounded_operator(node: Node) -> str | None:
     """Return, in words, an operator of `node` that would have to keep every tuple, or None.
 
-    Istream directly over an unbounded window of a stream needs no state: it is the stream (section 4.2, rule CQL).
+    Istream directly over an unbounded window of a stream needs no state: it is the stream (section 4.2, rule CQL). The
+    first rows of an order are few: those that stay behind them for ever are forgotten.
     """
     for each in inputs_of(node):
         if (found := unbounded_operator(each)) is not None:
             return found
     if isinstance(node, Filter | Project | Granularity | Union | Source):
+        return None
+    if isinstance(node, Ranked) and node.most is not None and node.function == "row_number":
         return None
     if isinstance(node, Istream) and _over_unbounded_stream(node.input):
         return None

@@ -29,7 +29,7 @@ from cluster.language.functions import (
     Function,
     Result,
 )
-from cluster.language.syntax import QUERIES, ErrorBound, holds_query, span_of
+from cluster.language.syntax import QUERIES, ErrorBound, RankCall, holds_query, span_of
 from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
 from cluster.language.typing_rules import Typed, common_unit
 from cluster.language.words import FOREIGN_OPERATORS, QUOTES
@@ -215,7 +215,7 @@ _TYPE = re.compile(r"(?:\bAS\b|::)\s*(?P<type>\w+(?:\([\w, ]*\))?)\)?$", re.IGNO
 
 def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
     """Return the error for what is no scalar expression of FjordSQL."""
-    if (error := foreign_part(context, expression)) is not None:
+    if (error := foreign_part(context, expression) or _misplaced_rank(context, expression)) is not None:
         return error
     match expression:
         case ErrorBound():
@@ -260,6 +260,14 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
         case _:
             quotes = QUOTES if isinstance(expression, exp.Array) else None
             return context.error(expression, f"{context.source_text(expression)!r} is not part of FjordSQL", quotes)
+
+
+def _misplaced_rank(context: Context, expression: exp.Expr) -> FjordSqlError | None:
+    if not isinstance(expression, RankCall):
+        return None
+    reason = f"{expression.args['kind']} can stand in SELECT, QUALIFY and ORDER BY only"
+    hint = "give it a name, and filter in a query around it: FROM (SELECT ... AS place FROM ...) WHERE place <= 3"
+    return context.error(expression, reason, hint)
 
 
 def unsupported_call(context: Context, at: exp.Expr, call: exp.Expr) -> FjordSqlError:

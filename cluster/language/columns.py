@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -103,6 +103,18 @@ class Output(msgspec.Struct, frozen=True):
     name: str
     scalar: Scalar
     unit: str = ""
+
+
+RankFunction = Literal["row_number", "rank", "dense_rank"]
+"""Places without ties; places that rows with ties share, with gaps behind them; and without gaps."""
+
+
+class Ordering(msgspec.Struct, frozen=True):
+    """A column by which rows are ordered; NULLs come last unless `nulls_first`."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = False
 
 
 class AggregateCall(msgspec.Struct, frozen=True):

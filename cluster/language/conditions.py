@@ -205,7 +205,7 @@ class Conditions:
             raise self.context.error(
                 query,
                 "this subquery can have several rows",
-                "aggregate it without GROUP BY, or compare with ANY or ALL",
+                "aggregate it without GROUP BY, let it end with LIMIT 1, or compare with ANY or ALL",
             )
         predicate = self._comparison(
             comparison, left, operand, NEGATED[operator] if for_all else operator, unknown_too=for_all

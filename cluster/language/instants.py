@@ -16,6 +16,7 @@ from cluster.language.algebra import (
     Node,
     PatternMatch,
     Project,
+    Ranked,
     SemiJoin,
     SessionWindow,
     Source,
@@ -33,7 +34,7 @@ def is_instantaneous(node: Node) -> bool:
     match node:
         case Source() | Istream() | Dstream() | Zip() | PatternMatch() | StampJoin():
             return True
-        case Filter() | Project() | Distinct() | Aggregate() | Lookup():
+        case Filter() | Project() | Distinct() | Aggregate() | Lookup() | Ranked():
             return is_instantaneous(node.input)
         case SemiJoin() | AntiJoin() | Difference():
             return is_instantaneous(node.left)

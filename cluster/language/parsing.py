@@ -18,6 +18,7 @@ from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.grouping_parsing import GroupingParsing
 from cluster.language.json_parsing import ARROW_TOKENS, CALLS_WITH_CLAUSES, JsonParsing
 from cluster.language.nesting import FLATTER, TOO_DEEP, balanced
+from cluster.language.order_parsing import MODIFIERS, TOP, OrderParsing
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
@@ -29,28 +30,18 @@ from cluster.language.syntax import (
     ErrorBound,
     FoldedMatch,
     Match,
+    span_of,
     stamp_of,
     time_function,
 )
 from cluster.language.unexpected import Stop, explained, misspelled
-from cluster.language.words import LAST_TUPLES, MISPLACED_WINDOW, USING_SHAPE
+from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
 from cluster.planning_budget import spend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
 REFUSED_CLAUSES: dict[TokenType, tuple[str, str | None]] = {
-    TokenType.ORDER_BY: (
-        "ORDER BY is not part of FjordSQL: a stream never ends, so its rows cannot be sorted",
-        "rows come in the order in which they begin to be valid; sort where you receive them",
-    ),
-    TokenType.LIMIT: (
-        "LIMIT is not part of FjordSQL: which rows of a stream come first is no property of a snapshot",
-        LAST_TUPLES,
-    ),
-    TokenType.FETCH: ("FETCH is not part of FjordSQL", LAST_TUPLES),
-    TokenType.OFFSET: ("OFFSET is not part of FjordSQL", None),
-    TokenType.QUALIFY: ("QUALIFY is not part of FjordSQL", "put the query into FROM and filter it with WHERE"),
     TokenType.WINDOW: MISPLACED_WINDOW,
 }
 
@@ -78,7 +69,14 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
 
 
 class FjordSqlParser(
-    StatementParsing, GroupingParsing, StampJoinParsing, RefusedSpellings, JsonParsing, CallParsing, parser.Parser
+    StatementParsing,
+    GroupingParsing,
+    StampJoinParsing,
+    RefusedSpellings,
+    OrderParsing,
+    JsonParsing,
+    CallParsing,
+    parser.Parser,
 ):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
 
@@ -88,8 +86,9 @@ class FjordSqlParser(
         **{
             kind: parse
             for kind, parse in parser.Parser.QUERY_MODIFIER_PARSERS.items()
-            if kind in (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING)
+            if kind in (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY)
         },
+        **MODIFIERS,
         **{kind: _refuse(reason, hint) for kind, (reason, hint) in REFUSED_CLAUSES.items()},
     }
     QUERY_MODIFIER_TOKENS: ClassVar[set[TokenType]] = set(QUERY_MODIFIER_PARSERS)
@@ -126,7 +125,7 @@ class FjordSqlParser(
         if kind not in (TokenType.PLACEHOLDER, *ARROW_TOKENS)
     }
     _steps: int = 0
-    SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime"}
+    SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime", "top"}
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **parser.Parser.FUNCTIONS,
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
@@ -239,6 +238,8 @@ class FjordSqlParser(
         this = super()._parse_query_modifiers(this)
         if isinstance(this, exp.Select):
             self._parse_query_end(this)
+            if self._curr and self._curr.token_type in TOP and not this.args.get("top"):
+                self.refuse("SAMPLE and LIFETIME stand behind LIMIT", hint=f"{TOP_SHAPE} SAMPLE EVERY 1 SECOND")
         return this
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
@@ -339,6 +340,10 @@ class FjordSqlParser(
 
     def _parse_set_operations(self, this: exp.Expr | None) -> exp.Expr | None:
         query = super()._parse_set_operations(this)
+        if isinstance(query, exp.Subquery) and self._curr and self._curr.token_type in TOP:
+            query.set(*self._parse_top())
+        if isinstance(query, exp.SetOperation) and query.args.get("top"):
+            self._refuse_sample_behind(query)
         if isinstance(query, exp.Query):
             # Behind parentheses, the clauses at the end are of the whole.
             clause = self._curr
@@ -346,6 +351,14 @@ class FjordSqlParser(
             if self._curr is not clause and self._match_set(self.SET_OPERATIONS, advance=False):
                 self.refuse("LIFETIME stands at the end of a query", token=clause, hint=LIFETIME_SHAPE)
         return query
+
+    def _refuse_sample_behind(self, query: exp.SetOperation) -> None:
+        """Refuse a SAMPLE that is read with the last SELECT, but stands behind the LIMIT of all."""
+        sample = query.expression.args.get("sample")
+        span = None if sample is None else span_of(sample)
+        if span is not None and span[0] > query.args["top"].meta["start"]:
+            reason = "SAMPLE is about one SELECT, not about several that are combined"
+            self.refuse_span(reason, *span, hint="write it within the parentheses, or behind a stream")
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         # sqlglot overlooks it if nothing stands between two commas, or before the first one.

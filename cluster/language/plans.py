@@ -13,10 +13,12 @@ from cluster.language.algebra import (
     AntiJoin,
     Distinct,
     Filter,
+    Granularity,
     Join,
     Node,
     PatternMatch,
     Project,
+    Ranked,
     Relation,
     SemiJoin,
     Source,
@@ -157,13 +159,40 @@ def reads_relations_only(node: Node) -> bool:
 
 @remembered
 def single_row(node: Node) -> bool:
-    """Return whether `node` has at most one row at any instant: an aggregate over all rows, possibly passed on."""
+    """Return whether `node` has at most one row at any instant: an aggregate over all rows, or the first one."""
     match node:
         case Aggregate():
             return not node.keys
-        case Project() | Filter() | Distinct():
+        case Ranked(keys=(), function="row_number", most=int(most)) if most - node.above <= 1:
+            return True
+        case Project() | Filter() | Distinct() | Ranked():
             return single_row(node.input)
         case SemiJoin() | AntiJoin():
             return single_row(node.left)
         case _:
             return False
+
+
+@remembered
+def unique_columns(node: Node) -> frozenset[str] | None:
+    """Return columns by which no two rows of an instant are equal; None if none are known."""
+    if single_row(node):
+        return frozenset()
+    match node:
+        case Aggregate():
+            return frozenset(node.keys)
+        case Distinct():
+            return frozenset(column.name for column in schema_of(node))
+        case Project():
+            below = unique_columns(node.input)
+            names = {plain_column(output.scalar): output.name for output in reversed(node.outputs)}
+            return frozenset(names[each] for each in below) if below is not None and below <= names.keys() else None
+        case Filter() | Granularity() | Ranked():
+            return unique_columns(node.input)
+        case SemiJoin() | AntiJoin():
+            return unique_columns(node.left)
+        case Join():
+            left, right = unique_columns(node.left), unique_columns(node.right)
+            return None if left is None or right is None else left | right
+        case _:
+            return None

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.acquisition import LEAVE_OUT, OWN, with_lifetime
-from cluster.language.algebra import Distinct, Node
+from cluster.language.algebra import Node
 from cluster.language.catalog import CatalogError, DerivedStream
-from cluster.language.columns import Output
 from cluster.language.conditions import Conditions
 from cluster.language.context import Readings
-from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.joins import join_items
-from cluster.language.plans import project, scalar_of
+from cluster.language.ranks import refuse_values
 from cluster.language.scope import Names, Scope, has_bare_alias
+from cluster.language.select_ends import SelectEnd, ended
 from cluster.language.select_names import check_column_name
 from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
@@ -30,6 +29,7 @@ from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import (
     QUERIES,
     ErrorBound,
+    RankCall,
     Slot,
     StampJoin,
     StreamItem,
@@ -38,15 +38,20 @@ from cluster.language.syntax import (
     first_part,
     spelled,
 )
+from cluster.language.top_rows import Key, order_keys, top_of_columns
 from cluster.language.zipper_joins import zip_items
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.scope import ScopeColumn
+    from cluster.language.syntax import TopClause
 
-KNOWN_PARTS = {"expressions", "distinct", "from_", "joins", "where", "group", "having", "with_", "sample", "lifetime"}
+KNOWN_PARTS = {
+    *("expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "top", "with_"),
+    *("sample", "lifetime"),
+}
 JOINS = ("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER")
-OWN_PARTS = ("with_", "lifetime")
+OWN_PARTS = ("with_", "lifetime", "top")
 """Clauses that an operand of a set operation may have."""
 
 
@@ -65,9 +70,14 @@ class Translator:
             If it cannot be resolved or typed, or is refused.
         """
         translator = self
+        tops: list[TopClause] = []
         while isinstance(query, exp.Subquery | exp.Paren):
+            tops += [top] if (top := query.args.get("top")) else []
             translator, query = translator.knowing(query), query.this
-        return translator.knowing(query).query_body(query)
+        node = translator.knowing(query).query_body(query)
+        for top in reversed(tops):
+            node = top_of_columns(node, top, self.context)
+        return node
 
     def knowing(self, query: exp.Expr) -> Translator:
         """Return the translator that knows the names defined by the WITH of `query`, if it has one."""
@@ -101,7 +111,8 @@ class Translator:
             if extra:
                 raise self.context.error(operation, f"{spelled(extra[0])} is not part of a set operation of FjordSQL")
             node = combine(operation, node, self.query(operation.expression), self.context)
-        return node
+        top = operations[0].args.get("top")
+        return top_of_columns(node, top, self.context) if top else node
 
     def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
         """Return plan and names of FROM, with JOIN ... ON.
@@ -235,7 +246,8 @@ class Translator:
         having = select.args.get("having")
         grouping = grouping_sets_of(select, scope, bodies, names, self.context)
         conditions = [self._with_bodies(having.this, scope, bodies, names)] if having else []
-        shown = [*bodies, *conditions]
+        end = self._end(select, scope, bodies, names)
+        shown = [*end.expressions, *conditions]
         aggregates = any(aggregates_in(each) for each in shown)
         if having and grouping is None and not aggregates:
             raise self.context.error(having.this, "HAVING needs GROUP BY or an aggregate", "write WHERE")
@@ -247,23 +259,25 @@ class Translator:
                 self.context.add_readings((len(sets) - 1) * read, select.args["group"])
             grouped = group(node, scope, self.context, keys=keys, expressions=shown, sets=sets)
             node, scope = grouped.node, grouped.scope
-            bodies, conditions = list(grouped.expressions[: len(bodies)]), list(grouped.expressions[len(bodies) :])
+            count = len(end.expressions)
+            end, conditions = end.over([*grouped.expressions[:count]]), [*grouped.expressions[count:]]
         node = self.restrict(node, scope, conditions)
-        node = project(node, self._outputs(bodies, names, scope))
-        distinct = select.args.get("distinct")
-        if distinct is not None and distinct.args.get("on"):
-            raise self.context.error(distinct, "DISTINCT ON is not part of FjordSQL", "use GROUP BY with FIRST or LAST")
-        return Distinct(node) if distinct is not None else node
+        return ended(end, node, scope, self.context, self.restrict)
 
-    def _outputs(self, bodies: list[exp.Expr], names: list[str], scope: Scope) -> list[Output]:
-        checker = Checker(scope, self.context)
-        outputs: list[Output] = []
-        for body, name in zip(bodies, names, strict=True):
-            typed = checker.check(body)
-            if typed.type is None:
-                raise self.context.error(body, "NULL has no type here", "write CAST(NULL AS real)")
-            outputs.append(Output(name, scalar_of(typed, typed.type), typed.unit))
-        return outputs
+    def _end(self, select: exp.Select, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> SelectEnd:
+        """Return what follows the groups of a SELECT; names that it defines are replaced by their expressions."""
+        qualify, top = select.args.get("qualify"), select.args.get("top")
+        if qualify is not None:
+            qualify = self._with_bodies(qualify.this, scope, bodies, names)
+        keys: list[Key] = []
+        if top is not None and not select.args.get("distinct"):
+            for key in order_keys(top.expressions, names, self.context):
+                own = None if key.meant is None else self._with_bodies(key.meant, scope, bodies, names)
+                keys.append(replace(key, meant=own))
+        end = SelectEnd(select, tuple(names), tuple(bodies), qualify, tuple(keys))
+        for each in end.expressions:
+            refuse_values(each, self.context)
+        return end
 
     def _with_bodies(self, condition: exp.Expr, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> exp.Expr:
         """Return a condition on groups in which names defined by SELECT are replaced by their expressions."""
@@ -311,6 +325,8 @@ class Translator:
 
     def _default_name(self, item: exp.Expr, position: int, scope: Scope) -> str:
         item = item.this if isinstance(item, Within) else item
+        if isinstance(item, RankCall):
+            return str(item.args["kind"]).lower()
         if isinstance(item, ErrorBound) and len(item.expressions) == 1:
             return f"error_bound_{self._default_name(item.expressions[0], position, scope)}"[:64]
         if isinstance(item, Slot) and (column := scope.of_plan(item.this)) is not None:
@@ -344,8 +360,9 @@ def _star(column: ScopeColumn, at: exp.Expr) -> Slot:
 
 def _shown(select: exp.Select) -> list[exp.Expr]:
     """Return the parts of SELECT in which aggregates can stand."""
-    having = select.args.get("having")
-    return [*select.expressions, *([having.this] if having else [])]
+    ends = [found.this for part in ("having", "qualify") if (found := select.args.get(part))]
+    top = select.args.get("top")
+    return [*select.expressions, *ends, *(top.expressions if top else ())]
 
 
 def _own(expression: exp.Expr, kind: type[Within]) -> list[Within]:

@@ -100,6 +100,7 @@ class Subqueries:
             node, scope = translator.from_clause(query)
             inside, across = self._split_where(query, replace(scope, outer=outer))
             if across:
+                _refuse_top(whole, across[0], translator.context)
                 inner = Subqueries(translator)
                 return inner.correlated(query, left, outer, (node, scope), (inside, across), value=value)
         context = self.translator.context
@@ -214,6 +215,20 @@ def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
         return slot
 
     return with_parts_replaced(expression, renamed)
+
+
+def _refuse_top(query: exp.Expr, across: exp.Expr, context: Context) -> None:
+    """Refuse LIMIT and QUALIFY where a subquery refers to the query around it."""
+    while True:
+        if any(query.args.get(part) for part in ("top", "qualify")):
+            raise context.error(
+                across,
+                "a subquery with LIMIT or QUALIFY cannot refer to the query around it",
+                "rank the rows by the column it should match: ROW_NUMBER() OVER (PARTITION BY column ORDER BY ...)",
+            )
+        if not isinstance(query, exp.Subquery | exp.Paren):
+            return
+        query = query.this
 
 
 def _is_one_group(query: exp.Expr) -> bool:

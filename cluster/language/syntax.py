@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 
+from cluster.language.columns import RankFunction
+
 
 class Quantity(exp.Expression):
     """A number with an optional unit: ``5 MINUTES``, ``100 MS``, ``10``."""
@@ -100,6 +102,32 @@ PERCENTILES: dict[type[exp.Expr], type[PercentileCont | PercentileDisc]] = {
 }
 """By sqlglot's class of what stands before WITHIN GROUP: the class of the whole."""
 PERCENTILE_SHAPE = "{}(0.95) WITHIN GROUP (ORDER BY x)"
+
+
+class OrderKey(exp.Expression):
+    """``value [ASC|DESC] [NULLS FIRST|LAST]`` of ORDER BY."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "desc": False, "nulls_first": False}
+
+
+class TopClause(exp.Expression):
+    """``ORDER BY keys LIMIT limit OFFSET offset`` at the end of a query; at least one of both numbers is there."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True, "limit": False, "offset": False}
+
+
+class RankCall(exp.Expression):
+    """``ROW_NUMBER() OVER (PARTITION BY groups ORDER BY keys)``, and so for RANK and DENSE_RANK."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "partition": False, "expressions": True}
+
+
+RANKS: dict[type[exp.Expr], RankFunction] = {
+    exp.RowNumber: "row_number",
+    exp.Rank: "rank",
+    exp.DenseRank: "dense_rank",
+}
+"""By sqlglot's class of what stands before OVER: how places are counted."""
 
 
 class StreamItem(exp.Expression):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cluster.language.acquisition import refuse_lifetimes_without_streams
-from cluster.language.bounds import unbounded_operator
+from cluster.language.bounds import OPERATOR_WORDS, unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
 from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
@@ -16,6 +16,7 @@ from cluster.language.errors import FjordSqlError, suggest
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP
 from cluster.language.plans import reads_relations_only, shown
+from cluster.language.rank_bounds import with_rank_bounds
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
 from cluster.language.select_names import NAME, NAME_SHAPE
@@ -181,7 +182,7 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
 
 def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows: bool = True) -> Query:
     try:
-        node = Translator(context).query(tree)
+        node = with_rank_bounds(Translator(context).query(tree))
         node = shown(node) if shows else node
         deepest = levels(node)
     except RecursionError:
@@ -260,10 +261,11 @@ def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:
     if operator is None:
         return
     window = next((each for each in tree.find_all(StreamWindow) if each.args.get("this") is None), None)
+    hint = "give the window a size, for example RANGE 1 DAY"
+    if operator == OPERATOR_WORDS["Ranked"]:
+        hint += ", or keep the first rows only: LIMIT 3, or a condition on ROW_NUMBER() such as place <= 3"
     raise context.error(
-        window or tree,
-        f"{operator} over an unbounded window would have to remember every tuple for ever",
-        "give the window a size, for example RANGE 1 DAY",
+        window or tree, f"{operator} over an unbounded window would have to remember every tuple for ever", hint
     )
 
 

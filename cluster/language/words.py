@@ -31,6 +31,8 @@ MISPLACED_WINDOW = (
     "a window belongs to a stream in FROM, directly after its name or alias",
     "FROM stream WINDOW(RANGE 5 MINUTES)",
 )
+TOP_SHAPE = "SELECT ... FROM ... ORDER BY speed DESC LIMIT 10"
+OVER_SHAPE = "{}() OVER (PARTITION BY sensor ORDER BY speed DESC)"
 QUOTES = "texts go into single quotes, names that need any into double ones"
 
 CALLED_CLAUSES = {
@@ -63,19 +65,32 @@ _AFTER_OPERANDS = (
     "ELSE",
     "END",
 )
-_AT_THE_END = ("UNION", "EXCEPT", "INTERSECT", "SAMPLE", "EVERY", "RATE", "LEAST", "LIFETIME")
+_AT_THE_END = (
+    "ORDER BY",
+    "LIMIT",
+    "OFFSET",
+    "FETCH",
+    "UNION",
+    "EXCEPT",
+    "INTERSECT",
+    "SAMPLE",
+    "EVERY",
+    "RATE",
+    "LEAST",
+    "LIFETIME",
+)
 _OF_FROM = (
-    *("WHERE", "GROUP BY", "HAVING", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO", "JOIN", "LEFT"),
-    *(CLAUSE,),
+    *("WHERE", "GROUP BY", "HAVING", "QUALIFY", "WINDOW", "GRANULARITY", "EVENTS", "SINCE", "BEGINNING", "AGO"),
+    *("JOIN", "LEFT", CLAUSE),
     *("RIGHT", "INNER", "CROSS", "FULL", "ZIP", "ASOF", "WITHIN", "ON", "USING", "AS", *_AT_THE_END),
 )
 AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
     "SELECT": ("FROM", "AS", *_AFTER_OPERANDS),
     "FROM": _OF_FROM,
     "ON": (*_AFTER_OPERANDS, *_OF_FROM),
-    "WHERE": (*_AFTER_OPERANDS, "GROUP BY", "HAVING", *_AT_THE_END),
-    "GROUP BY": (*_AFTER_OPERANDS, "HAVING", *_AT_THE_END),
-    "HAVING": (*_AFTER_OPERANDS, *_AT_THE_END),
+    "WHERE": (*_AFTER_OPERANDS, "GROUP BY", "HAVING", "QUALIFY", *_AT_THE_END),
+    "GROUP BY": (*_AFTER_OPERANDS, "HAVING", "QUALIFY", *_AT_THE_END),
+    "HAVING": (*_AFTER_OPERANDS, "QUALIFY", *_AT_THE_END),
     "WITH": ("AS",),
     "(": (*_AFTER_OPERANDS, "AS", "FROM", "RETURNING"),
     "CREATE STREAM": ("AS", "SOURCE", "ORDERED"),
@@ -108,8 +123,9 @@ LANGUAGE = frozenset((
     *("INTERVAL", "DEFINE", "ORDER", "STAMP"),
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
-    *("RSTREAM", "FILTER", "ORDER", "GROUPING", "SETS", "ROLLUP", "CUBE", "SESSION", "GAP", "EARLY", "RESET", "OFFSET"),
-    *("TIME", "ZONE"),
+    *("RSTREAM", "FILTER", "ASC", "DESC", "NULLS", "FIRST", "LAST", "NEXT", "ROW", "ONLY", "OVER", "ORDER"),
+    *("GROUPING", "SETS", "ROLLUP", "CUBE", "ROW_NUMBER", "RANK", "DENSE_RANK"),
+    *("SESSION", "GAP", "EARLY", "RESET", "OFFSET", "TIME", "ZONE"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
 
@@ -119,7 +135,7 @@ OF_WINDOWS = ("RANGE", "ROWS", "SLIDE", "SLIDES", "GAP", "RESET", "OFFSET")
 FOREIGN_CLAUSES: dict[str, str | None] = {
     "EPOCH": "write SAMPLE EVERY 10 SECONDS, or SAMPLE RATE 10 HZ",
     "EMIT": "EMIT EARLY or EMIT FINAL stands at the end of a query",
-    "TOP": LAST_TUPLES,
+    "TOP": f"write {TOP_SHAPE}",
     "TUMBLING": TUMBLING.format("FROM stream "),
     "HOPPING": HOPPING.format("FROM stream "),
     "SESSION": f"a window of sessions is written FROM stream {SESSION_SHAPE}",

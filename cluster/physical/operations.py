@@ -10,7 +10,18 @@ from typing import ClassVar, Literal
 import msgspec
 
 from cluster.language.algebra import Detector, History, TableLookup, ZipKind
-from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.columns import (
+    QUERY_GROUP,
+    STAMP,
+    VISIBLE_FROM,
+    AggregateCall,
+    Column,
+    Ordering,
+    Output,
+    RankFunction,
+    Scalar,
+    Schema,
+)
 from cluster.language.row_patterns import RowPattern
 from cluster.language.window_shapes import Grid, Session
 from protocols.wire.batches import COVERED_BY_COLUMN
@@ -364,6 +375,27 @@ class Lookup(_Operation, frozen=True):
     streams: tuple[str, ...]
 
 
+class Ranked(_Operation, frozen=True):
+    """Rows by their places in an order; fields as of the algebra's node.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    lag_us
+        How far it may lag behind its input; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    order: tuple[Ordering, ...]
+    function: RankFunction
+    above: int
+    most: int | None
+    name: str | None
+    lag_us: int | None = None
+
+
 class Granularity(_Operation, frozen=True):
     """Snapshots at whole multiples of `granule_us`."""
 
@@ -414,6 +446,7 @@ PlainOperation = (
     | Zip
     | PatternMatch
     | StampJoin
+    | Ranked
     | Granularity
     | Changes
     | Sink

@@ -19,6 +19,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     PatternMatch,
     Project,
+    Ranked,
     Relation,
     SemiJoin,
     SessionWindow,
@@ -95,6 +96,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             Difference()
             | Zip()
             | PatternMatch()
+            | Ranked()
             | CountWindow()
             | PartitionedWindow()
             | SessionWindow()

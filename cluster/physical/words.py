@@ -19,6 +19,7 @@ from cluster.plan.explain import (
     listed,
     output_words,
     pattern_words,
+    ranked_words,
     readable,
     session_words,
     since_words,
@@ -110,6 +111,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return stamp_join_words(join.kind, bounds_us, shown, join.predicate, latest=join.latest)
         case kinds.Lookup(table=table):
             return described_lookup(table)
+        case kinds.Ranked(function=function, order=order, above=above, most=most, name=name) as ranked:
+            return ranked_words(function, _keys(ranked.keys), order, (above, most), name)
         case kinds.Granularity(granule_us=granule_us):
             return f"granularity of {format_duration(granule_us)}"
         case kinds.Changes(insertions=insertions):

@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     PatternMatch,
     Project,
+    Ranked,
     SemiJoin,
     SessionWindow,
     Source,
@@ -164,6 +165,9 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
         case Aggregate():
             arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
             yield node.input, frozenset(node.keys) | _columns(arguments), ()
+        case Ranked():
+            read = frozenset((*node.keys, *(each.column for each in node.order)))
+            yield node.input, (wanted & names_of(node.input)) | read, ()
         case PartitionedWindow() | SessionWindow():
             yield node.input, wanted | frozenset(node.keys), ()
         case Lookup():

@@ -26,6 +26,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     PatternMatch,
     Project,
+    Ranked,
     Relation,
     SemiJoin,
     SessionWindow,
@@ -39,7 +40,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
-from cluster.language.columns import AggregateCall, Output, Scalar
+from cluster.language.columns import AggregateCall, Ordering, Output, RankFunction, Scalar
 from cluster.language.plans import plain_column
 from cluster.language.row_patterns import RowPattern, pattern_text
 from cluster.language.translation import Query
@@ -146,6 +147,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return "keep if none" + (f" {readable(node.predicate)}" if node.predicate else "")
         case Aggregate():
             return aggregate_words(node.calls, node.keys)
+        case Ranked():
+            return ranked_words(node.function, node.keys, node.order, (node.above, node.most), node.name)
         case Granularity():
             return f"granularity of {format_duration(node.granule_us)}"
         case Union():
@@ -201,6 +204,27 @@ def aggregate_words(calls: tuple[AggregateCall, ...], keys: tuple[str, ...]) -> 
     """Return one line about an aggregate."""
     what = f" {listed(tuple(call_words(call) for call in calls))}" if calls else ""
     return f"aggregate{what}{f' by {listed(keys)}' if keys else ''}"
+
+
+def ranked_words(
+    function: RankFunction,
+    keys: tuple[str, ...],
+    order: tuple[Ordering, ...],
+    places: tuple[int, int | None],
+    name: str | None,
+) -> str:
+    """Return one line about rows by their places in an order."""
+    above, most = places
+    which = "all rows" if most is None else "no row" if most <= above else f"the first {most - above:,}"
+    if above:
+        which += f" behind {above:,}"
+    by = listed(tuple(_key_words(each) for each in order))
+    shown = "" if name is None else f", {name} = {function.upper()}()"
+    return f"{which}{f' for each {listed(keys)}' if keys else ''} by {by}{shown}"
+
+
+def _key_words(key: Ordering) -> str:
+    return f"{key.column}{' DESC' if key.descending else ''}{' NULLS FIRST' if key.nulls_first else ''}"
 
 
 def described_lookup(lookup: Lookup | TableLookup) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, SessionWindow, Source, TimeWindow
+from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Ranked, SessionWindow, Source, TimeWindow
 from cluster.language.columns import QUERY_GROUP
 from cluster.language.plans import plain_column
 from cluster.language.walks import nodes_of
@@ -45,8 +45,10 @@ def _pipelines(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
             yield each, None
 
 
-def partitioned_by(node: Node) -> Lookup | Aggregate | None:
-    """Return the node by whose keys a plan may be spread: an aggregate or a lookup in a large relation; None if none.
+def partitioned_by(node: Node) -> Lookup | Aggregate | Ranked | None:
+    """Return the node by whose keys a plan may be spread; None if there is none.
+
+    It is an aggregate, a rank by groups, or a lookup in a large relation.
 
     All operators above it must be stateless.
     """
@@ -57,7 +59,7 @@ def partitioned_by(node: Node) -> Lookup | Aggregate | None:
         return top
     while isinstance(node, Filter | Project) and not is_pipeline(node):
         node = node.input
-    return node if isinstance(node, Aggregate) and is_pipeline(node.input) else None
+    return node if isinstance(node, Aggregate | Ranked) and is_pipeline(node.input) else None
 
 
 def partition_keys(node: Node) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     selection.filter_below_time_window,
     selection.filter_below_partitioned_window,
     selection.filter_below_aggregate,
+    selection.filter_below_ranked,
     selection.filter_below_distinct,
     selection.filter_below_difference,
     selection.filter_below_intersection,

@@ -1,4 +1,4 @@
-"""Windows by count whose progress operators above wait for: their tuples are cut at the watermark.
+"""Windows by count and ranks whose progress operators above wait for: their tuples are cut at the watermark.
 
 A stateless operator forwards its input. Every other one waits: it answers what its inputs' watermarks have passed, and
 keeps the rest. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    Ranked,
     SessionWindow,
     TimeWindow,
     inputs_of,
@@ -24,7 +25,7 @@ MOST_LAG_US = 1_000_000
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:
-    """Return a plan's windows by count, and of sessions, for whose progress another operator waits."""
+    """Return a plan's windows by count, and of sessions, and its ranks, for whose progress another operator waits."""
     found: set[Node] = set()
     seen: set[tuple[Node, bool]] = set()
     to_see = [(root, False)]
@@ -33,7 +34,7 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if (node, awaited) in seen:
             continue
         seen.add((node, awaited))
-        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow):
+        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow | Ranked):
             found.add(node)
         waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
         to_see.extend((each, waits) for each in inputs_of(node))

@@ -21,6 +21,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     PatternMatch,
     Project,
+    Ranked,
     Relation,
     SemiJoin,
     SessionWindow,
@@ -37,7 +38,7 @@ from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.operations import Operation
 
 
-def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C901, PLR0912 - a case per kind
+def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C901, PLR0911, PLR0912 - a case per kind
     """Return the operation of a node.
 
     Parameters
@@ -45,7 +46,7 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
     node
         The node.
     lag_us
-        How far a window by count may lag behind its input; None for any distance.
+        How far a window by count or a rank may lag behind its input; None for any distance.
 
     Raises
     ------
@@ -83,6 +84,9 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
         case SemiJoin() | AntiJoin():
             left, right = schema_of(node.left), schema_of(node.right)
             return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))
+        case Ranked():
+            limits = node.above, node.most, node.name, lag_us
+            return operations.Ranked(schema_of(node.input), node.keys, node.order, node.function, *limits)
         case Granularity():
             return operations.Granularity(node.granule_us)
         case Istream() | Dstream():

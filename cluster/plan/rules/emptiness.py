@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     Intersection,
     Join,
     Node,
+    Ranked,
     Relation,
     SemiJoin,
     Source,
@@ -42,6 +43,8 @@ def is_empty(node: Node) -> bool:
         case Source() | Relation() | Zip() | StampJoin():
             return False
         case Filter() if never_true(node.predicate.expression):
+            return True
+        case Ranked(most=int(most)) if most <= node.above:
             return True
         case Join() | SemiJoin() | Intersection():
             return is_empty(node.left) or is_empty(node.right)

@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    Ranked,
     SessionWindow,
     TimeWindow,
     Union,
@@ -79,7 +80,16 @@ def filter_below_aggregate(node: Node) -> Node | None:
     return _split(node, node.input, frozenset(node.input.keys))
 
 
-def _split(node: Filter, grouped: Aggregate | PartitionedWindow | SessionWindow, keys: frozenset[str]) -> Node | None:
+def filter_below_ranked(node: Node) -> Node | None:
+    """σp(ρ_keys(S)) = ρ_keys(σp(S)) where p reads only the keys: whole groups are removed, and places stay."""
+    if not (isinstance(node, Filter) and isinstance(node.input, Ranked)):
+        return None
+    return _split(node, node.input, frozenset(node.input.keys))
+
+
+def _split(
+    node: Filter, grouped: Aggregate | PartitionedWindow | SessionWindow | Ranked, keys: frozenset[str]
+) -> Node | None:
     parts = conjuncts_of(node.predicate)
     # A condition without columns would make the group of an aggregate without keys appear or vanish: it stays above.
     below = conjunction_of(part for part in parts if columns_of(part) and columns_of(part) <= keys)

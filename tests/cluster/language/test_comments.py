@@ -51,7 +51,7 @@ def test_what_looks_like_a_comment_in_quotes_is_text():
     [
         ("SELECT /* lne */ »lne« FROM traffic", "there is no column 'lne'"),
         ("SELECT lane -- a\n FROM /* b */ »trafic«", "there is no stream 'trafic'"),
-        ("SELECT lane FROM traffic »ORDER /* a */ BY« lane", "ORDER BY is not part"),
+        ("SELECT lane FROM traffic »ORDER /* a */ BY« lane", "ORDER BY needs LIMIT"),
         ("SELECT /* lane REPLACE */ t.* REPLACE (»1 AS lane«) FROM traffic t", "* REPLACE is not part"),
         ("WITH a AS /* MATERIALIZED */ »MATERIALIZED« (SELECT lane FROM traffic) SELECT lane FROM a", "MATERIALIZED"),
         ("/* SELECT */ »SELECT« FROM traffic", "nothing is selected"),

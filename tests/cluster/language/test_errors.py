@@ -264,9 +264,9 @@ PAST = [
     ("SELECT lane FROM ISTREAM(traffic WINDOW(ROWS 9)) x »SINCE BEGINNING«", "only a stream has a past", "where the"),
 ]
 REFUSED = [
-    ("SELECT lane FROM traffic »ORDER BY« lane", "a stream never ends", "order"),
-    ("SELECT lane FROM traffic »LIMIT« 5", "LIMIT is not part", "ROWS"),
-    ("SELECT lane FROM traffic »OFFSET« 5", "OFFSET is not part", None),
+    ("SELECT lane FROM traffic »ORDER BY« lane", "ORDER BY needs LIMIT", "sort where you receive"),
+    ("SELECT lane FROM traffic »LIMIT« 5", "LIMIT needs ORDER BY", "ROWS"),
+    ("SELECT lane FROM traffic »OFFSET« 5", "OFFSET needs ORDER BY", "ORDER BY speed"),
     ("SELECT t.lane FROM traffic t LEFT JOIN »weather w«", "LEFT JOIN needs a condition", "ON a.x = b.x"),
     ("SELECT t.lane FROM traffic t NATURAL JOIN »weather«", "NATURAL JOIN is not part", None),
     ("SELECT lane FROM traffic WHERE speed > »(SELECT speed FROM traffic)«", "can have several rows", "ANY or ALL"),

@@ -101,6 +101,18 @@ WITH a AS (SELECT sensor FROM traffic) SELECT sensor FROM a UNION SELECT sensor 
 WITH a AS (SELECT sensor FROM traffic) SELECT sensor FROM a EXCEPT SELECT sensor FROM weather LIFETIME 9 DAYS
 WITH a AS (SELECT sensor FROM traffic) SELECT sensor FROM a INTERSECT SELECT sensor FROM weather
 
+-- Order
+SELECT sensor, MAX(speed) AS top, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE) GROUP BY sensor ORDER BY top DESC NULLS FIRST, (1) LIMIT 10 OFFSET 5
+SELECT sensor FROM traffic ORDER BY speed * 2 ASC NULLS LAST, open, lane = 1, speed DESC OFFSET 1 FETCH FIRST 3 ROWS ONLY LIFETIME 90 DAYS
+(SELECT sensor, speed FROM traffic UNION SELECT sensor, wind FROM weather) ORDER BY speed FETCH NEXT ROW ONLY
+WITH t AS (SELECT sensor, lane FROM traffic) (SELECT sensor, lane FROM t) ORDER BY 2 OFFSET 2
+SELECT sensor FROM traffic INTERSECT SELECT sensor FROM weather ORDER BY 1 DESC LIMIT 4
+SELECT sensor, speed FROM traffic UNION SELECT sensor, wind FROM weather ORDER BY 2 DESC LIMIT 4
+SELECT sensor, speed FROM traffic EXCEPT SELECT sensor, wind FROM weather ORDER BY speed OFFSET 4
+SELECT sensor, ROW_NUMBER() OVER (PARTITION BY lane, lane = 1, lane * 2, open ORDER BY speed DESC NULLS FIRST) AS n FROM traffic WINDOW(RANGE 1 HOUR) QUALIFY n <= 3 AND RANK() OVER (ORDER BY COALESCE(speed, 0)) < 9
+SELECT sensor, COUNT(*) AS n, DENSE_RANK() OVER (PARTITION BY COUNT(*) % 2 ORDER BY COUNT(*)) AS place FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY sensor
+SELECT speed FROM traffic WHERE speed > (SELECT MAX(wind) AS w FROM weather WINDOW(RANGE 1 HOUR) GROUP BY sensor ORDER BY AVG(wind) LIMIT 1)
+
 -- Changes, the past, events and sensors
 SELECT sensor FROM Istream(minute_load) AS fresh WINDOW(RANGE 1 HOUR) WHERE cars > 100
 SELECT gone.sensor FROM Dstream((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 5 MINUTES))) AS gone

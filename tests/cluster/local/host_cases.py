@@ -255,6 +255,21 @@ CASES: dict[str, str] = {
     "outer joins in a row": "SELECT p.name, t.lane, w.wind, u.lane AS other FROM places AS p RIGHT JOIN traffic AS t WINDOW(RANGE 6 US) "
     "ON p.sensor = t.sensor LEFT JOIN weather AS w WINDOW(RANGE 6 US) ON t.sensor = w.sensor FULL JOIN traffic AS u ON w.wind = u.lane",
     # changes, and zipper joins
+    # what comes first
+    "first groups": f"SELECT segment, MAX(speed) AS top FROM traffic {W} GROUP BY segment ORDER BY top DESC, segment LIMIT 2",
+    "first of a set": "(SELECT sensor, speed FROM traffic WINDOW(RANGE 7 US) UNION SELECT sensor, gust FROM weather WINDOW(RANGE 5 US)) "
+    "ORDER BY speed DESC NULLS FIRST, sensor FETCH FIRST 2 ROWS ONLY",
+    "second on": "SELECT lane, open FROM traffic WINDOW(RANGE 9 US) ORDER BY speed, lane OFFSET 1",
+    "first of each lane": "SELECT lane, speed FROM (SELECT lane, speed, ROW_NUMBER() OVER (PARTITION BY lane ORDER BY speed DESC) AS n "
+    "FROM traffic WINDOW(RANGE 12 US)) AS t WHERE n <= 2",
+    "records": "SELECT sensor, speed FROM traffic WINDOW(RANGE UNBOUNDED) QUALIFY ROW_NUMBER() OVER (PARTITION BY sensor ORDER BY speed) = 1",
+    "ranks": "SELECT sensor, lane, RANK() OVER (ORDER BY lane) AS r, DENSE_RANK() OVER (ORDER BY lane DESC) AS d FROM traffic WINDOW(ROWS 4)",
+    "maximum of the first": "SELECT MAX(speed) AS m, COUNT(*) AS n FROM (SELECT speed FROM traffic WINDOW(RANGE 11 US) ORDER BY speed LIMIT 3) AS t",
+    "first in a relation": "SELECT t.sensor, p.name FROM traffic AS t, (SELECT segment, name FROM places ORDER BY name, segment LIMIT 3) AS p "
+    "WHERE t.segment = p.segment",
+    "ranks in a relation": "SELECT t.sensor FROM traffic AS t WHERE t.segment IN (SELECT segment FROM (SELECT segment, ROW_NUMBER() OVER "
+    "(PARTITION BY closed ORDER BY name) AS n FROM places) AS p WHERE n = 1)",
+    "above the first": "SELECT sensor FROM traffic WHERE speed > (SELECT gust FROM weather WINDOW(RANGE 9 US) ORDER BY gust DESC LIMIT 1)",
     "insertions": "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS i",
     "deletions": "SELECT sensor FROM DSTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 6 US))) AS d",
     "zip": "SELECT t.sensor, t.speed, w.wind, apart_us FROM traffic AS t ZIP JOIN weather AS w WITHIN 2 US ON t.sensor = w.sensor",

@@ -52,6 +52,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    Ranked,
     SemiJoin,
     SessionWindow,
     Source,
@@ -459,6 +460,8 @@ class _Writer:
                 )
             case Aggregate():
                 return self._aggregate(node)
+            case Ranked():
+                return self._ranked(node)
 
     def _time_window(self, node: TimeWindow, names: str) -> str:
         """Sum of S(x) for x in [max(k - w, 0), k - 1], where k = floor((t + 1) / a) * a; empty for t < a - 1."""
@@ -542,6 +545,23 @@ class _Writer:
             f'(SELECT "#run", "#t", "#n" AS "#l", 0 AS "#r"{names} FROM ({left}) UNION ALL '
             f'SELECT "#run", "#t", 0, "#n", * EXCLUDE ("#run", "#t", "#n") FROM ({right})) '
             f"GROUP BY {HEAD}{names} HAVING {count} > 0"
+        )
+
+    def _ranked(self, node: Ranked) -> str:
+        """Every copy has a place of its own; of equal ones it does not matter which."""
+        below, names = self.of(node.input), _names(schema_of(node.input))
+        groups = "".join(f', "{key}"' for key in node.keys)
+        order = ", ".join(
+            f'"{each.column}" {"DESC" if each.descending else "ASC"} NULLS {"FIRST" if each.nulls_first else "LAST"}'
+            for each in node.order
+        )
+        place = f"{node.function}() OVER (PARTITION BY {HEAD}{groups} ORDER BY {order})"
+        shown = "" if node.name is None else f', "#place" AS "{node.name}"'
+        most = "" if node.most is None else f' AND "#place" <= {node.most}'
+        return (
+            f'SELECT {HEAD}, count(*) AS "#n", NULL::BIGINT AS "#o"{names}{shown} FROM (SELECT *, {place} AS "#place" '
+            f'FROM (SELECT *, unnest(range("#n")) AS "#copy" FROM {below})) WHERE "#place" > {node.above}{most} '
+            f"GROUP BY ALL"
         )
 
     def _aggregate(self, node: Aggregate) -> str:

@@ -28,6 +28,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
+    Ranked,
     SemiJoin,
     SessionWindow,
     Source,
@@ -37,7 +38,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.bounds import unbounded_operator
-from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.columns import STAMP, AggregateCall, Column, Ordering, Output, Scalar, Schema
 from cluster.language.instants import is_instantaneous
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
@@ -75,6 +76,7 @@ KINDS: tuple[type[Node], ...] = (
     Difference,
     Intersection,
     Aggregate,
+    Ranked,
     Granularity,
     Istream,
     Dstream,
@@ -250,6 +252,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
         return draw(_projections(node, names))
     if kind is Aggregate:
         return draw(_aggregates(node, names))
+    if kind is Ranked:
+        return draw(_ranks(node, names))
     if kind is Granularity:
         return Granularity(node, draw(st.sampled_from((2, 3, 4))))
     return kind(node)
@@ -258,7 +262,7 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
 _CHOICES = (
     TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Filter, Filter, Project, Union,
     Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity, Istream,
-    Dstream,
+    Dstream, Ranked, Ranked,
 )  # fmt: skip
 
 
@@ -329,6 +333,22 @@ def _counted(draw: Any, node: Node, names: _Names) -> Node:
     key = draw(st.sampled_from([column.name for column in schema_of(node)]))
     count = AggregateCall(names.fresh(), "count", None, INTEGER)
     return Project(Aggregate(node, (key,), (count,)), (Output(names.fresh(), read_scalar(f'"{count.name}"', INTEGER)),))
+
+
+@st.composite
+def _ranks(draw: Any, node: Node, names: _Names) -> Node:
+    columns = [column.name for column in schema_of(node)]
+    keys = draw(st.lists(st.sampled_from(columns), max_size=1))
+    first = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
+    function = draw(st.sampled_from(("row_number", "row_number", "rank", "dense_rank")))
+    # Without an order of all columns, it is ambiguous which row is the first.
+    rest = [each for each in columns if each not in first] if function == "row_number" else []
+    order = [Ordering(each, draw(st.booleans()), draw(st.integers(0, 3)) == 0) for each in first]
+    above = draw(st.sampled_from((0, 0, 0, 1, 2)))
+    most = draw(st.sampled_from((1, 1, 2, 3, None)))
+    name = draw(st.sampled_from((None, names.fresh())))
+    places = above, None if most is None else above + most
+    return Ranked(node, tuple(keys), (*order, *map(Ordering, rest)), function, *places, name)
 
 
 @st.composite

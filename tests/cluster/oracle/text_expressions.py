@@ -48,6 +48,8 @@ class Hole:
 
 
 Words = tuple[str | Hole, ...]
+INSTANT = "{instant}"
+"""In the definition: the run and the instant of a row."""
 QUERY = -1
 """The part that is a subquery."""
 _HOLES = re.compile(r"\{(-?\d+)(?::(\d))?\}")
@@ -127,6 +129,8 @@ class Scalar:
     key: int | None = None
     known: Known | None = None
     default: str = ""
+    rank: bool = False
+    """True for a place among the rows of an instant, or what is made of one."""
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,28 @@ class KeySet:
 
 
 @dataclass(frozen=True)
+class TopKey:
+    """A key of ORDER BY at the end of a query, which is a column of it: by its name or place, or else written anew."""
+
+    column: int
+    text: str = ""
+    words: str = ""
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@dataclass(frozen=True)
+class Top:
+    """ORDER BY with LIMIT, OFFSET or FETCH, as written and as it is; `outside` of the parentheses around the query."""
+
+    keys: tuple[TopKey, ...]
+    text: str
+    limit: int | None
+    offset: int = 0
+    outside: bool = False
+
+
+@dataclass(frozen=True)
 class Select:
     """SELECT. `end` is what stands at its end: SAMPLE, LIFETIME.
 
@@ -191,6 +213,15 @@ class Select:
     end: str = ""
     names: tuple[tuple[str, Query], ...] = ()
     parentheses: int = 0
+    qualify: Scalar | None = None
+    qualified: str = ""
+    """What QUALIFY is written as, if that is the name of a column."""
+    top: Top | None = None
+
+    @property
+    def ranked(self) -> bool:
+        """True if it has ranks."""
+        return self.qualify is not None or any(each.scalar.rank for each in outputs_of(self))
 
     @property
     def distinct(self) -> bool:
@@ -211,6 +242,7 @@ class SetOperation:
     end: str = ""
     names: tuple[tuple[str, Query], ...] = ()
     parentheses: int = 0
+    top: Top | None = None
 
 
 Query = Select | SetOperation

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.cluster.oracle.text_aggregates import aggregate_sql
-from tests.cluster.oracle.text_expressions import QUERY, Hole, Scalar
+from tests.cluster.oracle.text_expressions import INSTANT, QUERY, Hole, Scalar
 from tests.cluster.oracle.text_forms import (
     Changes,
     Item,
@@ -31,6 +31,7 @@ from tests.cluster.oracle.text_forms import (
     Select,
     SetOperation,
     Stream,
+    Top,
     Window,
     Zipped,
     connector_of,
@@ -112,7 +113,8 @@ class Meaning:
         # What a name means depends on where it stands.
         key = (query, tuple(sorted((name, id(each)) for name, each in self._names.items())))
         if key not in self._known:
-            self._table(key, self._select(query) if isinstance(query, Select) else self._set_operation(query))
+            sql = self._select(query) if isinstance(query, Select) else self._set_operation(query)
+            self._table(key, sql if query.top is None else _top(query, query.top, sql))
         self._names = outer
         return self._known[key]
 
@@ -138,7 +140,8 @@ class Meaning:
             f"{self._scalar(each.scalar, at, group)} AS c{n}" for n, each in enumerate(outputs_of(query))
         )
         distinct = "DISTINCT " if query.distinct else ""
-        return f"SELECT {distinct}{head}{outputs} {from_}{where}"
+        qualify = f" QUALIFY {self._scalar(query.qualify, at, group)}" if query.qualify is not None else ""
+        return f"SELECT {distinct}{head}{outputs} {from_}{where}{qualify}"
 
     def _grouped(
         self, query: Select, from_: str, at: tuple[str, str], link: tuple[str, str] | None, outer: _Group | None
@@ -151,6 +154,8 @@ class Meaning:
                 group.renames[key.scalar.known.sql] = f"{group.mark}.k{number}"
         outputs = [self._scalar(each.scalar, own, group) for each in outputs_of(query)]
         having = f" WHERE {self._scalar(query.having, own, group)}" if query.having is not None else ""
+        if query.qualify is not None:
+            having += f" QUALIFY {self._scalar(query.qualify, own, group)}"
         inside, calls = [f"{key} AS k{n}" for n, key in enumerate(keys)], []
         for number, scalar in enumerate(group.aggregates):
             assert scalar.aggregate is not None
@@ -190,6 +195,8 @@ class Meaning:
         for each in scalar.sql:
             if isinstance(each, Hole):
                 found.append(self._part(scalar, each, at, group))
+            elif each == INSTANT:
+                found.append(f"{at[0]}, {at[1]}")
             else:
                 found.append(group.renames.get(each, each) if group is not None else each)
         return "".join(found)
@@ -327,6 +334,20 @@ class Meaning:
             self.zips.append(ZipSides(zipped, self.tables(), left, right, table))
             self._table(key, f"SELECT * FROM {table}")
         return self._known[key]
+
+
+def _top(query: Query, top: Top, sql: str) -> str:
+    """Return the first rows of each instant; those with equal keys in the order of their columns, left to right."""
+    columns = [f"c{n}" for n in range(len(types_of(query)))]
+    keys = [
+        f"c{key.column} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+        for key in top.keys
+    ]
+    order = ", ".join([*keys, *(f"{each} ASC NULLS LAST" for each in columns)])
+    most = "" if top.limit is None else f" AND i <= {top.offset + top.limit}"
+    place = f"row_number() OVER (PARTITION BY r, t ORDER BY {order}) AS i"
+    shown = ", ".join(columns)
+    return f"SELECT r, t, NULL::BIGINT AS o, {shown} FROM (SELECT *, {place} FROM ({sql})) WHERE i > {top.offset}{most}"
 
 
 def _end_of_group(items: Sequence[Item | Zipped], begin: int) -> int:

@@ -13,6 +13,8 @@ def keeps_order(query: Query) -> bool:
         or query.grouped
         or query.distinct
         or len(query.items) != 1
+        or query.top is not None
+        or query.ranked
         or (query.where and _asks(query.where))
     ):
         return False

@@ -43,6 +43,7 @@ from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 from tests.cluster.oracle.text_shared import Starring, group_of, shared_columns, with_shared
+from tests.cluster.oracle.text_tops import columns_are_plain, with_ranks, with_top
 from tests.cluster.oracle.text_zips import by_stamps, zipped
 
 DEEPEST = 2
@@ -50,6 +51,9 @@ BOOLEAN, TEXT = FieldType.BOOLEAN, FieldType.TEXT
 PANED = 0.08
 """Texts that can be answered from panes; among others they are one in a hundred."""
 PANED_TRIES = 60
+TOPPED = 0.12
+RANKED = 0.12
+"""Queries with LIMIT, and with ranks."""
 
 
 def random_text(dice: random.Random, turns: Turns | None = None, *, plain: bool | None = None) -> Text:
@@ -133,7 +137,9 @@ class Queries:
             place = replace(place, names=(*place.names, *names))
         found = self._set_operation(place, kinds) if dice.random() < share else self.select(place, kinds)
         parentheses = dice.choice((1, 2)) if dice.random() < 0.05 else 0
-        return replace(found, names=names, parentheses=parentheses)
+        found = replace(found, names=names, parentheses=parentheses)
+        exact = isinstance(found, SetOperation) or columns_are_plain(found.outputs)
+        return with_top(dice, found) if exact and not place.lasting and dice.random() < TOPPED else found
 
     def _name(self, start: str) -> str:
         self._named += 1
@@ -213,7 +219,9 @@ class Queries:
             if not keys and not elements and not _aggregated(outputs, having):
                 grouped, having = False, None
         items, end = self._at_end(from_.offered, behind_from=not (where or keys or elements or having))
-        return Select(outputs, items, where, keys, elements, grouped, having, quantifier, end)
+        found = Select(outputs, items, where, keys, elements, grouped, having, quantifier, end)
+        free = kinds is None and outer is None and not single and not lasting and columns_are_plain(outputs)
+        return with_ranks(dice, inner if grouped else scalars, found) if free and dice.random() < RANKED else found
 
     def _from(self, place: Place, *, alone: bool) -> _From:
         dice = self.dice

@@ -118,12 +118,23 @@ def smaller_queries(query: Query) -> Iterator[Query]:
         for side in smaller_queries(query.right):
             yield replace(query, right=side)
     else:
-        yield from _smaller_selects(query)
+        # Keys and ties of an order are columns of SELECT, by their places.
+        kept = query.top is not None or query.ranked
+        yield from (each for each in _smaller_selects(query) if not kept or each.outputs == query.outputs)
+        if query.ranked:
+            plain = tuple(each for each in query.outputs if isinstance(each, Star) or not each.scalar.rank)
+            yield replace(query, outputs=plain, qualify=None, qualified="", top=None)
+            yield replace(query, qualify=None, qualified="")
+    if query.top is not None:
+        yield replace(query, top=None)
+        for place in range(len(query.top.keys) if len(query.top.keys) > 1 else 0):
+            fewer = (*query.top.keys[:place], *query.top.keys[place + 1 :])
+            yield replace(query, top=replace(query.top, keys=fewer))
     for place, (name, inner) in enumerate(query.names):
         yield replace(query, names=(*query.names[:place], *query.names[place + 1 :]))
         for smaller in smaller_queries(inner):
             yield replace(query, names=(*query.names[:place], (name, smaller), *query.names[place + 1 :]))
-    if query.parentheses or query.end:
+    if (query.parentheses or query.end) and not (query.top is not None and query.top.outside):
         yield replace(query, parentheses=0, end="")
 
 

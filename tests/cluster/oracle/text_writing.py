@@ -23,6 +23,7 @@ from tests.cluster.oracle.text_forms import (
     Text,
     Zipped,
     connector_of,
+    outputs_of,
 )
 
 
@@ -39,7 +40,30 @@ def query_text(query: Query) -> str:
     names = ", ".join(f"{name} AS ({query_text(inner)})" for name, inner in query.names)
     start = f"WITH {names} " if names else ""
     body = _select(query) if isinstance(query, Select) else _set_operation(query)
+    if query.top is not None and query.top.outside:
+        # WITH stands before the parentheses, and what is first in them behind.
+        return f"{start}{'(' * query.parentheses}{body}{')' * query.parentheses}{_top(query)}"
     return "(" * query.parentheses + start + body + ")" * query.parentheses
+
+
+def _top(query: Query) -> str:
+    assert query.top is not None
+    keys = []
+    for key in query.top.keys:
+        value = key.text or scalar_text(outputs_of(query)[key.column].scalar)
+        keys.append(f"{value}{_behind(key.words)}")
+    return f" ORDER BY {', '.join(keys)} {query.top.text}"
+
+
+def _top_inside(query: Query) -> str:
+    return _top(query) if query.top is not None and not query.top.outside else ""
+
+
+def _open(side: Query) -> bool:
+    """Return whether an operand needs parentheses of its own around it: WITH or LIMIT would be those of the whole."""
+    if side.top is not None and (side.top.outside or not side.parentheses):
+        return True
+    return not side.parentheses and bool(side.names)
 
 
 def scalar_text(scalar: Scalar, least: Binding = Binding.OR) -> str:
@@ -59,11 +83,11 @@ def _part(scalar: Scalar, hole: Hole) -> str:
 
 def _set_operation(query: SetOperation) -> str:
     left, right = query_text(query.left), query_text(query.right)
-    if not query.left.parentheses and (query.left.names or _looser(query.left, query.kind)):
+    if _open(query.left) or (not query.left.parentheses and _looser(query.left, query.kind)):
         left = f"({left})"
-    if not query.right.parentheses and (query.right.names or _looser(query.right, query.kind, right=True)):
+    if _open(query.right) or (not query.right.parentheses and _looser(query.right, query.kind, right=True)):
         right = f"({right})"
-    return f"{left} {query.word} {right}{_behind(query.end)}"
+    return f"{left} {query.word} {right}{_top_inside(query)}{_behind(query.end)}"
 
 
 def _looser(side: Query, kind: str, *, right: bool = False) -> bool:
@@ -84,7 +108,9 @@ def _select(query: Select) -> str:
     elements = query.elements or range(len(query.keys))
     group = f" GROUP BY {', '.join(_element(each, query.keys) for each in elements)}" if elements else ""
     having = f" HAVING {scalar_text(query.having)}" if query.having else ""
-    return f"SELECT {quantifier}{outputs} FROM {from_}{where}{group}{having}{_behind(query.end)}"
+    qualify = f" QUALIFY {query.qualified or scalar_text(query.qualify)}" if query.qualify else ""
+    clauses = f"{where}{group}{having}{qualify}{_top_inside(query)}"
+    return f"SELECT {quantifier}{outputs} FROM {from_}{clauses}{_behind(query.end)}"
 
 
 def _behind(end: str) -> str:

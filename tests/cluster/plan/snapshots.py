@@ -29,6 +29,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     PatternMatch,
     Project,
+    Ranked,
     SemiJoin,
     SessionWindow,
     Source,
@@ -38,7 +39,7 @@ from cluster.language.algebra import (
     Zip,
     schema_of,
 )
-from cluster.language.columns import AggregateCall
+from cluster.language.columns import AggregateCall, Ordering
 from cluster.language.dialect import parse_scalar
 from cluster.language.window_shapes import Grid, Session
 from tests.cluster.pattern_plans import pattern_rows
@@ -183,6 +184,33 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             return [bag - (below[t + 1] if t + 1 < instants else Counter()) for t, bag in enumerate(below)]
         case Aggregate():
             return [_aggregated(node, bag) for bag in of(node.input)]
+        case Ranked():
+            return [_ranked(node, bag) for bag in of(node.input)]
+
+
+def _ranked(node: Ranked, bag: Counter[Row]) -> Counter[Row]:
+    names = [column.name for column in schema_of(node.input)]
+    keys = [names.index(key) for key in node.keys]
+
+    def place_of(each: Ordering, row: Row) -> tuple[int, int]:
+        found = row[names.index(each.column)]
+        if found is None:
+            return (0 if each.nulls_first else 2), 0
+        return 1, -found if each.descending else found
+
+    def order(row: Row) -> tuple[tuple[int, int], ...]:
+        return tuple(place_of(each, row) for each in node.order)
+
+    found: list[Row] = []
+    for group in {tuple(row[key] for key in keys) for row in bag}:
+        rows = sorted((row for row in bag.elements() if tuple(row[key] for key in keys) == group), key=order)
+        orders = [order(row) for row in rows]
+        for number, row in enumerate(rows, start=1):
+            before = [each for each in orders if each < order(row)]
+            place = {"row_number": number, "rank": len(before) + 1, "dense_rank": len(set(before)) + 1}[node.function]
+            if place > node.above and (node.most is None or place <= node.most):
+                found.append(row if node.name is None else (*row, place))
+    return Counter(found)
 
 
 def _sum(bags: Iterable[Counter[Row]]) -> Counter[Row]:

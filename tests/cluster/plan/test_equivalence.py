@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     PatternMatch,
+    Ranked,
     SemiJoin,
     StampJoin,
     TimeWindow,
@@ -29,7 +30,7 @@ from cluster.language.algebra import (
     Zip,
     schema_of,
 )
-from cluster.language.columns import Output
+from cluster.language.columns import Ordering, Output
 from cluster.language.row_patterns import Definition, PatternElement, Reach, RowPattern, Skip
 from cluster.plan.explain import explain
 from cluster.plan.expressions import read_scalar
@@ -115,6 +116,18 @@ def aggregates(draw, node):
 
 
 @st.composite
+def ranks(draw, node):
+    names = _names(node)
+    keys = draw(st.lists(st.sampled_from(names), max_size=1))
+    order = [Ordering(each, draw(st.booleans())) for each in draw(st.permutations(names))]
+    above, many = draw(st.integers(0, 1)), draw(st.sampled_from([1, 2, None]))
+    function = draw(st.sampled_from(["row_number", "rank", "dense_rank"]))
+    name = draw(st.sampled_from([None, "place"])) if "place" not in names else None
+    order = order if function == "row_number" else order[:1]
+    return Ranked(node, tuple(keys), tuple(order), function, above, None if many is None else above + many, name)
+
+
+@st.composite
 def counted(draw):
     node: Node = SOURCES[draw(st.sampled_from("ab"))]
     if draw(st.booleans()):
@@ -191,7 +204,7 @@ def plans(draw, depth=None):
     kind = draw(
         st.sampled_from(
             ["filter"] * 4 + ["project", "window"] * 3 + ["join", "any", "none", "distinct", "aggregate"] * 2
-            + ["union", "difference", "intersection", "granularity", "istream", "dstream", "leaf"]
+            + ["union", "ranked", "difference", "intersection", "granularity", "istream", "dstream", "leaf"]
         )
     )  # fmt: skip
     if kind == "leaf":
@@ -209,6 +222,8 @@ def plans(draw, depth=None):
             return Distinct(node)
         case "aggregate":
             return draw(aggregates(node))
+        case "ranked":
+            return draw(ranks(node))
         case "granularity":
             return Granularity(node, draw(st.integers(1, 3)))
         case "istream":
@@ -259,7 +274,7 @@ def test_every_rule_alone_means_the_same(streams):
 def test_random_plans_exercise_the_rules():
     fired: Counter[str] = Counter()
 
-    @settings(max_examples=300, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=500, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(plans())
     def collect(plan):
         fired.update(set(rewrite(plan).applied))

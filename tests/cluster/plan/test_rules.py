@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Lookup,
     Node,
     PartitionedWindow,
+    Ranked,
     Relation,
     SemiJoin,
     SessionWindow,
@@ -29,7 +30,7 @@ from cluster.language.algebra import (
     ZipKind,
     schema_of,
 )
-from cluster.language.columns import AggregateCall, Column
+from cluster.language.columns import AggregateCall, Column, Ordering
 from cluster.language.walks import nodes_of
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.rewrite import RULES
@@ -106,6 +107,11 @@ APPLIES = [
         s.filter_below_aggregate,
         where(grouped(A, "x", call("count")), '"count" > 2 AND "x" > 1'),
         where(grouped(where(A, X), "x", call("count")), '"count" > 2'),
+    ),
+    (
+        s.filter_below_ranked,
+        where(Ranked(A, ("x",), (Ordering("y"),), "rank", 0, 3, "place"), '"x" > 1 AND "y" > 1 AND "place" < 3'),
+        where(Ranked(where(A, X), ("x",), (Ordering("y"),), "rank", 0, 3, "place"), '"y" > 1 AND "place" < 3'),
     ),
     (s.filter_below_distinct, where(Distinct(A), X), Distinct(where(A, X))),
     (s.filter_below_difference, where(Difference(A, ALSO_A), X), Difference(where(A, X), where(ALSO_A, X))),
@@ -303,6 +309,7 @@ HOLDS_BACK = [
     (w.merge_windows_below_distinct, Distinct(TimeWindow(window(A, 4), 9, 1, Grid(Span("us", 9))))),
     (w.merge_windows_below_distinct, Distinct(window(TimeWindow(A, 9, 1, Grid(Span("us", 9))), 4))),
     (p.project_above_window, SessionWindow(pick(A, k='"x" % 2'), ("k",), SESSION)),
+    (s.filter_below_ranked, where(Ranked(A, ("x",), (Ordering("y"),), name="place"), '"y" > 1 AND "place" < 3')),
     (s.filter_below_partitioned_window, where(CountWindow(A, 3), X)),
     (s.filter_below_aggregate, where(grouped(A, "x", call("count")), '"count" > 1')),
     (s.filter_below_aggregate, where(grouped(A, "", call("count")), "FALSE")),

@@ -42,6 +42,7 @@ from cluster.fjord.operators.pattern_match import PatternMatch
 from cluster.fjord.operators.per_query_filter import PerQueryFilter
 from cluster.fjord.operators.preaggregated_filter import PreaggregatedFilter
 from cluster.fjord.operators.projection import Project
+from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
@@ -52,7 +53,7 @@ from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Output, Scalar, Schema
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
@@ -73,6 +74,7 @@ INTEGER, TEXT = FieldType.INTEGER, FieldType.TEXT
 LEFT, RIGHT = frame([]), frame([], 1)
 COLUMNS: Schema = (Column("k", TEXT), Column("n", INTEGER))
 KEY = COLUMNS[:1]
+BY_BOTH = (Ordering("n", descending=True), Ordering("k", nulls_first=True))
 CALLS = (
     AggregateCall("c", "count", None, INTEGER),
     AggregateCall("s", "sum", read_scalar('"n"', INTEGER), INTEGER),
@@ -243,6 +245,11 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     Panes: (Case(lambda: Panes(4)),),
     PartialAggregate: (counted(KEY), counted(())),
     Project: (Case(lambda: Project(ONLY_K)),),
+    Ranked: (
+        Case(lambda: Ranked(LEFT, keys=(), order=BY_BOTH, most=2)),
+        Case(lambda: Ranked(LEFT, keys=("k",), order=BY_BOTH, above=1, most=2, name="place")),
+        Case(lambda: Ranked(LEFT, keys=(), order=BY_BOTH[:1], function="rank", name="place", lag_us=4)),
+    ),
     Reorder: (Case(lambda: Reorder(COLUMNS)),),
     Sample: (Case(lambda: Sample(3)), Case(lambda: Sample(None))),
     SemiJoin: (
@@ -311,6 +318,9 @@ INSTANTANEOUS = (
     "SessionWindow 1",
     "Zip 1",
     "PatternMatch 0",
+    "Ranked 0",
+    "Ranked 1",
+    "Ranked 2",
 )
 """What answers rows that are valid at one instant if those of the left are: see cluster/language/instants.py."""
 CASES_BY_NAME = {
