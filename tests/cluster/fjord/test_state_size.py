@@ -15,6 +15,8 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 
 CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
 RATES = {"traffic": 100.0}
+KEYED = "MATCH_RECOGNIZE (PARTITION BY sensor ORDER BY STAMP() MEASURES A.speed AS m "
+MATCH = "MATCH_RECOGNIZE (ORDER BY STAMP() MEASURES A.speed AS m "
 
 
 def query(text: str, number: int = 1) -> PlannedQuery:
@@ -33,6 +35,9 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     ("SELECT speed FROM traffic WINDOW(PARTITION BY sensor ROWS 5 SLIDE 10)", 14_000),
     ("SELECT a.speed FROM traffic a ZIP JOIN traffic b WITHIN 5 SECONDS", 1000),
     ("SELECT a.speed FROM traffic a FULL ZIP JOIN traffic b WITHIN 1 SECOND TO 1 DAY", 8_640_000),
+    (f"SELECT m FROM traffic {MATCH}PATTERN (A B+) WITHIN 1 HOUR)", 360_000),
+    (f"SELECT m FROM traffic {MATCH}PATTERN (A{{3}} B))", 3),
+    (f"SELECT m FROM traffic {KEYED}PATTERN (A) DEFINE A AS PREV(speed, 5) > 0)", 5_000),
 ])  # fmt: skip
 def test_the_estimate_of_rows_kept_is_that_of_window_and_rate(text, rows):
     (kept,) = kept_by(lower(Plan(1, (query(text),))), RATES)
