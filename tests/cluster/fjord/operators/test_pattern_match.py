@@ -136,6 +136,28 @@ def test_a_restored_search_finds_what_was_before_its_rows() -> None:
     assert step(restored, 20) == ([(12, "a", 9, 1, 2)], 20)
 
 
+X = read_scalar('"x"', INTEGER)
+ROWS_OF_A = Reach("r", "aggregate", "A", call=AggregateCall("r", "count", None, INTEGER))
+
+
+@pytest.mark.parametrize(("reach", "condition", "numbers"), [
+    (ROWS_OF_A, '"r" = 1', (1, 1, 1, 9)),
+    (Reach("r", "last", "A", X), '"r" = 5', (5, 1, 1, 9)),
+    (Reach("r", "last", "A", X, 1), '"r" IS NULL', (1, 1, 1, 9)),
+    (Reach("r", "first", "B", X), '"r" = 7', (1, 7, 1, 9)),
+    (Reach("r", "first", "B", X, 1), '"r" = 7', (1, 1, 7, 9)),
+    (Reach("r", "last", "B", X, 1), '"r" = 7', (1, 7, 1, 9)),
+])  # fmt: skip
+def test_runs_that_a_later_condition_can_tell_apart_stay_apart(
+    reach: Reach, condition: str, numbers: tuple[int, ...]
+) -> None:
+    """At the third row, the preferred run has two rows in A and one in B; C needs the other one."""
+    elements = (PatternElement("A", 1, None), BS, PatternElement("C"))
+    subject = make(*elements, definitions=(defined("C", '"x" = 9', condition),), reaches=(reach,))
+    found, _ = step(subject, NEVER, *((at, "a", number) for at, number in enumerate(numbers)))
+    assert found == [(3, "a", numbers[0], 9, 4)]
+
+
 def exploding() -> PatternMatch:
     """Return a search whose runs all differ: where C reads the sum of every element, no two have one future."""
     names = [f"V{place}" for place in range(6)]
@@ -179,9 +201,9 @@ def test_rows_are_compacted_while_a_search_goes_on(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pattern_rows, "_COMPACTED_AT", 4)
     subject = make(A, BS, within_us=100)
     step(subject, 2, (1, "a", 9))
-    for at in range(2, 60, 2):
+    for at in range(2, 60, 2):  # 88 rows, of which 30 are still needed
         step(subject, at + 2, (at, "a", 1), (at, "b", 1), (at + 1, "c", 1))
-    assert subject._rows.table.height < 150
+    assert subject._rows.table.height < 66
     assert step(subject, NEVER) == ([(58, "a", 9, 1, 30)], NEVER)
 
 
