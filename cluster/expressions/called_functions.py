@@ -97,6 +97,12 @@ class JsonExtractString(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "path": True}
 
 
+class TimeLiteral(exp.Expression):
+    """A timestamp or an interval that is written out: its type, and its canonical text."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
+
+
 OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (
     *(Log10, Log2, DistanceMetres, LeftPad, RightPad),
     *(RegexMatches, RegexExtract, RegexReplace),

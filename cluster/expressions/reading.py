@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from sqlglot import exp
 
 from cluster.errors import PlanError
-from cluster.expressions.called_functions import FUNCTIONS, TimeCall
+from cluster.expressions.called_functions import FUNCTIONS, TimeCall, TimeLiteral
 from cluster.expressions.nodes import (
     FALSE,
     NULL,
@@ -192,5 +192,6 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Sequence[Expression]], Expressi
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Case: _case,
+    TimeLiteral: lambda node, _: Literal(FieldType(str(node.args["kind"])), str(node.this)),
     TimeCall: lambda node, parts: Call(str(node.this), tuple(parts)),
 }

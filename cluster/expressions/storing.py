@@ -107,7 +107,7 @@ def _read(kind: object, rest: StoredNode, nodes: Sequence[Expression]) -> Expres
             return Column(name)
         case "null", [str(text)]:
             return Literal(None, text)
-        case "boolean" | "integer" | "real" | "text", [str(text)]:
+        case "boolean" | "integer" | "real" | "text" | "timestamp" | "interval", [str(text)]:
             return Literal(FieldType(str(kind)), text)
         case str(sign), [left, right] if sign in SIGNS:
             return Binary(sign, *_at([left, right], nodes))

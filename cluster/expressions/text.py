@@ -84,7 +84,7 @@ def _pieces(node: Expression) -> Sequence[_Piece]:
         case Column():
             return (quoted_name(node.name),)
         case Literal():
-            return (quoted_text(node.text) if node.kind is FieldType.TEXT else node.text,)
+            return (_literal(node),)
         case Binary():
             return (node.left, f" {node.sign} ", node.right)
         case Group():
@@ -111,6 +111,16 @@ def _pieces(node: Expression) -> Sequence[_Piece]:
             return tuple(_case(node))
         case _:
             raise TypeError(f"{type(node).__name__} is no expression")
+
+
+def _literal(node: Literal) -> str:
+    match node.kind:
+        case FieldType.TEXT:
+            return quoted_text(node.text)
+        case FieldType.TIMESTAMP | FieldType.INTERVAL:
+            return f"{node.kind.value.upper()} {quoted_text(node.text)}"
+        case _:
+            return node.text
 
 
 def _case(node: Case) -> Iterator[_Piece]:

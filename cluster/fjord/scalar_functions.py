@@ -24,6 +24,7 @@ POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
     FieldType.REAL: pl.Float64,
     FieldType.TEXT: pl.String,
     FieldType.TIMESTAMP: pl.Int64,
+    FieldType.LOCAL_TIMESTAMP: pl.Int64,
     FieldType.INTERVAL: pl.Int64,
 }
 
@@ -276,14 +277,19 @@ def _to_boolean(value: pl.Series) -> pl.Series:
     return choice(true | false, true, _to_real(value) != 0)
 
 
+def _untouched(value: pl.Series) -> pl.Series:
+    return value.cast(pl.Int64)
+
+
 _CASTS: dict[FieldType, Callable[[pl.Series], pl.Series]] = {
     FieldType.TEXT: _to_text,
     FieldType.REAL: _to_real,
     FieldType.INTEGER: _to_integer,
     FieldType.BOOLEAN: _to_boolean,
     # Only of NULL: of all else, calls make timestamps and intervals.
-    FieldType.TIMESTAMP: lambda value: value.cast(pl.Int64),
-    FieldType.INTERVAL: lambda value: value.cast(pl.Int64),
+    FieldType.TIMESTAMP: _untouched,
+    FieldType.LOCAL_TIMESTAMP: _untouched,
+    FieldType.INTERVAL: _untouched,
 }
 
 

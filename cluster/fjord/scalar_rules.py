@@ -24,6 +24,7 @@ from cluster.expressions.nodes import (
     Not,
 )
 from cluster.expressions.text import text_of
+from cluster.expressions.timestamps import interval_us, timestamp_us
 from cluster.fjord import json_functions as documents
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
@@ -31,7 +32,7 @@ from cluster.fjord import text_patterns as patterns
 from cluster.fjord.number_functions import NUMBER_FUNCTIONS
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
 from cluster.fjord.text_parts import TEXT_PARTS
-from cluster.fjord.timestamp_functions import TIMESTAMP_FUNCTIONS
+from cluster.fjord.timestamp_functions import OF_CONSTANTS, TIMESTAMP_FUNCTIONS
 from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]
@@ -67,6 +68,10 @@ def value_of(node: Expression) -> Written | None:
             return FieldType.BOOLEAN, node.text == "TRUE"
         case Literal(kind=FieldType.TEXT):
             return FieldType.TEXT, node.text
+        case Literal(kind=FieldType.TIMESTAMP):
+            return FieldType.TIMESTAMP, timestamp_us(node.text)
+        case Literal(kind=FieldType.INTERVAL):
+            return FieldType.INTERVAL, interval_us(node.text)
         case Literal():
             return _number(node.text)
         case Negative(operand=Literal(kind=FieldType.INTEGER | FieldType.REAL) as literal):
@@ -179,6 +184,7 @@ _OF_CONSTANTS: dict[str, Callable[..., Function]] = {
     "JSON_EXISTS": documents.presence,
     "JSON_EXTRACT": documents.parts,
     "JSON_EXTRACT_STRING": documents.texts,
+    **OF_CONSTANTS,
 }
 """Functions all of whose arguments but the first are written out."""
 

@@ -1,15 +1,32 @@
-"""Functions of timestamps and intervals (:mod:`cluster.expressions.timestamps`): series in, series out."""
+"""Functions of timestamps and intervals (:mod:`cluster.expressions.timestamps`): series in, series out.
+
+Years and months are counted by NumPy, in the Gregorian calendar extended to the past.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import polars as pl
 
 from cluster.expressions import timestamps
-from cluster.expressions.timestamps import EARLIEST_US, LATEST_US, LONGEST_INTERVAL_US, interval_iso
+from cluster.expressions.timestamps import (
+    DAY_US,
+    EARLIEST_US,
+    LATEST_US,
+    LENGTHS_US,
+    LONGEST_INTERVAL_US,
+    MONTHS,
+    SECOND_US,
+    interval_iso,
+)
+from cluster.fjord.real_values import settled
+from cluster.fjord.scalar_functions import aligned
+from cluster.fjord.time_zones import local_in, local_of
 
-_ISO = "%Y-%m-%dT%H:%M:%S%.6fZ"
+_UNIX_MONDAY_US = 3 * DAY_US
+"""1970 began on a Thursday: so much earlier, a week began."""
 
 
 def whole(value: pl.Series) -> pl.Series:
@@ -31,23 +48,132 @@ def timestamp_of(value: pl.Series) -> pl.Series:
     return bounded(value, EARLIEST_US, LATEST_US)
 
 
+def timestamps_in(unit_us: int) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that makes timestamps of numbers of a unit since 1970."""
+
+    def found(value: pl.Series) -> pl.Series:
+        return whole(bounded(value, EARLIEST_US // unit_us, LATEST_US // unit_us) * unit_us)
+
+    return found
+
+
 def interval_of(value: pl.Series) -> pl.Series:
     """Return intervals; NULL beyond the longest."""
     return bounded(value, -LONGEST_INTERVAL_US, LONGEST_INTERVAL_US)
 
 
+def plus(value: pl.Series, interval: pl.Series) -> pl.Series:
+    """Return timestamps that are later by intervals: neither is so large that the sum could wrap around."""
+    return timestamp_of(whole(value) + whole(interval))
+
+
+def minus(one: pl.Series, other: pl.Series) -> pl.Series:
+    """Return how much later one is than another."""
+    return whole(one) - whole(other)
+
+
+def interval_plus(one: pl.Series, other: pl.Series) -> pl.Series:
+    """Return the sum of two intervals."""
+    return interval_of(whole(one) + whole(other))
+
+
+def times(interval: pl.Series, number: pl.Series) -> pl.Series:
+    """Return an interval times a number, rounded to the nearest microsecond, of two the even one."""
+    interval, number = aligned(whole(interval), number)
+    if number.dtype in (pl.Int64, pl.Null):
+        near = interval.cast(pl.Float64) * number.cast(pl.Float64)
+        exact = interval * whole(number)
+        return interval_of(exact.zip_with(near.abs() < 2.0 * LONGEST_INTERVAL_US, pl.Series([None], dtype=pl.Int64)))
+    return _rounded(interval.cast(pl.Float64) * number)
+
+
+def parts(interval: pl.Series, number: pl.Series) -> pl.Series:
+    """Return an interval divided by a number, rounded likewise; NULL for zero."""
+    interval, number = aligned(whole(interval).cast(pl.Float64), number.cast(pl.Float64))
+    return _rounded(interval / number.zip_with(number != 0, pl.Series([None], dtype=pl.Float64)))
+
+
+def _rounded(value: pl.Series) -> pl.Series:
+    return interval_of(settled(value).round(mode="half_to_even").cast(pl.Int64, strict=False))
+
+
+def epoch(value: pl.Series) -> pl.Series:
+    """Return seconds, with the fraction."""
+    return settled(whole(value).cast(pl.Float64) / SECOND_US)
+
+
 def as_datetime(value: pl.Series) -> pl.Series:
-    """Return timestamps as Polars' own, in UTC and without a zone."""
+    """Return timestamps as Polars' own, without a zone."""
     return whole(value).cast(pl.Datetime("us"))
 
 
-def timestamp_text(value: pl.Series) -> pl.Series:
-    """Return timestamps as ISO 8601, in UTC, with microseconds.
+_PARTS: dict[str, Callable[[pl.Series], pl.Series]] = {
+    "YEAR": lambda value: value.dt.year(),
+    "QUARTER": lambda value: value.dt.quarter(),
+    "MONTH": lambda value: value.dt.month(),
+    "WEEK": lambda value: value.dt.week(),
+    "ISOYEAR": lambda value: value.dt.iso_year(),
+    "DAY": lambda value: value.dt.day(),
+    "DOY": lambda value: value.dt.ordinal_day(),
+    "DOW": lambda value: value.dt.weekday() % 7,
+    "ISODOW": lambda value: value.dt.weekday(),
+    "HOUR": lambda value: value.dt.hour(),
+    "MINUTE": lambda value: value.dt.minute(),
+    "SECOND": lambda value: value.dt.second(),
+}
+PARTS = tuple(_PARTS)
+"""The parts of a timestamp that are integers."""
 
-    >>> timestamp_text(pl.Series([0])).to_list()
-    ['1970-01-01T00:00:00.000000Z']
-    """
-    return as_datetime(value).dt.to_string(_ISO)
+
+def part(name: str) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that gives a part of timestamps."""
+    found = _PARTS[name]
+    return lambda value: whole(found(as_datetime(value)))
+
+
+def number_of(unit: str) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that numbers the units in which timestamps lie; that of 1970 is 0."""
+    if unit in MONTHS:
+        return lambda value: _months(value) // MONTHS[unit]
+    length, shift = LENGTHS_US[unit], _UNIX_MONDAY_US if unit == "WEEK" else 0
+    return lambda value: (whole(value) + shift) // length
+
+
+def floor_to(unit: str) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that gives the beginning of the units in which timestamps lie."""
+    numbered = number_of(unit)
+    if unit in MONTHS:
+        return lambda value: _beginnings(numbered(value) * MONTHS[unit])
+    length, shift = LENGTHS_US[unit], _UNIX_MONDAY_US if unit == "WEEK" else 0
+    return lambda value: timestamp_of(numbered(value) * length - shift)
+
+
+def _months(value: pl.Series) -> pl.Series:
+    """Return the numbers of months since 1970."""
+    instants = whole(value).fill_null(0).to_numpy().astype("datetime64[us]")
+    return _where_known(value, instants.astype("datetime64[M]").astype(np.int64))
+
+
+def _beginnings(months: pl.Series) -> pl.Series:
+    """Return the first instants of months, by their numbers."""
+    begins = months.fill_null(0).to_numpy().astype("datetime64[M]").astype("datetime64[us]")
+    return _where_known(months, begins.astype(np.int64))
+
+
+def _where_known(value: pl.Series, numbers: np.ndarray) -> pl.Series:
+    found = pl.Series(numbers, dtype=pl.Int64)
+    return found.zip_with(value.is_not_null(), pl.Series([None], dtype=pl.Int64)) if value.null_count() else found
+
+
+def count_of(unit: str) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that counts the whole units of intervals, rounded towards zero."""
+    length = LENGTHS_US.get(unit, 1)
+
+    def counted(value: pl.Series) -> pl.Series:
+        value = whole(value)
+        return (value.abs() // length) * value.sign()
+
+    return counted
 
 
 def interval_text(value: pl.Series) -> pl.Series:
@@ -56,9 +182,64 @@ def interval_text(value: pl.Series) -> pl.Series:
     return pl.Series(texts, dtype=pl.String)
 
 
+def formatting(pattern: str) -> Callable[[pl.Series], pl.Series]:
+    """Return the function that writes timestamps by a pattern (cluster/language/time_patterns.py)."""
+    chrono = pattern.replace("%%", "%\0").replace("%f", "%6f").replace("%\0", "%%")
+    return lambda value: as_datetime(value).dt.to_string(chrono)
+
+
+_ISO_TEXT = (
+    r"^([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?)?"
+    r" ?(?:Z|([+-])([0-9]{2}):?([0-9]{2})?)?$"
+)
+
+
+def timestamp_of_text(value: pl.Series) -> pl.Series:
+    """Return the timestamps of texts in ISO 8601, in UTC where they have no offset; NULL for other texts."""
+    text = value.cast(pl.String).str.strip_chars()
+    found = text.str.extract_groups(_ISO_TEXT).struct.unnest()
+    date, hour, minute, second, fraction, sign, hours, minutes = found.get_columns()
+    days = date.str.to_date("%Y-%m-%d", strict=False).cast(pl.Int64)
+    small = [(hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes, 59)]
+    numbers = [_digits(each, most) for each, most in small]
+    micros = fraction.str.pad_end(6, "0").cast(pl.Int64, strict=False).fill_null(0)
+    clock = (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
+    offset = (numbers[3] * 60 + numbers[4]) * 60
+    offset = (-offset).zip_with(sign == "-", offset).zip_with(sign.is_not_null(), pl.Series([0], dtype=pl.Int64))
+    instant = days * DAY_US + (clock - offset) * SECOND_US + micros
+    return timestamp_of(instant)
+
+
+def _digits(text: pl.Series, most: int) -> pl.Series:
+    """Return the numbers of texts, 0 where there is none, NULL where they are too large."""
+    number = text.cast(pl.Int64, strict=False).fill_null(0)
+    return number.zip_with(number <= most, pl.Series([None], dtype=pl.Int64))
+
+
 TIMESTAMP_FUNCTIONS: dict[str, Callable[..., pl.Series]] = {
     timestamps.OF_MICROSECONDS: timestamp_of,
-    timestamps.TO_TEXT: timestamp_text,
+    timestamps.OF_MILLISECONDS: timestamps_in(1_000),
+    timestamps.OF_SECONDS: timestamps_in(SECOND_US),
+    timestamps.OF_TEXT: timestamp_of_text,
+    timestamps.TO_TEXT: formatting("%Y-%m-%dT%H:%M:%S.%fZ"),
+    timestamps.LOCAL_TO_TEXT: formatting("%Y-%m-%dT%H:%M:%S.%f"),
     timestamps.INTERVAL_TO_TEXT: interval_text,
+    timestamps.PLUS: plus,
+    timestamps.MINUS: minus,
+    timestamps.INTERVAL_PLUS: interval_plus,
+    timestamps.INTERVAL_TIMES: times,
+    timestamps.INTERVAL_PARTS: parts,
+    timestamps.EPOCH: epoch,
 }
 """By the name of the call: what computes it."""
+
+OF_CONSTANTS: dict[str, Callable[..., Callable[..., pl.Series]]] = {
+    timestamps.PART: part,
+    timestamps.FLOOR: floor_to,
+    timestamps.NUMBER: number_of,
+    timestamps.COUNT: count_of,
+    timestamps.FORMAT: formatting,
+    timestamps.TO_LOCAL: local_in,
+    timestamps.OF_LOCAL: local_of,
+}
+"""By the name of the call: what makes the function of its constant."""

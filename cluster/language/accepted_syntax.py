@@ -23,6 +23,7 @@ from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
 from cluster.language.json_checks import ARROWS, OF_PATHS
 from cluster.language.pattern_checks import OF_PATTERNS
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
+from cluster.language.time_syntax import TIME_EXPRESSIONS, time_syntax
 from cluster.language.type_words import COLUMN_TYPES, FORMER_COLUMN_TYPES
 
 if TYPE_CHECKING:
@@ -247,10 +248,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """The syntax of queries: for every class of node and every argument that is read, the accepted kinds of value."""
 
-TIME_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
-    syntax.Stamp: {"this": _IDENTIFIER, "table": _IDENTIFIER},
-    syntax.TimeFunction: {"this": _kinds(*syntax.TIME_FUNCTIONS), "expressions": SCALARS},
-}
+TIME_SYNTAX = time_syntax(computed=_COMPUTED, identifier=_IDENTIFIER, text=TEXT, number=NUMBER)
 """The syntax of expressions about time, which tests of their own draw."""
 
 DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
@@ -443,6 +441,6 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS, *ARROWS), EXPRESSION),
     row_pattern_syntax.Navigation: EXPRESSION,
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
-    syntax.TimeFunction: EXPRESSION,
     syntax.RankCall: EXPRESSION,
+    **dict.fromkeys(TIME_EXPRESSIONS, EXPRESSION),
 }

@@ -30,6 +30,7 @@ from cluster.language.functions import (
     Result,
 )
 from cluster.language.syntax import QUERIES, ErrorBound, RankCall, holds_query, span_of
+from cluster.language.time_functions import as_timestamp
 from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
 from cluster.language.typing_rules import Typed, common_unit
 from cluster.language.words import FOREIGN_OPERATORS, QUOTES
@@ -178,24 +179,29 @@ def check_cast(checker: OperandChecker, cast: exp.Cast) -> Typed:
     Raises
     ------
     FjordSqlError
-        If the target is none of the four types.
+        If the target is no type that values can be converted to.
     """
     if cast.this is None:  # sqlglot makes a CAST of some calls without arguments
         raise checker.context.error(cast, "a value is missing here")
     target = cast.args["to"]
     found = FIELD_TYPES.get(target.this) if isinstance(target, exp.DataType) and not target.expressions else None
     word = _type_word(checker.context, cast, target)
-    if found is None or written_type(word) not in TYPE_WORDS:
-        hint = meant_type(word) or "types are boolean, integer, real and text"
+    to_timestamp = found is None and target.this is exp.DType.TIMESTAMP and written_type(word) == "TIMESTAMP"
+    if not to_timestamp and (found is None or written_type(word) not in TYPE_WORDS):
+        hint = meant_type(word) or "types are boolean, integer, real, text and timestamp"
         if found is None or not checker.context.registered:
             raise checker.context.error(cast, f"{word} is no type of FjordSQL", hint)
         checker.context.warn(f"{word} is no type of FjordSQL any more: {hint}")
     inner = checker.check(cast.this)
-    if inner.type in SHOWN_BY:
+    if to_timestamp:
+        return as_timestamp(checker.context, cast, inner)
+    if inner.type is not None and inner.type in SHOWN_BY:
         if found is not FieldType.TEXT:
-            reason = f"a {inner.type.value} cannot be converted to {found.value}"
-            raise checker.context.error(cast, reason, "CAST(x AS TEXT) gives it as ISO 8601")
+            reason = f"a {inner.type.value} cannot be converted to {word.lower()}"
+            hint = "EXTRACT(EPOCH FROM x) gives seconds, CAST(x AS TEXT) ISO 8601"
+            raise checker.context.error(cast, reason, hint)
         return shown_as_text(inner, inner.type)
+    assert found is not None  # noqa: S101 - else it has been refused
     unit = inner.unit if found in (FieldType.INTEGER, FieldType.REAL) else ""
     widens = inner.type == found or (inner.type == FieldType.INTEGER and found == FieldType.REAL)
     built = type(cast)(this=inner.expression, to=exp.DataType(this=target.this, nested=False))

@@ -137,7 +137,7 @@ class Conditions:
     def _parts_of(self, condition: exp.Expr) -> list[exp.Expr]:
         """Return the conditions connected by AND: those without subqueries as one, first; always the same objects."""
         if id(condition) not in self.parts:
-            every = conjuncts(condition)
+            every = [each for each in conjuncts(condition) if id(each) not in self.context.temporal]
             plain = [each for each in every if not holds_query(each)]
             together = [_all_of(plain)] if plain else []
             self.parts[id(condition)] = (condition, [*together, *(each for each in every if holds_query(each))])

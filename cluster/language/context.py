@@ -48,6 +48,8 @@ class Context:
     """Places of the LIFETIMEs that apply to a stream: at least one of its streams has no nearer one."""
     operands: dict[tuple[int, int], Any] = field(default_factory=dict)
     """Translated subqueries, by identity of subquery and plan on its left, which are kept with them (subqueries.py)."""
+    temporal: set[int] = field(default_factory=set)
+    """Conditions on NOW() that have become windows, by identity (temporal_filters.py)."""
 
     _words: str | None = field(default=None, repr=False)
     _folded: str | None = field(default=None, repr=False)

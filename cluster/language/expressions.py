@@ -17,8 +17,20 @@ from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
 from cluster.language.rows import row_in_list
-from cluster.language.syntax import FoldedMatch, Match, Slot, TimeFunction, Within, span_of
-from cluster.language.time_functions import check_time_function
+from cluster.language.syntax import (
+    FoldedMatch,
+    IntervalLiteral,
+    Match,
+    Slot,
+    TimeFunction,
+    TimestampLiteral,
+    Within,
+    span_of,
+)
+from cluster.language.temporal_filters import NOWS, refuse_now
+from cluster.language.time_arithmetic import TIMES, negative, time_arithmetic
+from cluster.language.time_functions import check_extract, check_time_function, check_zone
+from cluster.language.time_literals import interval_literal, timestamp_literal
 from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -80,11 +92,18 @@ class Checker(OperandChecker):
         """Return NULL, which has no type of its own."""
         return Typed(exp.Null(), None)
 
+    def now(self, now: exp.Expr) -> Typed:
+        """Refuse NOW(): where it has a meaning, it has been replaced by a window."""
+        raise refuse_now(self.context, now)
+
     def negative(self, expression: exp.Neg) -> Typed:
         """Return a number with its sign changed."""
         if _is_smallest(expression):
             return Typed(exp.Neg(this=expression.this.copy()), FieldType.INTEGER, nullable=False)
-        inner = self.check_as(expression.this, Family.NUMBER)
+        inner = self.check(expression.this)
+        if inner.type is FieldType.INTERVAL:
+            return negative(inner)
+        inner = self.belonging(inner, expression.this, Family.NUMBER)
         return Typed(exp.Neg(this=grouped(inner.expression)), inner.type, inner.unit, inner.nullable)
 
     def negation(self, expression: exp.Not) -> Typed:
@@ -212,8 +231,12 @@ class Checker(OperandChecker):
         """Return +, -, *, / or %."""
         hint = "texts are joined by ||" if isinstance(expression, exp.Add) else None
         # One after the other, not in a comprehension: chains are long, and each link takes its frames.
-        left = self.check_as(expression.this, Family.NUMBER, hint)
-        right = self.check_as(expression.expression, Family.NUMBER, hint)
+        left = self.check(expression.this)
+        right = self.check(expression.expression)
+        if left.type in TIMES or right.type in TIMES:
+            return time_arithmetic(self.context, expression, left, right)
+        left = self.belonging(left, expression.this, Family.NUMBER, hint)
+        right = self.belonging(right, expression.expression, Family.NUMBER, hint)
         result = FieldType.REAL if isinstance(expression, exp.Div) else common_type((left.type, right.type))
         unit = ""
         if isinstance(expression, exp.Add | exp.Sub):
@@ -282,6 +305,11 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     **dict.fromkeys(COMPARISONS, Checker.comparison),
     **dict.fromkeys(ARITHMETIC, Checker.arithmetic),
     TimeFunction: check_time_function,
+    exp.Extract: check_extract,
+    exp.AtTimeZone: check_zone,
+    **dict.fromkeys(NOWS, Checker.now),
+    TimestampLiteral: lambda checker, literal: timestamp_literal(checker.context, literal),
+    IntervalLiteral: lambda checker, literal: interval_literal(checker.context, literal),
     exp.Func: check_function,
 }
 """The rule for each kind of expression; the first that fits is taken, so functions come last."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cluster.language.words import HOPPING, TUMBLING
 
-_NO_TIME = "a standing query has no current time: a window defines which tuples count"
-_NO_DATES = "there are no dates in FjordSQL: instants are integers, in microseconds since 1970"
+_NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
+_NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"
 _NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
 _TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM, SUBSTRING, LEFT, RIGHT, REPLACE, SPLIT_PART, LPAD and RPAD"
 _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
@@ -22,19 +22,26 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         "GREATCIRCLEDISTANCE",
     ),
     _NO_TIME: (
-        *("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_DATETIME", "LOCALTIME", "GETDATE"),
+        *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_DATETIME", "LOCALTIME", "GETDATE"),
         *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIX_TIMESTAMP", "UNIXTIME", "ROWTIME", "PROCTIME"),
     ),
-    TUMBLING.format("FROM stream "): ("TUMBLE", "TUMBLE_START", "TUMBLE_END", "DATE_TRUNC", "TIME_BUCKET", "DATE_BIN"),
+    TUMBLING.format("FROM stream "): ("TUMBLE", "TUMBLE_START", "TUMBLE_END", "TIME_BUCKET", "DATE_BIN"),
     "it stands in FROM: FROM Istream(stream WINDOW(RANGE 1 HOUR))": ("ISTREAM", "DSTREAM", "RSTREAM"),
     HOPPING.format("FROM stream "): ("HOP", "HOP_START", "HOP_END", "CUMULATE"),
-    _NO_DATES: (
-        *("EXTRACT", "DATE_PART", "YEAR", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "DAYOFWEEK", "DAYOFYEAR"),
-        *("DATE", "TIMESTAMP", "DATE_ADD", "DATE_SUB", "DATEADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TO_DATE"),
-        *("TO_TIMESTAMP", "FROM_UNIXTIME", "STRFTIME", "STR_TO_DATE", "DATE_FORMAT", "MAKE_DATE", "INTERVAL", "AGE"),
+    _NO_DATES: ("DATE", "TO_DATE", "MAKE_DATE"),
+    "write x + INTERVAL '1' DAY": (
+        *("DATE_ADD", "DATE_SUB", "DATEADD", "TIMESTAMPADD", "TIMESTAMP_ADD", "TIMESTAMP_SUB", "INTERVAL"),
     ),
+    "write DATE_DIFF('day', a, b), TIMESTAMPDIFF(DAY, a, b), or b - a": ("DATEDIFF", "TIMESTAMP_DIFF", "AGE"),
+    "write DATE_TRUNC('hour', x)": ("TIMESTAMP_TRUNC", "DATETIME_TRUNC"),
+    "EXTRACT(ISODOW FROM x) counts from Monday, 1, and EXTRACT(DOW FROM x) from Sunday, 0": ("DAYOFWEEK", "WEEKDAY"),
+    "write TIMESTAMP_SECONDS(x), TIMESTAMP_MILLIS(x) or TIMESTAMP_MICROS(x)": (
+        *("FROM_UNIXTIME", "TO_TIMESTAMP_LTZ", "MAKE_TIMESTAMP", "EPOCH_MS"),
+    ),
+    "write EXTRACT(EPOCH FROM x)": ("UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS", "EPOCH"),
+    "CAST(x AS TIMESTAMP) reads ISO 8601": ("TIMESTAMP", "STR_TO_DATE", "STRPTIME", "PARSE_TIMESTAMP"),
     "write CAST(x AS type)": (
-        *("TO_CHAR", "TO_NUMBER", "TO_INTEGER", "CONVERT", "STR", "FORMAT", "SAFE_CAST", "TRY_CONVERT"),
+        *("TO_NUMBER", "TO_INTEGER", "CONVERT", "STR", "FORMAT", "SAFE_CAST", "TRY_CONVERT"),
     ),
     _EITHER_NULL: ("ISNULL",),
     _CHOICE: ("NVL2", "DECODE", "CHOOSE"),

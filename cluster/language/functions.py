@@ -25,7 +25,7 @@ from cluster.expressions.called_functions import (
     RegexReplace,
     RightPad,
 )
-from cluster.language.syntax import Completeness, PercentileCont, PercentileDisc
+from cluster.language.syntax import TIME_FUNCTIONS, Completeness, PercentileCont, PercentileDisc
 from protocols.wire.streams import FieldType
 
 
@@ -36,6 +36,7 @@ class Family(Enum):
     NUMBER = "a number"
     TEXT = "text"
     TIMESTAMP = "a timestamp"
+    LOCAL = "a local timestamp"
     INTERVAL = "an interval"
     INTEGER = "an integer"
     ANY = "any value"
@@ -47,6 +48,7 @@ FAMILY_OF: dict[FieldType, Family] = {
     FieldType.REAL: Family.NUMBER,
     FieldType.TEXT: Family.TEXT,
     FieldType.TIMESTAMP: Family.TIMESTAMP,
+    FieldType.LOCAL_TIMESTAMP: Family.LOCAL,
     FieldType.INTERVAL: Family.INTERVAL,
 }
 
@@ -201,7 +203,10 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
 }
 """Scalar functions by sqlglot's class. CASE, CAST, TRY_CAST, IF and the operators have rules of their own."""
 
-FUNCTION_NAMES: tuple[str, ...] = (*(function.name for function in FUNCTIONS.values()), "IF", "CAST", "TRY_CAST")
+TIME = ("STAMP", "EXTRACT", *TIME_FUNCTIONS)
+"""Functions about time, which have rules of their own (cluster/language/time_functions.py)."""
+
+FUNCTION_NAMES: tuple[str, ...] = (*(function.name for function in FUNCTIONS.values()), "IF", "CAST", "TRY_CAST", *TIME)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,13 @@ from protocols.wire.streams import FieldType
 if TYPE_CHECKING:
     from cluster.language.typing_rules import Typed
 
+_OF_NUMBER = "TIMESTAMP_SECONDS(x), TIMESTAMP_MILLIS(x) and TIMESTAMP_MICROS(x) make a timestamp of a number since 1970"
+_TO_TIMESTAMP = {
+    FieldType.LOCAL_TIMESTAMP: "x AT TIME ZONE 'Europe/Berlin' makes one of the other",
+    FieldType.TEXT: "a timestamp is written TIMESTAMP '2026-03-29 02:30:00Z'; CAST(x AS TIMESTAMP) makes one of a text",
+    **dict.fromkeys((FieldType.INTEGER, FieldType.REAL), _OF_NUMBER),
+}
+
 _CHAIN = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
 
 
@@ -23,6 +30,8 @@ def converted(found: FieldType | None, wanted: Family) -> str | None:
             return "compare it with something"
         case Family.TEXT if found is not None:
             return "convert it: CAST(x AS text)"
+        case Family.NUMBER if found in (FieldType.TIMESTAMP, FieldType.LOCAL_TIMESTAMP, FieldType.INTERVAL):
+            return "EXTRACT(EPOCH FROM x) gives seconds, as a real"
         case Family.NUMBER if found == FieldType.TEXT:
             return "convert it: CAST(x AS real)"
         case _:
@@ -45,8 +54,10 @@ def reconciled(at: exp.Expr, operands: Iterable[Typed]) -> str:
         if isinstance(at.this, _CHAIN):
             return "write low < x AND x < high, or x BETWEEN low AND high"
         return "a boolean is a condition by itself: write it alone, or behind NOT"
-    if types & {FieldType.TIMESTAMP, FieldType.INTERVAL} and types & {FieldType.INTEGER, FieldType.REAL}:
-        return "TIMESTAMP_MICROS(x) makes a timestamp of microseconds since 1970"
+    if FieldType.TIMESTAMP in types:
+        for other, hint in _TO_TIMESTAMP.items():
+            if other in types:
+                return hint
     one_against_one = (
         isinstance(at, exp.Predicate) and len(values) == len(types) and not isinstance(at, exp.Between | exp.In)
     )

@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.arguments import wrong_number
-from cluster.language.call_parsing import LITERALS, ArgumentsError, CallParsing, PositionedParseError
+from cluster.language.call_parsing import LITERALS, ArgumentsError, PositionedParseError
 from cluster.language.errors import FjordSqlError, did_you_mean
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.grouping_parsing import GroupingParsing
@@ -30,10 +30,13 @@ from cluster.language.syntax import (
     ErrorBound,
     FoldedMatch,
     Match,
+    Now,
+    TimestampLiteral,
     span_of,
     stamp_of,
     time_function,
 )
+from cluster.language.time_parsing import TimeParsing
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
 from cluster.planning_budget import spend
@@ -75,7 +78,7 @@ class FjordSqlParser(
     RefusedSpellings,
     OrderParsing,
     JsonParsing,
-    CallParsing,
+    TimeParsing,
     parser.Parser,
 ):
     """The parser. It raises :class:`FjordSqlError`, or a ParseError where sqlglot may try something else."""
@@ -116,6 +119,9 @@ class FjordSqlParser(
         **parser.Parser.FUNCTION_PARSERS,
         **{kind.sql_name(): partial(JsonParsing.parse_json_call, kind=kind) for kind in CALLS_WITH_CLAUSES},
     }
+    TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
+        exp.DType.TIMESTAMP: lambda _self, this, _type: TimestampLiteral(this=this),
+    }
     PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Callable[[Any], Any]]] = {
         kind: parse for kind, parse in parser.Parser.PLACEHOLDER_PARSERS.items() if kind != TokenType.PLACEHOLDER
     }
@@ -131,6 +137,7 @@ class FjordSqlParser(
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
         "EVERY": exp.LogicalAnd.from_arg_list,
         "STAMP": stamp_of,
+        "NOW": Now.from_arg_list,
         **{name: time_function(name) for name in TIME_FUNCTIONS},
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
         **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},

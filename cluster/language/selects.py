@@ -38,6 +38,7 @@ from cluster.language.syntax import (
     first_part,
     spelled,
 )
+from cluster.language.temporal_filters import with_temporal_windows
 from cluster.language.top_rows import Key, order_keys, top_of_columns
 from cluster.language.zipper_joins import zip_items
 
@@ -151,7 +152,9 @@ class Translator:
             translate_item(first.this, self, stamped=stamped, names=names),
             *(self._joined(join, stamped=stamped, names=names) for join in joins),
         ]
-        self._check_aliases(items, [first.this, *(join.this for join in joins)])
+        syntax = [first.this, *(join.this for join in joins)]
+        self._check_aliases(items, syntax)
+        items = with_temporal_windows(items, syntax, select, self.context)
         for within in _own(select, Within):
             items = tolerate(items, within, self.context)
         if sample := select.args.get("sample"):
@@ -161,7 +164,7 @@ class Translator:
             if all(map(operator.is_, sampled, items)):
                 self.context.refuse_ignored(sample, OWN.format("of this FROM", "SAMPLE"), LEAVE_OUT)
             items = sampled
-        items, joins = zip_items(items, [first.this, *(join.this for join in joins)], joins, self.context)
+        items, joins = zip_items(items, syntax, joins, self.context)
         node, scope, conditions = join_items(items, joins, self.context, self.restrict)
         # A correlated subquery is translated part by part, from here.
         node = self._lasting(node, select)

@@ -276,10 +276,36 @@ class TimeFunction(exp.Expression, exp.Func):
     """A call of a function about time: its name, and its arguments as they are written."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+    is_var_len_args = True
 
 
-TIME_FUNCTIONS = ("TIMESTAMP_MICROS",)
-"""Their names."""
+class TimestampLiteral(exp.Expression):
+    """``TIMESTAMP '2026-03-29 02:30:00+01:00'``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class IntervalLiteral(exp.Expression):
+    """``INTERVAL '5' MINUTE``, or a text of numbers and units."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": False}
+
+
+class Now(exp.Expression, exp.Func):
+    """``NOW()``: the stream's time."""
+
+    arg_types: ClassVar[dict[str, bool]] = {}
+
+
+PART_FUNCTIONS = (
+    *("YEAR", "QUARTER", "MONTH", "WEEK", "DAYOFYEAR", "DAYOFMONTH", "DAY", "HOUR", "MINUTE", "SECOND"),
+)  # fmt: skip
+"""Functions of a timestamp that are called as the part that they give."""
+TIME_FUNCTIONS = (
+    *("TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TO_TIMESTAMP", "DATE_TRUNC", "DATE_PART"),
+    *("DATE_DIFF", "TIMESTAMPDIFF", "STRFTIME", "DATE_FORMAT", "TO_CHAR", *PART_FUNCTIONS),
+)  # fmt: skip
+"""The names of functions about time."""
 
 
 def time_function(name: str) -> Callable[[list[exp.Expr]], TimeFunction]:

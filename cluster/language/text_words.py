@@ -12,7 +12,7 @@ from cluster.language.dialect import tokens_of
 from cluster.language.emitting import emitted
 from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
 
-TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN)
+TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN, TokenType.TIMESTAMP)
 MEANINGLESS: Collection[tuple[str, str]] = {
     *(("SELECT", "ALL"), *((side, "OUTER") for side in ("LEFT", "RIGHT", "FULL")), ("NULLS", "LAST")),
     *((word, "DISTINCT") for word in ("UNION", "EXCEPT", "INTERSECT")),
@@ -77,7 +77,7 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
             calls.append((before, Word("(", (token.start, token.end + 1), dangles=False)))
         elif words[place] == ")" and calls:
             call, opened = calls.pop()
-            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", ""):
+            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", "NOW", ""):
                 yield Word("()", (opened.span[0], token.end + 1), dangles=False)
         elif not (
             _changes_nothing(before, words[place], ahead)

@@ -2,50 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+from sqlglot import exp
 
 from cluster.expressions import timestamps
 from cluster.expressions.called_functions import TimeCall
+from cluster.expressions.timestamps import LENGTHS_US, UNITS
+from cluster.language.errors import did_you_mean, suggest
 from cluster.language.functions import Family
+from cluster.language.syntax import PART_FUNCTIONS
+from cluster.language.time_arithmetic import INSTANTS
+from cluster.language.time_patterns import LONGEST_PATTERN, PatternError, of_date_format, of_strftime, of_to_char
 from cluster.language.typing_rules import Typed
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
+    from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
     from cluster.language.syntax import TimeFunction
 
-
-@dataclass(frozen=True, slots=True)
-class TimeSignature:
-    """A function about time that takes one value for each argument.
-
-    Parameters
-    ----------
-    parameters
-        The family of each argument.
-    result
-        The type of the result.
-    call
-        The call that a plan has.
-    shape
-        How it is written, for errors.
-    """
-
-    parameters: tuple[Family, ...]
-    result: FieldType
-    call: str
-    shape: str
-
-
-SIGNATURES: dict[str, TimeSignature] = {
-    "TIMESTAMP_MICROS": TimeSignature(
-        (Family.INTEGER,), FieldType.TIMESTAMP, timestamps.OF_MICROSECONDS, "TIMESTAMP_MICROS(integer)"
-    ),
+PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "ISOYEAR", "DAY", "DOY", "DOW", "ISODOW", "HOUR", "MINUTE", "SECOND")
+"""Parts of a timestamp that EXTRACT gives as integers; EPOCH is a real."""
+EPOCH = "EPOCH"
+_TO_TIMESTAMP = "a timestamp was expected here"
+_FROM_NUMBER = "TIMESTAMP_SECONDS(x), TIMESTAMP_MILLIS(x) and TIMESTAMP_MICROS(x) make one of a number since 1970"
+_FROM_TEXT = "CAST(x AS TIMESTAMP) makes one of a text in ISO 8601"
+SHAPES = {
+    **{name: f"{name}(integer)" for name in ("TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS")},
+    **{name: f"{name}(timestamp)" for name in PART_FUNCTIONS},
+    "TO_TIMESTAMP": "TO_TIMESTAMP(text)",
+    "DATE_TRUNC": "DATE_TRUNC('hour', timestamp)",
+    "DATE_PART": "DATE_PART('hour', timestamp)",
+    "DATE_DIFF": "DATE_DIFF('minute', earlier, later)",
+    "TIMESTAMPDIFF": "TIMESTAMPDIFF(MINUTE, earlier, later)",
+    "STRFTIME": "STRFTIME(timestamp, '%Y-%m-%d %H:%M')",
+    "DATE_FORMAT": "DATE_FORMAT(timestamp, 'yyyy-MM-dd HH:mm')",
+    "TO_CHAR": "TO_CHAR(timestamp, 'YYYY-MM-DD HH24:MI')",
 }
-"""By name."""
+"""How each is written, by its name."""
+TIME_FUNCTION_NAMES = ("STAMP", "EXTRACT", *SHAPES)
+_ALIKE = {"DAYOFMONTH": "DAY", "DAYOFYEAR": "DOY"}
 
 
 def check_time_function(checker: OperandChecker, function: TimeFunction) -> Typed:
@@ -56,11 +56,227 @@ def check_time_function(checker: OperandChecker, function: TimeFunction) -> Type
     FjordSqlError
         If the arguments do not fit it.
     """
-    signature = SIGNATURES[function.this]
+    name: str = function.this
+    rule = _RULES[name]
     arguments: list[exp.Expr] = function.expressions
-    if len(arguments) != len(signature.parameters):
-        count = "one argument" if len(signature.parameters) == 1 else f"{len(signature.parameters)} arguments"
-        raise checker.context.error(function, f"{function.this} takes {count}", f"it is written {signature.shape}")
-    pairs = zip(arguments, signature.parameters, strict=True)
-    typed = [checker.check_as(argument, family).expression for argument, family in pairs]
-    return Typed(TimeCall(this=signature.call, expressions=typed), signature.result)
+    count = 1 + SHAPES[name].count(",")
+    if len(arguments) != count:
+        words = "one argument" if count == 1 else f"{('two', 'three')[count - 2]} arguments"
+        raise checker.context.error(function, f"{name} takes {words}", f"it is written {SHAPES[name]}")
+    return rule(checker, arguments)
+
+
+def check_extract(checker: OperandChecker, extract: exp.Extract) -> Typed:
+    """Return EXTRACT(part FROM x), resolved and typed.
+
+    Raises
+    ------
+    FjordSqlError
+        If there is no such part, or x has none.
+    """
+    word = extract.this
+    if not isinstance(word, exp.Var):
+        raise checker.context.error(extract, "EXTRACT takes the name of a part", "it is written EXTRACT(HOUR FROM x)")
+    return _part(checker, extract, word.name.upper(), extract.expression)
+
+
+def check_zone(checker: OperandChecker, expression: exp.AtTimeZone) -> Typed:
+    """Return x AT TIME ZONE, resolved and typed.
+
+    Raises
+    ------
+    FjordSqlError
+        If x is no timestamp, or there is no such zone.
+    """
+    context, zone = checker.context, expression.args["zone"]
+    typed = instant(checker, expression.this)
+    if not (isinstance(zone, exp.Literal) and zone.is_string):
+        hint = "x AT TIME ZONE 'Europe/Berlin'"
+        raise context.error(zone, "the time zone must be written out, in quotes", hint)
+    if not _is_zone(zone.this):
+        hint = did_you_mean(zone.this, available_timezones()) or "zones are called 'Europe/Berlin' or 'UTC'"
+        raise context.error(zone, f"there is no time zone {zone.this!r}", hint)
+    if typed.type is FieldType.LOCAL_TIMESTAMP:
+        return _constant_call(timestamps.OF_LOCAL, typed, zone.this, FieldType.TIMESTAMP)
+    return _constant_call(timestamps.TO_LOCAL, typed, zone.this, FieldType.LOCAL_TIMESTAMP)
+
+
+@lru_cache(maxsize=1024)
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return name in available_timezones()
+
+
+def instant(checker: OperandChecker, expression: exp.Expr) -> Typed:
+    """Return a timestamp, local or not.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is none.
+    """
+    return instant_of(checker.context, expression, checker.check(expression))
+
+
+def instant_of(context: Context, at: exp.Expr, typed: Typed) -> Typed:
+    """Return what has been checked, if it is a timestamp, local or not.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is none.
+    """
+    if typed.type not in (*INSTANTS, None):
+        found = typed.type.value if typed.type else "null"
+        hint = _FROM_TEXT if typed.type is FieldType.TEXT else _FROM_NUMBER
+        raise context.error(at, f"{_TO_TIMESTAMP}, but this is {found}", hint)
+    return typed
+
+
+def as_timestamp(context: Context, at: exp.Expr, typed: Typed) -> Typed:
+    """Return what CAST AS TIMESTAMP makes of a value: of a text in ISO 8601, and of nothing else.
+
+    Raises
+    ------
+    FjordSqlError
+        If its type is another one.
+    """
+    match typed.type:
+        case FieldType.TIMESTAMP:
+            return typed
+        case FieldType.TEXT | None:
+            return of_text(typed)
+        case FieldType.LOCAL_TIMESTAMP:
+            reason = "a local timestamp is not an instant: it depends on the place of the clock"
+            raise context.error(at, reason, "write x AT TIME ZONE 'Europe/Berlin'")
+        case _:
+            reason = f"{typed.type.value} cannot be converted to timestamp"
+            raise context.error(at, reason, _FROM_NUMBER)
+
+
+def of_text(typed: Typed) -> Typed:
+    """Return the timestamp that a text in ISO 8601 gives."""
+    return Typed(TimeCall(this=timestamps.OF_TEXT, expressions=[typed.expression]), FieldType.TIMESTAMP)
+
+
+def _constant_call(name: str, typed: Typed, constant: str, result: FieldType) -> Typed:
+    call = TimeCall(this=name, expressions=[typed.expression, exp.Literal.string(constant)])
+    return Typed(call, result)
+
+
+def _of_number(name: str, checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    typed = checker.check_as(arguments[0], Family.INTEGER, "ROUND, FLOOR and CAST(x AS INTEGER) make one of a real")
+    return Typed(TimeCall(this=name, expressions=[typed.expression]), FieldType.TIMESTAMP)
+
+
+def _part(checker: OperandChecker, at: exp.Expr, part: str, value: exp.Expr) -> Typed:
+    context = checker.context
+    if part not in (*PARTS, EPOCH):
+        raise context.error(
+            at, f"there is no part {part} of a timestamp", suggest(part, (*PARTS, EPOCH), what="parts are")
+        )
+    typed = checker.check(value)
+    if part == EPOCH:
+        typed = typed if typed.type is FieldType.INTERVAL else instant_of(checker.context, value, typed)
+        return Typed(TimeCall(this=timestamps.EPOCH, expressions=[typed.expression]), FieldType.REAL, "s")
+    if typed.type is FieldType.INTERVAL:
+        hint = "EXTRACT(EPOCH FROM x) gives its seconds, TIMESTAMPDIFF(HOUR, a, b) whole hours between two timestamps"
+        raise context.error(value, f"an interval has no {part.lower()}: it is a length", hint)
+    return _constant_call(timestamps.PART, instant_of(checker.context, value, typed), part, FieldType.INTEGER)
+
+
+def _unit(checker: OperandChecker, written: exp.Expr, units: tuple[str, ...], shape: str, *, bare: bool = False) -> str:
+    """Return a unit that is an argument: a text, or a bare word."""
+    is_text = isinstance(written, exp.Literal) and written.is_string
+    is_word = isinstance(written, exp.Column) and len(written.parts) == 1
+    word = str(written.name).upper() if (is_word if bare else is_text) else ""
+    if word not in units:
+        reason = f"there is no unit {word} here" if word else "a unit was expected here, written out"
+        shown = tuple(each.lower() for each in units)
+        hint = suggest(word, shown, what="units are") if word else f"it is written {shape}"
+        raise checker.context.error(written, reason, hint)
+    return word
+
+
+def _floor(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    unit = _unit(checker, arguments[0], UNITS, SHAPES["DATE_TRUNC"])
+    typed = instant(checker, arguments[1])
+    return _constant_call(timestamps.FLOOR, typed, unit, typed.type or FieldType.TIMESTAMP)
+
+
+def _part_named(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    part = _unit(checker, arguments[0], (*PARTS, EPOCH), SHAPES["DATE_PART"])
+    return _part(checker, arguments[0], part, arguments[1])
+
+
+def _both(checker: OperandChecker, arguments: list[exp.Expr]) -> list[Typed]:
+    found = [instant(checker, each) for each in arguments]
+    checker.common(arguments[1], found, action="compare")
+    return found
+
+
+def _steps(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    unit = _unit(checker, arguments[0], UNITS, SHAPES["DATE_DIFF"])
+    one, other = (
+        _constant_call(timestamps.NUMBER, each, unit, FieldType.INTEGER).expression
+        for each in _both(checker, arguments[1:])
+    )
+    return Typed(exp.Paren(this=exp.Sub(this=other, expression=one)), FieldType.INTEGER)
+
+
+def _whole_units(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    word = str(arguments[0].name).upper()
+    if word in timestamps.MONTHS:
+        reason = f"TIMESTAMPDIFF counts whole units, and not every {word.lower()} is as long"
+        raise checker.context.error(
+            arguments[0], reason, f"DATE_DIFF('{word.lower()}', a, b) counts beginnings of them"
+        )
+    unit = _unit(checker, arguments[0], tuple(LENGTHS_US), SHAPES["TIMESTAMPDIFF"], bare=True)
+    one, other = _both(checker, arguments[1:])
+    between = TimeCall(this=timestamps.MINUS, expressions=[other.expression, one.expression])
+    return _constant_call(timestamps.COUNT, Typed(between, FieldType.INTERVAL), unit, FieldType.INTEGER)
+
+
+def _formatted(name: str, checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    typed, pattern = instant(checker, arguments[0]), arguments[1]
+    if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+        reason = f"the pattern of {name} must be written out, in quotes"
+        raise checker.context.error(pattern, reason, f"it is written {SHAPES[name]}")
+    if len(pattern.this) > LONGEST_PATTERN:
+        raise checker.context.error(pattern, f"a pattern has at most {LONGEST_PATTERN} characters")
+    try:
+        written = _PATTERNS[name](pattern.this)
+    except PatternError as error:
+        reason = f"{error.part!r} means nothing in a pattern of {name}"
+        raise checker.context.error(pattern, reason, f"there are {error.known}") from None
+    return _constant_call(timestamps.FORMAT, typed, written, FieldType.TEXT)
+
+
+def _to_timestamp(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    return of_text(checker.check_as(arguments[0], Family.TEXT, _FROM_NUMBER))
+
+
+def _part_called(part: str, checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    return _part(checker, arguments[0], part, arguments[0])
+
+
+_PATTERNS: dict[str, Callable[[str], str]] = {
+    "STRFTIME": of_strftime,
+    "DATE_FORMAT": of_date_format,
+    "TO_CHAR": of_to_char,
+}
+_RULES: dict[str, Callable[[OperandChecker, list[exp.Expr]], Typed]] = {
+    "TIMESTAMP_MICROS": partial(_of_number, timestamps.OF_MICROSECONDS),
+    "TIMESTAMP_MILLIS": partial(_of_number, timestamps.OF_MILLISECONDS),
+    "TIMESTAMP_SECONDS": partial(_of_number, timestamps.OF_SECONDS),
+    "TO_TIMESTAMP": _to_timestamp,
+    "DATE_TRUNC": _floor,
+    "DATE_PART": _part_named,
+    "DATE_DIFF": _steps,
+    "TIMESTAMPDIFF": _whole_units,
+    **{name: partial(_formatted, name) for name in _PATTERNS},
+    **{name: partial(_part_called, _ALIKE.get(name, name)) for name in PART_FUNCTIONS},
+}

@@ -39,6 +39,8 @@ class FieldType(StrEnum):
     """Unicode."""
     TIMESTAMP = "timestamp"
     """An instant, in microseconds since 1970 (UTC); only computed, never a field's."""
+    LOCAL_TIMESTAMP = "local_timestamp"
+    """What a clock of some place shows, in microseconds since it showed 1970; only computed, never a field's."""
     INTERVAL = "interval"
     """A difference of instants, in microseconds; only computed, never a field's."""
 

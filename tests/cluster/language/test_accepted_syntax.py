@@ -183,6 +183,7 @@ SAME_WITHOUT = {
     ("StreamItem", "alias"): "likewise",
     ("Column", "table"): "a name that only one stream has",
     ("Stamp", "table"): "likewise",
+    ("Literal", "is_string"): "the number of an interval, which may be in quotes",
     ("Stamp", "this"): "it is always the same",
     ("Join", "kind"): "CROSS JOIN is the comma",
     ("Quantity", "unit"): "of the bound that is allowed for, but not used yet",

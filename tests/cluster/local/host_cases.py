@@ -56,6 +56,8 @@ ZIPPED_US = 5
 """A zipper join answers no later after its tuples."""
 
 W = "WINDOW(RANGE 20 US SLIDE 10 US)"
+LATER = "TIMESTAMP_SECONDS(1700000000 + lane * 40000000)"
+"""Years apart."""
 KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
 SLOW = f"(SELECT segment, AVG(speed) AS speed FROM traffic {W} GROUP BY segment HAVING AVG(speed) < 3)"
 
@@ -103,6 +105,15 @@ CASES: dict[str, str] = {
     "stamps in panes": f"SELECT sensor, MIN(STAMP()) AS a, MAX(STAMP()) AS z, COUNT(DISTINCT STAMP()) AS n, LAST(STAMP()) AS l FROM traffic {W} WHERE STAMP() IS NOT NULL GROUP BY sensor",
     "stamps of a subquery": f"SELECT COUNT(*) AS n, MAX(at) AS at FROM (SELECT STAMP() AS at, sensor FROM traffic WHERE lane > 1) AS t {W} GROUP BY sensor",
     "stamps around": "SELECT sensor FROM traffic AS t WINDOW(RANGE 9 US) WHERE EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 9 US) WHERE STAMP(w) > STAMP(t))",
+    "parts of times": f"SELECT STAMP() + INTERVAL '1' DAY * lane AS a, {LATER} AS b, EXTRACT(DOY FROM {LATER}) AS c, DATE_TRUNC('month', {LATER}) AS d, "
+    f"EXTRACT(EPOCH FROM {LATER} - STAMP()) AS e, TO_CHAR({LATER}, 'Dy HH24:MI:SS') AS f, DATE_DIFF('year', STAMP(), {LATER}) AS g FROM traffic",
+    "times in conditions": f"SELECT lane, STAMP() AS at FROM traffic WHERE {LATER} BETWEEN TIMESTAMP '2026-01-01' AND TIMESTAMP '2030-06-01' "
+    f"AND HOUR({LATER}) <> 5 OR STAMP() - TIMESTAMP_MICROS(lane) < INTERVAL '20' US",
+    "times of zones": f"SELECT {LATER} AT TIME ZONE 'Europe/Berlin' AS a, EXTRACT(HOUR FROM {LATER} AT TIME ZONE 'America/New_York') AS b, "
+    f"DATE_TRUNC('day', {LATER} AT TIME ZONE 'Asia/Kolkata') AT TIME ZONE 'Asia/Kolkata' AS c FROM traffic",
+    "groups by hours": f"SELECT DATE_TRUNC('year', {LATER}) AS y, EXTRACT(DOW FROM {LATER}) AS d, COUNT(*) AS n, MAX({LATER}) AS z FROM traffic {W} GROUP BY 1, 2",
+    "the last ones by now": "SELECT sensor, COUNT(*) AS n, MAX(STAMP()) AS z FROM traffic WHERE STAMP() > NOW() - INTERVAL '12' US AND lane > 0 GROUP BY sensor",
+    "pairs by now": "SELECT t.sensor, STAMP(w) AS w FROM traffic AS t, weather AS w WHERE STAMP(w) + INTERVAL '8' US >= NOW() AND t.sensor = w.sensor",
     "constants": "SELECT 1 AS one, 'x' AS text FROM weather",
     "sampled": "SELECT sensor, speed FROM traffic SAMPLE EVERY 5 US",
     "subquery": "SELECT s, x + 1 AS y FROM (SELECT sensor AS s, lane * 2 AS x FROM traffic WHERE lane > 0) AS t WHERE x < 5",

@@ -37,6 +37,7 @@ from cluster.expressions.called_functions import (
     RegexReplace,
     RightPad,
 )
+from cluster.expressions.timestamps import interval_us, timestamp_us
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -63,6 +64,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import STAMP, AggregateCall, Scalar, Schema
 from cluster.language.dialect import parse_scalar
+from cluster.language.syntax import IntervalLiteral, TimeFunction, TimestampLiteral
 from cluster.language.window_shapes import DAY_US, Grid
 from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType
@@ -83,6 +85,7 @@ SQL_TYPES = {
     FieldType.REAL: "DOUBLE",
     FieldType.TEXT: "VARCHAR",
     FieldType.TIMESTAMP: "BIGINT",
+    FieldType.LOCAL_TIMESTAMP: "BIGINT",
     FieldType.INTERVAL: "BIGINT",
 }
 ARROW_TYPES = {
@@ -111,6 +114,18 @@ SETTINGS = (
     """CREATE OR REPLACE MACRO timestamp_micros(us) AS
         CASE WHEN us >= epoch_us(TIMESTAMP '0001-01-01') AND us < epoch_us(TIMESTAMP '10000-01-01') THEN us END""",
     "CREATE OR REPLACE MACRO timestamp_text(us) AS strftime(make_timestamp(us), '%Y-%m-%dT%H:%M:%S.%fZ')",
+    "CREATE OR REPLACE MACRO local_text(us) AS strftime(make_timestamp(us), '%Y-%m-%dT%H:%M:%S.%f')",
+    "CREATE OR REPLACE MACRO timestamp_seconds(n) AS timestamp_micros(n::HUGEINT * 1000000)::BIGINT",
+    "CREATE OR REPLACE MACRO timestamp_plus(us, i) AS timestamp_micros(us::HUGEINT + i)::BIGINT",
+    "CREATE OR REPLACE MACRO timestamp_minus(a, b) AS a - b",
+    "CREATE OR REPLACE MACRO interval_times(i, n) AS CAST(round_even(i::DOUBLE * n, 0) AS BIGINT)",
+    "CREATE OR REPLACE MACRO epoch_seconds(us) AS us::DOUBLE / 1000000.0::DOUBLE",
+    "CREATE OR REPLACE MACRO timestamp_part(us, p) AS CAST(date_part(lower(p), make_timestamp(us)) AS BIGINT)",
+    "CREATE OR REPLACE MACRO timestamp_floor(us, u) AS epoch_us(date_trunc(lower(u), make_timestamp(us)))",
+    "CREATE OR REPLACE MACRO timestamp_number(us, u) AS date_diff(lower(u), make_timestamp(0), make_timestamp(us))",
+    "CREATE OR REPLACE MACRO timestamp_format(us, p) AS strftime(make_timestamp(us), p)",
+    "CREATE OR REPLACE MACRO zone_local(us, z) AS epoch_us(timezone(z, make_timestamptz(us)))",
+    "CREATE OR REPLACE MACRO zone_instant(us, z) AS epoch_us(timezone(z, make_timestamp(us)))",
 )
 HEAD = '"#run", "#t"'
 
@@ -314,7 +329,17 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
         case _ if type(tree) in _PARTIAL:  # NULL where there is none
             return exp.Anonymous(this="TRY", expressions=[tree.copy()])
         case _:
-            return tree
+            return _about_time(tree)
+
+
+def _about_time(tree: exp.Expr) -> exp.Expr:
+    """Return the number that a timestamp or an interval is, and calls of the macros above; other trees as they are."""
+    if isinstance(tree, TimeFunction):
+        return exp.Anonymous(this=tree.this, expressions=[each.copy() for each in tree.expressions])
+    if isinstance(tree, TimestampLiteral | IntervalLiteral):
+        read = timestamp_us if isinstance(tree, TimestampLiteral) else interval_us
+        return exp.Literal.number(read(tree.this.this))
+    return tree
 
 
 def _names(schema: Schema) -> str:

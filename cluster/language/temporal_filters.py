@@ -1,0 +1,144 @@
+"""Conditions on the stream's time: ``STAMP() > NOW() - INTERVAL '5' MINUTE`` is a window of five minutes.
+
+The stream's time goes on without tuples, so a condition on it says until when a tuple counts, and is no property of the
+tuple: at an instant s, a tuple stamped t meets t + d > s on [t, t + d), as in a window of the size d. Only such
+conditions have a meaning here (Materialize calls them temporal filters).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.expressions.timestamps import LONGEST_INTERVAL_US, interval_us
+from cluster.language.algebra import TimeWindow
+from cluster.language.scope import Scope
+from cluster.language.syntax import QUERIES, IntervalLiteral, Now, conjuncts
+from cluster.language.time_literals import interval_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cluster.language.context import Context
+    from cluster.language.errors import FjordSqlError
+    from cluster.language.from_items import FromItem
+
+NOWS = (Now, exp.CurrentTimestamp)
+SHAPE = "write WHERE STAMP() > NOW() - INTERVAL '5' MINUTE, which is WINDOW(RANGE 5 MINUTES)"
+_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a comparison: a stamp or NOW(), and how much is added to it."""
+
+    what: exp.Expr
+    plus_us: int
+
+
+def refuse_now(context: Context, now: exp.Expr) -> FjordSqlError:
+    """Return the error about NOW() where it has no meaning."""
+    reason = "NOW() goes on without tuples: it can only be compared with STAMP(), by itself in WHERE"
+    return context.error(now, reason, SHAPE)
+
+
+def with_temporal_windows(
+    items: Sequence[FromItem], syntax: Sequence[exp.Expr], select: exp.Select, context: Context
+) -> list[FromItem]:
+    """Return the items of FROM with the windows that conditions of WHERE on NOW() mean; these are then done.
+
+    Parameters
+    ----------
+    items, syntax
+        The items, and their syntax.
+    select, context
+        Their query.
+
+    Raises
+    ------
+    FjordSqlError
+        If such a condition says anything else, or its stream has a window already.
+    """
+    found = list(items)
+    where = select.args.get("where")
+    for condition in conjuncts(where.this) if where else ():
+        now = next(_nows(condition), None)
+        if now is None:
+            continue
+        stamp, size_us = _window(condition, now, context)
+        scope = Scope(tuple(scope for item in items for scope in item.scopes))
+        if not scope.find(stamp, context).is_stamp:
+            raise refuse_now(context, now)
+        place = next(place for place, item in enumerate(items) if _has(item, stamp))
+        clause = syntax[place].args.get("window") or syntax[place].args.get("granularity")
+        if clause is not None or found[place].node is not items[place].node:
+            reason = "this stream has a window already, and the condition on NOW() would be another one"
+            raise context.error(condition, reason, "leave one of them out")
+        found[place] = replace(items[place], node=TimeWindow(items[place].node, size_us))
+        context.temporal.add(id(condition))
+    return found
+
+
+def _has(item: FromItem, stamp: exp.Column) -> bool:
+    scope = Scope((item.scope,))
+    return scope.knows(stamp) or scope.knows_stamp(stamp)
+
+
+def _nows(expression: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield the NOW() in an expression, not those in its subqueries."""
+    waiting = [expression]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, NOWS):
+            yield part
+        elif not isinstance(part, QUERIES):
+            waiting += part.iter_expressions()
+
+
+def _window(condition: exp.Expr, now: exp.Expr, context: Context) -> tuple[exp.Column, int]:
+    """Return the stamp in a condition, and for how long from it the condition holds."""
+    kind = type(condition)
+    if kind not in _MIRRORED:
+        raise refuse_now(context, now)
+    left, right = (_side(each, context) for each in (condition.this, condition.expression))
+    if left is None or right is None:
+        raise refuse_now(context, now)
+    if isinstance(left.what, NOWS):
+        left, right, kind = right, left, _MIRRORED[kind]
+    if not isinstance(left.what, exp.Column) or not isinstance(right.what, NOWS):
+        raise refuse_now(context, now)
+    if kind in (exp.LT, exp.LTE):
+        reason = "a tuple counts from its stamp on, and a condition on NOW() says until when"
+        raise context.error(condition, reason, SHAPE)
+    size_us = left.plus_us - right.plus_us + (kind is exp.GTE)
+    if size_us < 1:
+        raise context.error(condition, "this is never true: no tuple is stamped after its own time", SHAPE)
+    if size_us > LONGEST_INTERVAL_US:
+        raise context.error(condition, "the interval is too long", "the longest is about 36,500 years")
+    return left.what, size_us
+
+
+def _side(expression: exp.Expr, context: Context) -> _Side | None:
+    part = expression.unnest() if isinstance(expression, exp.Paren) else expression
+    if isinstance(part, (exp.Column, *NOWS)):
+        return _Side(part, 0)
+    if isinstance(part, exp.Add | exp.Sub):
+        sign = 1 if isinstance(part, exp.Add) else -1
+        one, other = part.this, part.expression
+        if (size := _constant(other, context)) is not None and (side := _side(one, context)) is not None:
+            return _Side(side.what, side.plus_us + sign * size)
+        if sign > 0 and (size := _constant(one, context)) is not None and (side := _side(other, context)) is not None:
+            return _Side(side.what, side.plus_us + size)
+    return None
+
+
+def _constant(expression: exp.Expr, context: Context) -> int | None:
+    part = expression.unnest() if isinstance(expression, exp.Paren) else expression
+    if isinstance(part, exp.Neg):
+        size = _constant(part.this, context)
+        return None if size is None else -size
+    if not isinstance(part, IntervalLiteral):
+        return None
+    return interval_us(interval_literal(context, part).expression.this)
