@@ -17,6 +17,7 @@ from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
 from cluster.language.rows import row_in_list
+from cluster.language.stamps import NOWS, refuse_now
 from cluster.language.syntax import (
     FoldedMatch,
     IntervalLiteral,
@@ -27,7 +28,6 @@ from cluster.language.syntax import (
     Within,
     span_of,
 )
-from cluster.language.temporal_filters import NOWS, refuse_now
 from cluster.language.time_arithmetic import TIMES, negative, time_arithmetic
 from cluster.language.time_functions import check_extract, check_time_function, check_zone
 from cluster.language.time_literals import interval_literal, timestamp_literal

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.catalog import BaseStream
-from cluster.language.syntax import STAMP_NAME, Stamp
+from cluster.language.syntax import STAMP_NAME, Now, Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.errors import FjordSqlError
 
+NOWS = (Now, exp.CurrentTimestamp)
+"""Classes of NOW()."""
+UNTIL = "write WHERE STAMP() > NOW() - INTERVAL '5' MINUTE, which is WINDOW(RANGE 5 MINUTES)"
 AGGREGATED = "write MAX(STAMP()) or MIN(STAMP()), or add it to GROUP BY"
 SELECTED = "select STAMP() AS at where the stream itself is read, and use that column"
+
+
+def refuse_now(context: Context, now: exp.Expr) -> FjordSqlError:
+    """Return the error about NOW() where it has no meaning."""
+    reason = "NOW() goes on without tuples: it can only be compared with STAMP(), by itself in WHERE"
+    return context.error(now, reason, UNTIL)
 
 
 def stamps_read(select: exp.Select, context: Context) -> tuple[bool, frozenset[str]]:

@@ -15,18 +15,16 @@ from sqlglot import exp
 from cluster.expressions.timestamps import LONGEST_INTERVAL_US, interval_us
 from cluster.language.algebra import TimeWindow
 from cluster.language.scope import Scope
-from cluster.language.syntax import QUERIES, IntervalLiteral, Now, conjuncts
+from cluster.language.stamps import NOWS, UNTIL, refuse_now
+from cluster.language.syntax import QUERIES, IntervalLiteral, conjuncts
 from cluster.language.time_literals import interval_literal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cluster.language.context import Context
-    from cluster.language.errors import FjordSqlError
     from cluster.language.from_items import FromItem
 
-NOWS = (Now, exp.CurrentTimestamp)
-SHAPE = "write WHERE STAMP() > NOW() - INTERVAL '5' MINUTE, which is WINDOW(RANGE 5 MINUTES)"
 _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
@@ -36,12 +34,6 @@ class _Side:
 
     what: exp.Expr
     plus_us: int
-
-
-def refuse_now(context: Context, now: exp.Expr) -> FjordSqlError:
-    """Return the error about NOW() where it has no meaning."""
-    reason = "NOW() goes on without tuples: it can only be compared with STAMP(), by itself in WHERE"
-    return context.error(now, reason, SHAPE)
 
 
 def with_temporal_windows(
@@ -111,10 +103,10 @@ def _window(condition: exp.Expr, now: exp.Expr, context: Context) -> tuple[exp.C
         raise refuse_now(context, now)
     if kind in (exp.LT, exp.LTE):
         reason = "a tuple counts from its stamp on, and a condition on NOW() says until when"
-        raise context.error(condition, reason, SHAPE)
+        raise context.error(condition, reason, UNTIL)
     size_us = left.plus_us - right.plus_us + (kind is exp.GTE)
     if size_us < 1:
-        raise context.error(condition, "this is never true: no tuple is stamped after its own time", SHAPE)
+        raise context.error(condition, "this is never true: no tuple is stamped after its own time", UNTIL)
     if size_us > LONGEST_INTERVAL_US:
         raise context.error(condition, "the interval is too long", "the longest is about 36,500 years")
     return left.what, size_us
