@@ -24,6 +24,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 
 _BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
+_RUN = "fjord_run"
 
 _OPEN_ROWS = pl.Schema({"query": pl.String, START: pl.Int64, "row": pl.String, "key": pl.String})
 _GIVEN = ["query", START, END, "kind", "row"]
@@ -40,7 +41,9 @@ class Given:
 NOTHING_GIVEN = Given(ALWAYS, pl.DataFrame(schema=_OPEN_ROWS))
 
 
-def given_out(given: Given, final: pl.DataFrame, ahead: Batch | None) -> tuple[pl.DataFrame, Given]:
+def given_out(
+    given: Given, final: pl.DataFrame, ahead: Batch | None, *, cut: bool = False
+) -> tuple[pl.DataFrame, Given]:
     """Return what is given out next, and what has been given out then.
 
     Parameters
@@ -52,6 +55,8 @@ def given_out(given: Given, final: pl.DataFrame, ahead: Batch | None) -> tuple[p
     ahead
         The rows that are known beyond those, cut at the watermark: up to there all are known. None if only `final`
         is new.
+    cut
+        Whether rows that go on are cut now and then: one that begins where an equal one ends is part of it.
     """
     before_us, frontier_us = given.frontier_us, given.frontier_us
     if ahead is not None and not final.height and _stays(given.open, ahead, before_us):
@@ -60,6 +65,8 @@ def given_out(given: Given, final: pl.DataFrame, ahead: Batch | None) -> tuple[p
     if ahead is not None:
         frontier_us = max(before_us, ahead.watermark_us)
         rows = pl.concat([rows, ahead.rows.with_columns((pl.col(END) >= ahead.watermark_us).alias(_GOES_ON))])
+    if cut:
+        rows = _put_together(rows)
     # Equal rows may stand in for each other, so that the order in which they have come does not matter.
     rows = rows.filter(pl.col(END) > before_us).sort("query", START, "row", END, maintain_order=True)
     open_, went_on, began = _continued(given.open, rows, before_us)
@@ -79,6 +86,16 @@ def given_out(given: Given, final: pl.DataFrame, ahead: Batch | None) -> tuple[p
     opened = began.filter(_GOES_ON)
     still = pl.concat([stays.select(_OPEN_ROWS.names()), opened.select(_OPEN_ROWS.names())])
     return answers.sort("query", START, maintain_order=True), Given(frontier_us, still)
+
+
+def _put_together(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with those made one that begin where an equal one ends; of rows that overlap, each stays."""
+    of_one = ["query", "key", _NUMBER]
+    numbered = rows.with_columns(pl.int_range(pl.len()).over("query", "key", START).alias(_NUMBER)).sort(*of_one, START)
+    begins = (pl.col(START) != pl.col(END).shift()).fill_null(value=True).over(of_one)
+    runs = numbered.with_columns(begins.cum_sum().over(of_one).alias(_RUN))
+    last = (pl.col(name).last() for name in rows.columns if name not in ("query", "key", START))
+    return runs.group_by(*of_one, _RUN, maintain_order=True).agg(pl.col(START).first(), *last).select(rows.columns)
 
 
 def _stays(open_rows: pl.DataFrame, ahead: Batch, before_us: int) -> bool:

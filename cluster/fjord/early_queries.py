@@ -25,6 +25,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment
+from cluster.physical.operations import Held
 
 _NO_ANSWERS = pl.DataFrame(
     schema={"query": pl.String, START: pl.Int64, END: pl.Int64, "kind": pl.String, "row": pl.String, "key": pl.String}
@@ -74,6 +75,7 @@ class EarlyQueries:
         self._fragment = fragment
         self._look_ahead = LookAhead(fragment, running, crossing, tables)
         self._began = {each.query: each.visible_from for each in fragment.subscribers}
+        self._cut = any(isinstance(each.operation, Held) for each in fragment.nodes)
         self._given: Given = NOTHING_GIVEN
 
     def answer(self, final: list[pl.DataFrame], watermarks_us: Mapping[str, int], *, failed: bool) -> pl.DataFrame:
@@ -91,7 +93,7 @@ class EarlyQueries:
         found = self._own(final)
         ahead = None if failed else self._ahead(watermarks_us)
         before = self._given
-        answers, self._given = given_out(before, found, ahead)
+        answers, self._given = given_out(before, found, ahead, cut=self._cut)
         self._rows_moved = bool(answers["kind"].is_in([OPEN, CLOSES]).any())
         # A frontier that has moved over nothing need not be saved: from the old one on, there is nothing new either.
         self._frontier_moved = (

@@ -20,6 +20,7 @@ from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.lookup import Lookup, Tables
 from cluster.fjord.operators.multiplexing import Multiplex
@@ -168,6 +169,17 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
             return PreaggregatedFilter({group: devices.fingerprint for group, devices in given.items()}, only)
         case kinds.DeviceAggregates():
             return _device_aggregates(operation, fragment)
+        case kinds.Held():
+            groups = tuple(sorted(fragment.groups)) if operation.marked else None
+            waits = (operation.begins_us, operation.waits_us)
+            return Held(
+                operation.table.table,
+                frozenset(operation.streams),
+                tables,
+                begins_us=waits[0],
+                waits_us=waits[1],
+                groups=groups,
+            )
         case kinds.PaneAggregate():
             return PaneAggregate(operation.keys, operation.calls, _subscribers(fragment))
         case _:

@@ -25,6 +25,7 @@ from cluster.language.quantities import written
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
 from cluster.physical.operations import Operation
+from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.planning_budget import spend
 
 T = TypeVar("T")
@@ -98,7 +99,7 @@ class RowFlows:
         """The flow of the fragment's answers."""
         return self._found[self._fragment.sink.id]
 
-    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:
+    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:  # noqa: C901 - a case per kind
         operation = node.operation
         match operation:
             case kinds.Scan():
@@ -130,6 +131,8 @@ class RowFlows:
                 return replace(most, made_per_second=sum(each.made_per_second * times for each, times in flows))
             case kinds.Ranked():
                 return _ranked(operation, below[0])
+            case kinds.Held():
+                return RowFlow(0, 0, KEYS_ASSUMED * 1e6 / MOST_LAG_US, MOST_LAG_US)
             case kinds.Changes() | kinds.PatternMatch():
                 return replace(below[0], lasting_us=1, made_per_second=0.0)
             case (

@@ -338,6 +338,35 @@ class Lookup(SharedNode, frozen=True):
         return self.kind in ("inner", "left")
 
 
+class Held(SharedNode, frozen=True):
+    """The rows of a table of relations as a stream: each is valid as long as the versions that have it hold.
+
+    A version holds, at the instants of the streams of `input`, from where tuples are looked up in it (:class:`Lookup`).
+
+    Parameters
+    ----------
+    input
+        A plan of the streams whose time passes; its tuples do not matter.
+    table
+        A plan of relations only.
+    filled
+        Whether the rows begin only when the windows of `input` can be full: as long after the query as its tuples last.
+    begins_us
+        The instant at which the query begins: fixed when it does, None before.
+    epoch
+        The epoch with which the query begins: no other one shares these rows.
+    marks
+        More columns, which tell the queries of a template apart (cluster/physical/rules).
+    """
+
+    input: Node
+    table: Node
+    filled: bool = False
+    begins_us: int | None = None
+    epoch: int = 0
+    marks: Schema = ()
+
+
 class Distinct(SharedNode, frozen=True):
     """Each tuple once per instant."""
 
@@ -398,6 +427,7 @@ Node = (
     Source
     | Relation
     | Lookup
+    | Held
     | TimeWindow
     | CountWindow
     | PartitionedWindow
@@ -431,6 +461,8 @@ def schema_of(node: Node) -> Schema:
             return node.columns
         case Lookup():
             return schema_of(node.input) + (schema_of(node.table) if node.pairs else ())
+        case Held():
+            return schema_of(node.table) + node.marks
         case Project():
             return tuple(Column(output.name, output.scalar.type, output.unit) for output in node.outputs)
         case Join() | StampJoin():
@@ -455,7 +487,7 @@ def schema_of(node: Node) -> Schema:
 
 
 def inputs_of(node: Node) -> tuple[Node, ...]:
-    """Return the inputs of `node`, left to right; the table of a :class:`Lookup` is none: it does not flow."""
+    """Return the inputs of `node`, left to right; the table of a :class:`Lookup` or :class:`Held` is none."""
     match node:
         case Source() | Relation():
             return ()

@@ -35,6 +35,7 @@ OPERATOR_WORDS = {
     "Ranked": "ORDER BY",
     "Union": "UNION",
     "Lookup": "LEFT JOIN",
+    "Held": "a relation",
     "Granularity": "GRANULARITY",
     "Istream": "Istream",
     "Dstream": "Dstream",

@@ -53,7 +53,7 @@ def join_items(
     Raises
     ------
     FjordSqlError
-        If an outer join would keep rows of a relation, its condition makes no sense, or USING names a column that one
+        If an outer join has relations only, its condition makes no sense, or USING names a column that one
         of its sides does not have.
     """
     return _Joining(items, joins, context, restrict).joined()
@@ -120,7 +120,8 @@ class _Joining:
 
     def _between_streams(self, position: int, begin: int) -> bool:
         """Return whether an outer join is more than the lookup of all tuples before it in a relation."""
-        return position > begin and side_of(self._joins[position]) is not None and not self._items[position].static
+        side = side_of(self._joins[position]) if position > begin else None
+        return side is not None and (keeps_right(side) or not self._items[position].static)
 
     def _own_conditions(self, position: int) -> list[exp.Expr]:
         on = self._joins[position].args.get("on")
@@ -170,7 +171,7 @@ class _Joining:
         side = side_of(join)
         assert side is not None  # noqa: S101 - callers ask first
         scope = Scope(tuple(known))
-        if not self._items[position].static:
+        if not self._items[position].static or keeps_right(side):
             self._check_names(self._own_conditions(position), scope, position)
         conditions = self._shared.equalities(position, scopes) or conjuncts(join.args["on"])
         node = outer_join(left, right, _condition(conditions, scope, self._context), side)

@@ -3,15 +3,15 @@
     a LEFT JOIN b ON c   =   (a JOIN b ON c) UNION ALL (a without a partner in b, with NULLs for the columns of b)
 
 A tuple is without a partner at the instants at which no tuple of the other side satisfies the condition: an anti-join,
-so tuples keep their multiplicity, and a condition that is NULL is no match. A relation exists at every instant but does
-not flow: it is looked up by the tuples of the other side, which alone may be kept.
+so tuples keep their multiplicity, and a condition that is NULL is no match. The tuples of the other side are looked up
+in a relation, unless its own rows are kept: then they flow, as they are at each instant (:class:`Held`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from cluster.language.algebra import AntiJoin, Join, Lookup, Node, Union, schema_of
+from cluster.language.algebra import AntiJoin, Held, Join, Lookup, Node, Union, schema_of
 from cluster.language.columns import Output
 from cluster.language.plans import null_scalar, passed_on, project, reads_relations_only
 from cluster.language.syntax import holds_query
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 Side = Literal["LEFT", "RIGHT", "FULL"]
 KEPT_RELATION = (
-    "{side} JOIN would keep rows of {what} that have no partner, but a relation brings no tuples: its rows are "
-    "looked up when tuples of a stream come"
+    "{side} JOIN of relations alone is not part of FjordSQL: without a stream there is no time in which a row "
+    "has no partner"
 )
-LOOKED_UP = "keep the tuples of the stream, FROM stream LEFT JOIN relation ON ..., or put the relation into NOT EXISTS"
+LOOKED_UP = "write LEFT JOIN with the relations exchanged, or join each with the stream"
 
 
 def side_of(join: exp.Expr) -> Side | None:
@@ -61,15 +61,12 @@ def check_outer(join: exp.Expr, context: Context, *, left_static: bool, right_st
     Raises
     ------
     FjordSqlError
-        If it would keep rows of a relation, or its condition is missing or has a subquery.
+        If it would keep rows of relations only, or its condition is missing or has a subquery.
     """
     side = side_of(join)
     # Rows of a relation beside another relation are part of what the tuples of a stream are looked up in.
-    if not (left_static and right_static and side == "LEFT") and (
-        (left_static and keeps_left(side)) or (right_static and keeps_right(side))
-    ):
-        what = "relations" if left_static and right_static else "a relation"
-        raise context.error(join.this, KEPT_RELATION.format(side=side, what=what), LOOKED_UP)
+    if left_static and right_static and side != "LEFT":
+        raise context.error(join.this, KEPT_RELATION.format(side=side), LOOKED_UP)
     on = join.args.get("on")
     if not on and not join.args.get("using"):
         raise context.error(join.this, f"{side} JOIN needs a condition", f"write {side} JOIN ... ON a.x = b.x")
@@ -88,19 +85,21 @@ def outer_join(left: Node, right: Node, predicate: Scalar, side: Side) -> Node:
     predicate
         The condition.
     side
-        Which tuples stay that have no partner; none of a relation.
+        Which tuples stay that have no partner.
     """
-    if reads_relations_only(right):
+    static = reads_relations_only(left), reads_relations_only(right)
+    if static[1] and not (keeps_right(side) and not static[0]):
         return Lookup(left, right, predicate, "left")
-    if reads_relations_only(left):
+    if static[0] and not keeps_left(side):
         return Lookup(right, left, predicate, "left")
     before, behind = schema_of(left), schema_of(right)
-    found: Node = Join(left, right, predicate)
+    lefts, rights = (Held(right, left) if static[0] else left), (Held(left, right) if static[1] else right)
+    found: Node = Join(lefts, rights, predicate)
     if keeps_left(side):
-        alone = AntiJoin(left, right, predicate)
+        alone = AntiJoin(Held(right, left, filled=True) if static[0] else left, rights, predicate)
         found = Union(found, project(alone, (*passed_on(before), *_nulls(behind))))
     if keeps_right(side):
-        alone = AntiJoin(right, left, predicate)
+        alone = AntiJoin(Held(left, right, filled=True) if static[1] else right, lefts, predicate)
         found = Union(found, project(alone, (*_nulls(before), *passed_on(behind))))
     return found
 

@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Distinct,
     Filter,
     Granularity,
+    Held,
     Join,
     Node,
     PatternMatch,
@@ -132,6 +133,8 @@ def never_null(node: Node) -> frozenset[str]:
             return frozenset(output.name for output in node.outputs if plain_column(output.scalar) in below)
         case Join():
             return never_null(node.left) | never_null(node.right)
+        case Held():
+            return never_null(node.table)
         case StampJoin():
             left = never_null(node.left) if node.kind != "full" else frozenset()
             return left | never_null(node.right) if node.kind == "inner" else left

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from cluster.language.algebra import Lookup, Node, inputs_of, with_inputs
+from cluster.language.algebra import Held, Lookup, Node, inputs_of, with_inputs
 from cluster.shared_nodes import remembered
 
 
@@ -81,7 +81,7 @@ def above(node: Node, inputs: tuple[Node, ...]) -> Node:
 @remembered
 def written_out(node: Node) -> int:
     """Return how many nodes a plan has as a tree, with shared parts counted wherever they occur."""
-    below = (*inputs_of(node), node.table) if isinstance(node, Lookup) else inputs_of(node)
+    below = (*inputs_of(node), node.table) if isinstance(node, Lookup | Held) else inputs_of(node)
     return 1 + sum([written_out(each) for each in below])
 
 

@@ -13,7 +13,14 @@ from cluster.physical.operations import Operation
 def holds_rows_back(operation: Operation) -> bool:
     """Return whether an operation holds a row back until its end is known."""
     match operation:
-        case kinds.CountWindow() | kinds.SemiJoin() | kinds.Difference() | kinds.Intersection() | kinds.Ranked():
+        case (
+            kinds.Held()
+            | kinds.CountWindow()
+            | kinds.SemiJoin()
+            | kinds.Difference()
+            | kinds.Intersection()
+            | kinds.Ranked()
+        ):
             return True
         case kinds.MergeAggregate():
             return operation.slide_us == 1

@@ -11,7 +11,7 @@ from cluster.expressions.nodes import Column
 from cluster.language.algebra import Node, TableLookup, schema_of
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment
-from cluster.physical.operations import Exchange, Lookup, Reorder
+from cluster.physical.operations import Exchange, Held, Lookup, Reorder
 from cluster.plan.explain import described_lookup
 from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
 from cluster.plan.lookup_order import partners_of
@@ -61,7 +61,7 @@ def _lookups(fragment: Fragment) -> dict[TableLookup, bool]:
     for node in fragment.nodes:
         if isinstance(node.operation, Reorder) and spread.issuperset(node.inputs):
             spread.add(node.id)
-        elif isinstance(node.operation, Lookup):
+        elif isinstance(node.operation, Lookup | Held):
             found.setdefault(node.operation.table, spread.issuperset(node.inputs))
     return found
 

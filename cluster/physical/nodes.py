@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import Node
 from cluster.language.columns import AggregateCall, Scalar
 from cluster.layered_map import LayeredMap
-from cluster.physical.operations import Exchange, Filter, Lookup, Measures, Operation, Project, Scan, Sink
+from cluster.physical.operations import Exchange, Filter, Held, Lookup, Measures, Operation, Project, Scan, Sink
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
@@ -242,8 +242,8 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def relations(self) -> frozenset[str]:
-        """Identities of the relations in which it looks rows up."""
-        tables = (node.operation.table.table for node in self.nodes if isinstance(node.operation, Lookup))
+        """Identities of the relations that it reads."""
+        tables = (node.operation.table.table for node in self.nodes if isinstance(node.operation, Lookup | Held))
         return frozenset(each.identity for table in tables for each in relations_of(table))
 
     @cached_property

@@ -396,6 +396,30 @@ class Ranked(_Operation, frozen=True):
     lag_us: int | None = None
 
 
+class Held(_Operation, frozen=True):
+    """The rows of a table of relations, each valid as long as the versions that have it hold.
+
+    Parameters
+    ----------
+    table
+        The table; there is no condition.
+    streams
+        The streams whose instants determine the version of the table.
+    begins_us
+        The instant at which the query begins; None for that of the first tuple.
+    waits_us
+        How much later the rows begin.
+    marked
+        Whether the rows have the query group.
+    """
+
+    table: TableLookup
+    streams: tuple[str, ...]
+    begins_us: int | None
+    waits_us: int
+    marked: bool
+
+
 class Granularity(_Operation, frozen=True):
     """Snapshots at whole multiples of `granule_us`."""
 
@@ -451,9 +475,9 @@ PlainOperation = (
     | Changes
     | Sink
 )
-"""Any kind but a look-up."""
+"""Any kind that reads no relation."""
 
-Operation = PlainOperation | Lookup
+Operation = PlainOperation | Lookup | Held
 """Any kind."""
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import LookupKind, TableLookup
 from cluster.language.columns import AggregateCall, Scalar
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Subscriber
-from cluster.physical.operations import Lookup, PlainOperation
+from cluster.physical.operations import Held, Lookup, PlainOperation
 from cluster.physical.plan_changes import FragmentChange, NodeChange, PhysicalChange, Splice
 from cluster.physical.soundness import check
 from cluster.plan import stored_plans
@@ -35,9 +35,17 @@ class _Lookup(msgspec.Struct, frozen=True, tag="Lookup"):
     streams: tuple[str, ...]
 
 
+class _Held(msgspec.Struct, frozen=True, tag="Held"):
+    table: _Table
+    streams: tuple[str, ...]
+    begins_us: int | None
+    waits_us: int
+    marked: bool
+
+
 class _Node(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
-    operation: PlainOperation | _Lookup
+    operation: PlainOperation | _Lookup | _Held
     inputs: tuple[str, ...] = ()
 
 
@@ -175,11 +183,14 @@ def _stored(fragment: Fragment) -> _Fragment:
 
 def _stored_node(node: OperatorNode) -> _Node:
     operation = node.operation
-    if not isinstance(operation, Lookup):
+    if not isinstance(operation, Lookup | Held):
         return _Node(node.id, operation, node.inputs)
     found = operation.table
     table = _Table(stored_plans.stored(found.table), found.predicate, found.kind)
-    return _Node(node.id, _Lookup(table, operation.streams), node.inputs)
+    if isinstance(operation, Lookup):
+        return _Node(node.id, _Lookup(table, operation.streams), node.inputs)
+    held = _Held(table, operation.streams, operation.begins_us, operation.waits_us, operation.marked)
+    return _Node(node.id, held, node.inputs)
 
 
 def _stored_change(change: NodeChange) -> _NodeChange:
@@ -205,11 +216,14 @@ def _restored(fragment: _Fragment) -> Fragment:
 
 def _restored_node(node: _Node) -> OperatorNode:
     operation = node.operation
-    if not isinstance(operation, _Lookup):
+    if not isinstance(operation, _Lookup | _Held):
         return OperatorNode(node.id, operation, node.inputs)
     table = stored_plans.restored(operation.table.table)
     found = TableLookup(table, operation.table.predicate, operation.table.kind)
-    return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs)
+    if isinstance(operation, _Lookup):
+        return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs)
+    held = Held(found, operation.streams, operation.begins_us, operation.waits_us, operation.marked)
+    return OperatorNode(node.id, held, node.inputs)
 
 
 def _restored_change(change: _NodeChange) -> NodeChange:

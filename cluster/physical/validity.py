@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     Dstream,
     Filter,
     Granularity,
+    Held,
     Intersection,
     Istream,
     Join,
@@ -43,7 +44,7 @@ def longest_validity_us(node: Node) -> int | None:
     if is_instantaneous(node):
         return 1
     match node:
-        case Relation():
+        case Relation() | Held():
             return None
         case TimeWindow():
             below = longest_validity_us(node.input)
@@ -78,7 +79,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
     match node:
         case Source() | Relation():
             return ()
-        case Distinct():
+        case Distinct() | Held():
             return (False,)
         case Aggregate():
             return (not all(call.function in DUPLICATE_INSENSITIVE or call.distinct for call in node.calls),)

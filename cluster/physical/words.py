@@ -15,6 +15,7 @@ from cluster.plan.explain import (
     count_window_words,
     described_lookup,
     grid_words,
+    held_words,
     in_one_line,
     listed,
     output_words,
@@ -109,6 +110,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             shown = tuple(pair for pair in join.keys if pair[0] not in _MADE)
             bounds_us = (join.low_us, join.high_us)
             return stamp_join_words(join.kind, bounds_us, shown, join.predicate, latest=join.latest)
+        case kinds.Held(table=table, waits_us=waits_us):
+            return held_words(table.table, filled=waits_us > 0)
         case kinds.Lookup(table=table):
             return described_lookup(table)
         case kinds.Ranked(function=function, order=order, above=above, most=most, name=name) as ranked:

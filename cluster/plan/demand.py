@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Distinct,
     Dstream,
     Filter,
+    Held,
     Intersection,
     Istream,
     Join,
@@ -148,7 +149,9 @@ def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditio
     return node, (wanted | probed | unknown) & sampled, known
 
 
-def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[_Need[Node]]:
+def _needed_below(  # noqa: C901 - a case per kind of node
+    node: Node, wanted: frozenset[str], conditions: Conditions
+) -> Iterator[_Need[Node]]:
     match node:
         case Project():
             outputs = {output.name: output.scalar for output in node.outputs}
@@ -173,6 +176,9 @@ def _needed_below(node: Node, wanted: frozenset[str], conditions: Conditions) ->
         case Lookup():
             needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())
             yield node.input, needed & names_of(node.input), ()
+        case Held():
+            # Only the time of these streams matters.
+            yield node.input, frozenset(), ()
         case Join() | Zip() | StampJoin() | SemiJoin() | AntiJoin():
             # The pairs of a zipper join depend on all tuples: no condition from above holds below.
             needed = wanted if isinstance(node, Zip) else wanted | _read_of_pairs(node)

@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Dstream,
     Filter,
     Granularity,
+    Held,
     History,
     Intersection,
     Istream,
@@ -138,6 +139,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return zip_words(node.kind, node.low_us, node.high_us, node.keys)
         case PatternMatch():
             return pattern_words(node.pattern, node.keys)
+        case Held():
+            return held_words(node.table, filled=node.filled)
         case StampJoin():
             bounds_us = (node.low_us, node.high_us)
             return stamp_join_words(node.kind, bounds_us, node.keys, node.predicate, latest=node.latest)
@@ -240,6 +243,12 @@ def described_lookup(lookup: Lookup | TableLookup) -> str:
             return f"keep if found in {names}{on}"
         case "anti":
             return f"keep if not found in {names}{on}"
+
+
+def held_words(table: Node, *, filled: bool) -> str:
+    """Return one line about rows of relations that flow, without the plan of their table."""
+    names = listed(tuple(dict.fromkeys(relation.name for relation in relations_of(table))))
+    return f"rows of {names} while they hold{', once windows below can be full' if filled else ''}"
 
 
 def in_one_line(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Queries with history (``SINCE``): the instant of each stream from which they read, fixed when a query begins.
+"""Queries with history (``SINCE``) or flowing relations: the instants from which they read, fixed when they begin.
 
 "2 hours ago" is relative to the stream's low watermark at the position where the query's plan begins, because replays
 of recorded days have clocks of their own. The instant is written into the plan, so that the history depends only
@@ -13,9 +13,8 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.language.acquisition import with_sources
-from cluster.language.algebra import History, Node, Source
-from cluster.language.walks import nodes_of
+from cluster.language.algebra import Held, History, Node, Source
+from cluster.language.walks import nodes_of, rebuilt
 
 EVER_US = -(2**62)
 """Before all stamps."""
@@ -41,6 +40,11 @@ def with_history_starts(node: Node, epoch: int, stands_us: Mapping[str, int | No
         By stream: its low watermark at the position where the epoch begins; None if it has no tuples yet.
     """
 
+    def beginning_of(each: Node) -> Node:
+        if isinstance(each, Held):
+            return replace(each, begins_us=_first_instant(each, stands_us), epoch=epoch)
+        return beginning(each) if isinstance(each, Source) else each
+
     def beginning(source: Source) -> Source:
         history = source.history
         if history is None:
@@ -49,7 +53,24 @@ def with_history_starts(node: Node, epoch: int, stands_us: Mapping[str, int | No
         begins = EVER_US if stands is None or back is None else max(EVER_US, stands - back)
         return replace(source, history=replace(history, begins_us=begins, epoch=epoch))
 
-    return with_sources(node, beginning) if any(sources_with_history(node)) else node
+    return rebuilt(node, beginning_of) if any(sources_with_history(node)) or streams_of_held(node) else node
+
+
+def _first_instant(held: Held, stands_us: Mapping[str, int | None]) -> int | None:
+    """Return the instant at which the rows of relations begin; None for that of the first tuple."""
+    found = []
+    for source in (each for each in nodes_of(held.input) if isinstance(each, Source)):
+        begins = stands_us.get(source.stream) if source.history is None else source.history.begins_us
+        found.append(EVER_US if begins is None else begins)
+    first = min(found, default=EVER_US)
+    return None if first == EVER_US else first
+
+
+@lru_cache(maxsize=4096)
+def streams_of_held(node: Node) -> frozenset[str]:
+    """Return the streams in whose time rows of relations flow."""
+    inputs = [each.input for each in nodes_of(node) if isinstance(each, Held)]
+    return frozenset(each.stream for held in inputs for each in nodes_of(held) if isinstance(each, Source))
 
 
 @lru_cache(maxsize=4096)

@@ -10,6 +10,9 @@ A stream's tuple is joined with the rows that are active when it is sampled, and
 Where FROM has several streams, a relation is looked up by the one its conditions read, by the first if they read none,
 and by the pair, when it begins, if they read several. Rows that are not tuples of a stream (of an aggregate, or of a
 count window) are joined with the rows that are active when they begin to be valid.
+
+A relation whose own rows are kept or chosen by a stream (NOT EXISTS, set operations, outer joins) is not looked up: its
+rows flow, each as long as its version holds (:class:`~cluster.language.algebra.Held`).
 """
 
 from __future__ import annotations
@@ -18,11 +21,11 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from cluster.errors import PlanError
 from cluster.language.algebra import (
     AntiJoin,
     Difference,
     Filter,
+    Held,
     Intersection,
     Join,
     Lookup,
@@ -38,7 +41,6 @@ from cluster.language.algebra import (
     schema_of,
     with_inputs,
 )
-from cluster.language.bounds import OPERATOR_WORDS
 from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar, named_as, passed_on, project, reads_relations_only
 from cluster.language.scope import unique_name
@@ -72,11 +74,6 @@ def with_lookups(node: Node, large: frozenset[str] = frozenset()) -> Node:
     large
         Identities of the relations that are too large for the memory of every worker. Tuples that are looked up in them
         are spread by the key, if no operator above the lookup needs tuples of several keys together.
-
-    Raises
-    ------
-    PlanError
-        If a relation stands where only a stream can.
     """
     spread = _with_lookups(node, large)
     return spread if not large or partition_keys(spread) else _with_lookups(node, frozenset())
@@ -91,35 +88,42 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
     node = above(node, tuple([_with_lookups(each, large) for each in inputs_of(node)]))
     match node:
         case Join():
-            return _joined(node, large)
+            return _timed(_joined(node, large))
         case SemiJoin() | AntiJoin():
             if reads_relations_only(node.left):
-                raise PlanError(
-                    f"FROM has nothing but {_named(node.left)}, whose rows IN, EXISTS or a comparison with a subquery "
-                    "would choose by a stream",
-                    hint="select from the stream, and look the relation up: FROM stream, relation WHERE ...",
-                )
+                # The rows of the relation are chosen by a stream: they flow as its time passes.
+                held = Held(node.right, node.left, filled=isinstance(node, AntiJoin))
+                return replace(node, left=held)
             if not reads_relations_only(node.right):
-                return node
+                return _timed(node)
             kind: LookupKind = "semi" if isinstance(node, SemiJoin) else "anti"
             return _sunk(Lookup(node.left, node.right, node.predicate, kind), large)
         case Union() | Difference() | Intersection():
-            static = next((each for each in inputs_of(node) if reads_relations_only(each)), None)
-            if static is not None:
-                raise PlanError(
-                    f"{OPERATOR_WORDS[type(node).__name__]} of a stream and {_named(static)} has no meaning",
-                    hint="a relation can be joined, or queried with IN and EXISTS",
-                )
-            return node
+            return _beside(node)
         case Lookup():
             return _sunk(node, large)
         case _:
             return node
 
 
-def _named(node: Node) -> str:
-    names = sorted({each.name for each in relations_of(node)})
-    return f"the relation{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+def _beside(node: Union | Difference | Intersection) -> Node:
+    """Return a set operation in which a relation beside a stream flows as the stream's time passes."""
+    if reads_relations_only(node.left):
+        return replace(node, left=Held(node.right, node.left, filled=isinstance(node, Difference)))
+    if reads_relations_only(node.right):
+        return replace(node, right=Held(node.left, node.right))
+    return node
+
+
+def _timed(node: Node) -> Node:
+    """Return a join of rows that flow, with the time of what they are joined with as that is planned at last."""
+    if not isinstance(node, Join | SemiJoin | AntiJoin):
+        return node
+    if isinstance(node.left, Held) and node.left.input != node.right and not isinstance(node.right, Held):
+        return replace(node, left=replace(node.left, input=node.right))
+    if isinstance(node.right, Held) and node.right.input != node.left and not isinstance(node.left, Held):
+        return replace(node, right=replace(node.right, input=node.left))
+    return node
 
 
 def _joined(join: Join, large: frozenset[str]) -> Node:

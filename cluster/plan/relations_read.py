@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cluster.language.algebra import Lookup, Node, Relation, Source
+from cluster.language.algebra import Held, Lookup, Node, Relation, Source
 from cluster.language.walks import nodes_of
 from cluster.shared_nodes import remembered
 
@@ -24,7 +24,7 @@ def relations_of(node: Node) -> tuple[Relation, ...]:
                 found[each] = None
             case Source():
                 found |= dict.fromkeys(relation for lookup in each.lookups for relation in relations_of(lookup.table))
-            case Lookup():
+            case Lookup() | Held():
                 found |= dict.fromkeys(relations_of(each.table))
     return tuple(found)
 

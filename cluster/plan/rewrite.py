@@ -14,7 +14,18 @@ from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
-from cluster.plan.rules import duplicates, emptiness, extremes, joins, projection, selection, stamp_joins, windows, zips
+from cluster.plan.rules import (
+    duplicates,
+    emptiness,
+    extremes,
+    held_rows,
+    joins,
+    projection,
+    selection,
+    stamp_joins,
+    windows,
+    zips,
+)
 from cluster.planning_budget import PlanningLimitError, spend
 
 if TYPE_CHECKING:
@@ -51,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     joins.filter_into_join,
     joins.filter_below_existence,
     joins.filter_below_lookup,
+    held_rows.filter_below_held,
     joins.join_condition_to_sides,
     joins.semijoin_condition_to_sides,
     joins.antijoin_condition_to_right,
@@ -75,6 +87,7 @@ RULES: tuple[Rule, ...] = (
     projection.project_below_count_window,
     projection.project_below_partitioned_window,
     projection.project_below_granularity,
+    held_rows.project_below_held,
     projection.drop_unused_calls,
     projection.groups_without_aggregates,
     projection.narrow_aggregate,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from cluster.language.algebra import (
     Aggregate,
     CountWindow,
+    Held,
     Lookup,
     Node,
     PartitionedWindow,
@@ -110,6 +111,8 @@ class _Lowering:
         ):
             exact = multiplicity_matters or not isinstance(node, TimeWindow)
             inputs = [self._split(node.input, inputs[0])] if exact else inputs
+        if isinstance(node, Held):
+            return self._place(_held(node), *inputs)
         if isinstance(node, Lookup):
             table = TableLookup(node.table, node.predicate, node.kind)
             return self._place(operations.Lookup(table, tuple(sorted(streams_of(node)))), *inputs)
@@ -141,3 +144,10 @@ class _Lowering:
         name = f"{self._identity}/{len(self.nodes)} {operation.state_name()}"
         self.nodes.append(OperatorNode(name, operation, inputs))
         return name
+
+
+def _held(node: Held) -> operations.Held:
+    lasting_us = longest_validity_us(node.input) if node.filled else None
+    streams = tuple(sorted(streams_of(node.input)))
+    table = TableLookup(node.table, None, "inner")
+    return operations.Held(table, streams, node.begins_us, lasting_us or 0, bool(node.marks))

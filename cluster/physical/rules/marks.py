@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     AntiJoin,
     CountWindow,
     Difference,
+    Held,
     Intersection,
     Join,
     Node,
@@ -70,8 +71,13 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             right = Project(inputs[1], (*passed_on(schema_of(template.right)), *renamed))
             same = Scalar(Binary("=", *_sides(QUERY_GROUP)), FieldType.BOOLEAN)
             predicate = conjunction_of((same, *conjuncts_of(template.predicate)))
-            pairs = replace(template, left=inputs[0], right=right, predicate=predicate)
+            left = inputs[0]
+            if isinstance(left, Held) and left.input == inputs[1]:
+                left = replace(left, input=right)  # the same rows, which then cross one exchange
+            pairs = replace(template, left=left, right=right, predicate=predicate)
             return _visible_pairs(pairs, schema_of(template), marks) if isinstance(template, Join) else pairs
+        case Held():
+            return replace(template, input=inputs[0], marks=marks)
         case Zip() | StampJoin():
             return _zipped_apart(template, inputs, marks)
         case Union() | Difference() | Intersection() if len({_places(each, marks) for each in inputs}) > 1:

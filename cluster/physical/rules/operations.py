@@ -13,6 +13,7 @@ from cluster.language.algebra import (
     Dstream,
     Filter,
     Granularity,
+    Held,
     Intersection,
     Istream,
     Join,
@@ -91,7 +92,7 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return operations.Granularity(node.granule_us)
         case Istream() | Dstream():
             return operations.Changes(schema_of(node), isinstance(node, Istream))
-        case Source() | Aggregate() | Relation() | Lookup():
+        case Source() | Aggregate() | Relation() | Lookup() | Held():
             raise UnsupportedPlanError(f"{named_operator(node)} cannot be run here")
 
 

@@ -19,6 +19,7 @@ from cluster.language.algebra import (
     AntiJoin,
     Difference,
     Filter,
+    Held,
     Intersection,
     Join,
     Node,
@@ -40,7 +41,7 @@ from cluster.shared_nodes import remembered
 def is_empty(node: Node) -> bool:
     """Return whether a plan surely has no tuple at any instant."""
     match node:
-        case Source() | Relation() | Zip() | StampJoin():
+        case Source() | Relation() | Held() | Zip() | StampJoin():
             return False
         case Filter() if never_true(node.predicate.expression):
             return True

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
-from cluster.plan.history import EVER_US, history_starts, with_history_starts
+from cluster.plan.history import EVER_US, history_starts, streams_of_held, with_history_starts
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import StreamTable, watermark_at
 
@@ -67,7 +67,10 @@ def begun_at(node: Node, epoch: int, positions: Mapping[str, int], tables: Mappi
     positions, tables
         By stream.
     """
-    watermarks = {stream: watermark_at(tables[stream].log, positions[stream]) for stream in history_starts(node)}
+    watermarks = {
+        stream: watermark_at(tables[stream].log, positions[stream])
+        for stream in {*history_starts(node), *streams_of_held(node)}
+    }
     return with_history_starts(node, epoch, watermarks)
 
 

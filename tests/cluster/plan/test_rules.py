@@ -12,6 +12,7 @@ from cluster.language.algebra import (
     Distinct,
     Dstream,
     Granularity,
+    Held,
     Intersection,
     Istream,
     Join,
@@ -37,6 +38,7 @@ from cluster.plan.rewrite import RULES
 from cluster.plan.rules import duplicates as d
 from cluster.plan.rules import emptiness as e
 from cluster.plan.rules import extremes as x
+from cluster.plan.rules import held_rows as h
 from cluster.plan.rules import joins as j
 from cluster.plan.rules import projection as p
 from cluster.plan.rules import selection as s
@@ -279,6 +281,9 @@ APPLIES = [
         pick(zipped(NARROW_A, B, "full"), v='"v"', apart='"apart_us"'),
     ),
     (z.narrow_zip, pick(zipped(A, B), apart='"apart_us"'), pick(zipped(NARROW_A, NARROW_B), apart='"apart_us"')),
+    # rows of relations that flow
+    (h.filter_below_held, where(Held(A, R), U), Held(A, where(R, U))),
+    (h.project_below_held, pick(Held(A, R, filled=True), z='"u"'), Held(A, pick(R, z='"u"'), filled=True)),
     # joins by stamps
     (t.filter_below_stamp_join, where(stamped(A, B), X), stamped(where(A, X), where(B, U))),
     (t.filter_below_stamp_join, where(stamped(A, B), U), stamped(where(A, X), where(B, U))),
@@ -383,6 +388,8 @@ HOLDS_BACK = [
         x.existence_by_extreme,
         SemiJoin(A, where(grouped(B, "u", call("count")), U), condition('"x" < "count" AND "y" = "u"')),
     ),
+    (h.filter_below_held, where(Lookup(A, R, None), U)),
+    (h.project_below_held, pick(Lookup(A, R, None), z='"u"')),
     (t.filter_below_stamp_join, where(stamped(A, B, "left"), V)),
     (t.filter_below_stamp_join, where(stamped(A, B, "full"), X)),
     (t.filter_below_stamp_join, where(stamped(A, B, latest=True), V)),

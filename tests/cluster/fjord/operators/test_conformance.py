@@ -31,6 +31,7 @@ from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.grouped_filter import GroupedFilter
+from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.operators.joining import Join
 from cluster.fjord.operators.lookup import Lookup, LookupTable
 from cluster.fjord.operators.multiplexing import Multiplex
@@ -127,6 +128,11 @@ class Relations:
             if since <= last_us:
                 found.append((since, LookupTable(pl.DataFrame(rows, schema=["id", "name"], orient="row"))))
         return found[1:] if len(found) > 1 and found[1][0] <= first_us else found
+
+
+def held(begins_us: int, groups: tuple[int, ...] | None = None) -> Case:
+    table = Relation("r", "r@1", (Column("id", TEXT), Column("name", TEXT)))
+    return Case(lambda: Held(table, frozenset(), Relations(), begins_us=begins_us, waits_us=2, groups=groups))
 
 
 def looked_up(kind: str) -> Case:
@@ -281,6 +287,7 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         matched((PatternElement("A", 0, 2), PatternElement("B", 1, 3, reluctant=True)), "to next row"),
         matched((PatternElement("B"), PatternElement("A"), PatternElement("B")), "to first", within_us=None),
     ),
+    Held: (held(0), held(11, (1, 2))),
     AsofJoin: (asof(None, 0, "inner"), asof(-4, -1, "left", ("k", "k2"))),
     StampJoin: (near(-3, 3, "inner", None), near(0, 4, "full", None, ("k", "k2")), near(-5, -1, "left", '"n" < "n2"')),
     Zip: (zipped(-3, 3, "inner"), zipped(0, 4, "full", ("k", "k2")), zipped(-5, -1, "left")),

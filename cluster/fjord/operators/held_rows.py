@@ -1,0 +1,121 @@
+"""Held: the rows of relations as a stream, each valid as long as the versions that have it hold.
+
+    versions    |-- version 1 -----------)[-- version 2 ---- ...
+    a           |------)------)----------)                        in both versions: one row after the other
+                                          |------)------)
+    b                                     |------)------)         only in the second
+
+A version holds, at instants of streams, from where tuples are looked up in it (papers/star_joins.md section 1.3). No
+later one begins before the watermark of the streams. So up to there all is known, and only how far it came is kept.
+What goes on is cut at whole seconds, so that operators above go on, too, and always at the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.lookup import LookupTable, Tables
+from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.language.algebra import Node, schema_of
+from cluster.language.columns import QUERY_GROUP
+from cluster.physical.rules.awaited_windows import MOST_LAG_US
+
+_REACHED = "fjord_reached"
+
+
+class Held(Operator):
+    """Keeps the instant up to which rows have been answered.
+
+    Parameters
+    ----------
+    table
+        A plan of relations.
+    streams
+        The streams at whose instants versions begin.
+    tables
+        The source of the table; None for an operator that is only tried, not run.
+    begins_us
+        The instant at which the query begins; None for that of the first tuple or watermark that comes.
+    waits_us
+        How much later the rows begin.
+    groups
+        The query groups, each of which gets all rows; None for rows without groups.
+    """
+
+    def __init__(
+        self,
+        table: Node,
+        streams: frozenset[str],
+        tables: Tables | None,
+        *,
+        begins_us: int | None = None,
+        waits_us: int = 0,
+        groups: tuple[int, ...] | None = None,
+    ) -> None:
+        self._table = table
+        self._streams = streams
+        self._tables = tables
+        self._waits_us = waits_us
+        columns = {column.name: POLARS_TYPES[column.type]() for column in schema_of(table)}
+        self._groups = (
+            None if groups is None else pl.DataFrame({QUERY_GROUP.name: groups}, {QUERY_GROUP.name: pl.Int64})
+        )
+        marks = {} if groups is None else {QUERY_GROUP.name: pl.Int64()}
+        self._nothing = pl.DataFrame(schema={**INTERVAL, **columns, **marks})
+        self._reached_us = None if begins_us is None else begins_us + waits_us
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Answer the rows that hold up to the last whole second before the watermark, and certainly go on or not."""
+        del port
+        self.warning = None
+        watermark_us = batch.watermark_us
+        if self._reached_us is None:
+            first_us = int(batch.rows.item(0, START)) if batch.rows.height else NEVER
+            begins_us = min(first_us, watermark_us)
+            if begins_us <= ALWAYS or begins_us >= NEVER:
+                return Batch(self._nothing, watermark_us)
+            self._reached_us = begins_us + self._waits_us
+        until_us = watermark_us if watermark_us >= NEVER else (watermark_us - 1) // MOST_LAG_US * MOST_LAG_US
+        return self._up_to(until_us, min(watermark_us, max(until_us, self._reached_us)))
+
+    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
+        """Look ahead: what holds is known up to the frontier."""
+        del inputs
+        return self._up_to(frontier_us, frontier_us)
+
+    def _up_to(self, until_us: int, watermark_us: int) -> Batch:
+        """Return the rows that hold from where they were answered before until an instant."""
+        reached_us = self._reached_us
+        if reached_us is None or until_us <= reached_us:
+            return Batch(self._nothing, watermark_us)
+        assert self._tables is not None  # noqa: S101 - it is run
+        pieces = self._tables.pieces(self._table, None, self._streams, reached_us, until_us - 1)
+        begins = [max(since, reached_us) for since, _ in pieces]
+        answers = [self._nothing]
+        for (_, found), since, until in zip(pieces, begins, [*begins[1:], until_us], strict=True):
+            if isinstance(found, PlanError):
+                self.warning = found
+                continue
+            for _, part in found.parts(None):
+                answers.append(self._rows(part, since, until))
+        self._reached_us = until_us
+        return Batch(pl.concat(answers), watermark_us)
+
+    def _rows(self, table: LookupTable, since_us: int, until_us: int) -> pl.DataFrame:
+        interval = [pl.lit(since_us, pl.Int64).alias(START), pl.lit(until_us, pl.Int64).alias(END)]
+        rows = table.rows if self._groups is None else table.rows.join(self._groups, how="cross")
+        return rows.with_columns(interval).select(self._nothing.columns)
+
+    def save(self) -> State:
+        """Return the instant, in a table: rows may hold although none is kept."""
+        return {"reached": pl.DataFrame({_REACHED: [self._reached_us]}, {_REACHED: pl.Int64})}
+
+    def restore(self, state: State) -> None:
+        """Restore it."""
+        self._reached_us = table_of(state, "reached").item(0, _REACHED)

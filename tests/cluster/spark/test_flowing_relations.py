@@ -1,0 +1,107 @@
+"""Relations on the left, on Spark: versions change, tuples come out of order, and a micro-batch is run once more."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import polars as pl
+import pytest
+
+from cluster.fjord.batch import NEVER
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.storage.relation_versions import RelationVersions
+from cluster.storage.results_table import ResultsTable
+from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
+from tests.cluster.local.test_flowing_relations import (
+    CASES,
+    LAST,
+    SCHEMA,
+    STEP,
+    frame,
+    histories,
+    meant,
+    planned,
+    snapshot,
+    version,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark]
+TUPLES = [(at, 1 + at * 7 % 3, 1 + at % 3) for at in (0, 2, 3, 3, 7, 9, 12, 13, 14, 20, 22)]
+VERSIONS: list[list[tuple[Any, ...]]] = [
+    [(1, 1), (2, 2), (4, 3)],
+    [(1, 1), (2, 2), (2, 2), (None, 1)],
+    [],
+    [(3, 1), (1, 2), (9, 3)],
+]
+SEED = 4
+
+
+def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkSession, tmp_path: Path) -> None:
+    from cluster.spark.hosting import RunningEngine, start_engine
+    from cluster.spark.source import SourceOptions
+
+    queries = tuple(PlannedQuery(f"q{number}", 1, planned(text)) for number, text in enumerate(CASES))
+    table = StreamTable(str(tmp_path / "streams" / "a"), SCHEMA)
+    results = ResultsTable(str(tmp_path / "results"), "cases")
+    PlanFiles(tmp_path / "plans").write(lower(Plan(1, queries)))
+    versions = RelationVersions(tmp_path / "relations" / "r@1")
+
+    def change(rows: list[tuple[Any, ...]], begins: int) -> None:
+        table_of_rows = version(rows).rows
+        versions.prepare(table_of_rows)
+        versions.commit(table_of_rows, {"a": begins * STEP})
+
+    def start() -> RunningEngine:
+        folders = (str(tmp_path / each) for each in ("streams", "plans", "relations"))
+        streams, plans, relations = folders
+        return start_engine(
+            spark,
+            options=SourceOptions(streams, plans, 3, 2, 1_000, relations, first_key=100),
+            checkpoint=tmp_path / "checkpoint",
+            results=results,
+            on_commit=lambda: None,
+            run=uuid.uuid4().hex,
+        )
+
+    batches, changes = histories(TUPLES, VERSIONS, random.Random(SEED))
+    assert len(changes) > 2
+    change(VERSIONS[0], 0)
+    fjord = start()
+    try:
+        for number, (comes, reached, begun) in enumerate([*batches, ([], NEVER // STEP, [])]):
+            for begins, rows in begun:
+                change(rows, begins)
+            stored = frame(comes).with_columns(pl.lit("m").alias("fjord_mote")).to_arrow()
+            schema = arrow_schema(SCHEMA)
+            pieces = [stored.select(schema.names).cast(schema)] if comes else []
+            watermark_us = NEVER if reached > LAST + 20 else reached * STEP
+            table.append(pieces, StreamPosition(watermark_us, {}), {})
+            fjord.wait_until_idle()
+            if number in (2, 4):
+                # As if a crash had come before its commit: the last micro-batch is run once more.
+                fjord.stop()
+                commits = tmp_path / "checkpoint" / Host.STATEFUL.value / "commits"
+                last = max((each for each in commits.iterdir() if each.name.isdigit()), key=lambda each: int(each.name))
+                for each in (last, last.with_name(f".{last.name}.crc")):
+                    each.unlink(missing_ok=True)
+                fjord = start()
+    finally:
+        fjord.stop()
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    columns = ["query", "start_us", "end_us", "kind", "row"]
+    for query, start_us, end_us, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():
+        assert kind == "row", row
+        found.setdefault(query, []).append((start_us, end_us, *msgspec.json.decode(row).values()))
+    for number, text in enumerate(CASES):
+        for at in range(0, (LAST + 8) * STEP, STEP):
+            assert snapshot(found.get(f"q{number}", []), at) == meant(CASES[text], TUPLES, changes, at), (text, at)
