@@ -41,6 +41,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
@@ -78,6 +79,8 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
             return CountWindow(rows, operation.rows, operation.slide_rows, operation.keys, lag_us=operation.lag_us)
         case kinds.GridWindow():
             return GridWindow(operation.grid, operation.slide_us)
+        case kinds.WindowBounds():
+            return WindowBounds(operation.grid, operation.start, operation.end)
         case kinds.SessionWindow():
             rows = empty_rows(operation.columns)
             return SessionWindow(rows, operation.keys, operation.session, lag_us=operation.lag_us)

@@ -42,6 +42,26 @@ def next_boundaries(grid: Grid, stamps: Instants) -> Instants:
     return instants[np.searchsorted(instants, stamps, side="right")]
 
 
+def windows_at(grid: Grid, instants: Instants) -> tuple[Instants, Instants]:
+    """Return, for each instant, begin and end of the window of the last boundary that is not after it.
+
+    The grid is that of a window that slides: it has a size.
+    """
+    size = grid.size
+    assert size is not None  # noqa: S101 - see above
+    if not grid.step.calendar:
+        ends = (instants - grid.offset_us) // grid.step.count * grid.step.count + grid.offset_us
+        return ends - size.count, ends
+    candidates = _around(grid, (instants - grid.offset_us) // DAY_US)
+    candidates = np.unique(np.concatenate([candidates - 1, candidates]))
+    boundaries = _instants(grid, candidates)
+    found = np.searchsorted(boundaries, instants, side="right") - 1
+    if not size.calendar:
+        return boundaries[found] - size.count, boundaries[found]
+    begins = _local_instants(grid, _moved(_days_of(grid.step, candidates), size, -1))
+    return begins[found], boundaries[found]
+
+
 def first_without(grid: Grid, stamps: Instants) -> Instants:
     """Return, for each stamp, the first boundary whose window begins after it.
 

@@ -243,6 +243,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_functions(),
     **_aggregates(),
     syntax.ErrorBound: {"expressions": _ONCE},
+    syntax.WindowBound: {"this": _kinds(*syntax.WINDOW_BOUNDS)},
     exp.Grouping: {"expressions": _KEYS - {NUMBER}},
     exp.Filter: {"this": _ONCE, "expression": _kinds("Where")},
 }
@@ -443,4 +444,5 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
     syntax.RankCall: EXPRESSION,
     **dict.fromkeys(TIME_EXPRESSIONS, EXPRESSION),
+    syntax.WindowBound: EXPRESSION,
 }

@@ -404,6 +404,18 @@ class Ranked(SharedNode, frozen=True):
     name: str | None = None
 
 
+class WindowBounds(SharedNode, frozen=True):
+    """Tuples with begin and end of the window that there is at each instant, as columns `start` and `end`.
+
+    At an instant t that is the window of the last boundary of `grid`, which has a size, that is at most t + 1.
+    """
+
+    input: Node
+    grid: Grid
+    start: str
+    end: str
+
+
 class Granularity(SharedNode, frozen=True):
     """Snapshots at whole multiples of `granule_us` only."""
 
@@ -446,6 +458,7 @@ Node = (
     | Intersection
     | Aggregate
     | Ranked
+    | WindowBounds
     | Granularity
     | Istream
     | Dstream
@@ -480,6 +493,8 @@ def schema_of(node: Node) -> Schema:
             return (*(by_name[key] for key in node.keys), *measures)
         case Ranked(name=str(name)):
             return (*schema_of(node.input), Column(name, FieldType.INTEGER))
+        case WindowBounds():
+            return (*schema_of(node.input), *(Column(name, FieldType.INTEGER) for name in (node.start, node.end)))
         case Union() | SemiJoin() | AntiJoin() | Difference() | Intersection():
             return schema_of(node.left)
         case _:

@@ -33,6 +33,7 @@ OPERATOR_WORDS = {
     "Intersection": "INTERSECT",
     "Aggregate": "an aggregate",
     "Ranked": "ORDER BY",
+    "WindowBounds": "an aggregate",
     "Union": "UNION",
     "Lookup": "LEFT JOIN",
     "Held": "a relation",

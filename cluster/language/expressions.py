@@ -25,6 +25,7 @@ from cluster.language.syntax import (
     Slot,
     TimeFunction,
     TimestampLiteral,
+    WindowBound,
     Within,
     span_of,
 )
@@ -32,6 +33,7 @@ from cluster.language.time_arithmetic import TIMES, negative, time_arithmetic
 from cluster.language.time_functions import check_extract, check_time_function, check_zone
 from cluster.language.time_literals import interval_literal, timestamp_literal
 from cluster.language.typing_rules import Typed, common_type, common_unit
+from cluster.language.window_bounds import without_window
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
 
@@ -310,6 +312,7 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     **dict.fromkeys(NOWS, Checker.now),
     TimestampLiteral: lambda checker, literal: timestamp_literal(checker.context, literal),
     IntervalLiteral: lambda checker, literal: interval_literal(checker.context, literal),
+    WindowBound: without_window,
     exp.Func: check_function,
 }
 """The rule for each kind of expression; the first that fits is taken, so functions come last."""

@@ -29,8 +29,10 @@ from cluster.language.syntax import (
     QUERIES,
     Completeness,
     ErrorBound,
+    WindowBound,
     slot_for,
 )
+from cluster.language.window_bounds import Bounds
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -85,6 +87,8 @@ def group(
         If a key or an argument is wrong.
     """
     checker = Checker(scope, context)
+    bounds = Bounds(node, context, Names(column.name for column in schema_of(node)))
+    keys, sets = bounds.without(keys, sets)
     node, named, computed = _with_keys(node, checker, keys)
     names = tuple(dict.fromkeys(named))
     chosen = [{named[place] for place in each} for each in sets] if sets is not None else [set(names)]
@@ -97,6 +101,8 @@ def group(
     def replaced(expression: exp.Expr) -> exp.Expr:
         if (name := keys_of.name_of(expression)) is not None:
             return slot_for(name, expression)
+        if isinstance(expression, WindowBound):
+            return bounds.value_of(expression)
         if isinstance(expression, exp.Grouping):
             return masks.value_of(expression)
         if isinstance(expression, ErrorBound):
@@ -111,7 +117,9 @@ def group(
         return expression
 
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
-    aggregate = grouped_by(node, names, named_sets, calls.calls, masks.named)
+    if not names and not calls.calls:
+        calls.name_of(AggregateCall("count", "count", None, FieldType.INTEGER))
+    aggregate = bounds.above(grouped_by(node, names, named_sets, calls.calls, masks.named))
     everywhere = frozenset(names).intersection(*chosen)
     kept = tuple(
         ScopeItem(
@@ -127,7 +135,7 @@ def group(
         for item in scope.items
     )
     internal = frozenset(each.internal for item in kept for each in item.columns)
-    never_null = calls.never_null | frozenset(masks.named.values())
+    never_null = calls.never_null | frozenset(masks.named.values()) | bounds.names
     slots = tuple(
         ScopeColumn("", column.name, column.type, column.unit, nullable=column.name not in never_null)
         for column in schema_of(aggregate)

@@ -26,6 +26,7 @@ from cluster.language.stamp_join_parsing import StampJoinParsing
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import (
     TIME_FUNCTIONS,
+    WINDOW_BOUNDS,
     Completeness,
     ErrorBound,
     FoldedMatch,
@@ -35,6 +36,7 @@ from cluster.language.syntax import (
     span_of,
     stamp_of,
     time_function,
+    window_bound,
 )
 from cluster.language.time_parsing import TimeParsing
 from cluster.language.unexpected import Stop, explained, misspelled
@@ -139,6 +141,7 @@ class FjordSqlParser(
         "STAMP": stamp_of,
         "NOW": Now.from_arg_list,
         **{name: time_function(name) for name in TIME_FUNCTIONS},
+        **{name: window_bound(name) for name in WINDOW_BOUNDS},
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
         **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
     }

@@ -239,6 +239,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     syntax.IntervalLiteral: lambda _node: ["INTERVAL"],
     exp.Extract: lambda node: ["EXTRACT", str(node.this.name).upper(), "FROM"],
     exp.AtTimeZone: lambda _node: ["AT", "TIME", "ZONE"],
+    syntax.WindowBound: lambda node: [node.this],
     syntax.TimeFunction: lambda node: [node.this, *_commas(len(node.expressions))],
     exp.Column: lambda node: _if(node.args.get("table"), "."),
     exp.Boolean: lambda node: ["TRUE" if node.this else "FALSE"],

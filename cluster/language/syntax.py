@@ -313,6 +313,21 @@ def time_function(name: str) -> Callable[[list[exp.Expr]], TimeFunction]:
     return lambda arguments: TimeFunction(this=name, expressions=arguments)
 
 
+class WindowBound(exp.Expression, exp.Func):
+    """``WINDOW_START()`` or ``WINDOW_END()``; arguments are kept, to be refused."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
+
+
+WINDOW_BOUNDS = ("WINDOW_START", "WINDOW_END")
+"""Their names."""
+
+
+def window_bound(name: str) -> Callable[[list[exp.Expr]], WindowBound]:
+    """Return what makes a call of a bound of a window."""
+    return lambda arguments: WindowBound(this=name, expressions=arguments)
+
+
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)
 """Classes of queries and subqueries in the syntax tree."""
 

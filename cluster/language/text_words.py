@@ -11,6 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.dialect import tokens_of
 from cluster.language.emitting import emitted
 from cluster.language.spelling import CANONICAL_NAMES, SYNONYMS, TYPE
+from cluster.language.syntax import WINDOW_BOUNDS
 
 TYPES = (TokenType.BIGINT, TokenType.DOUBLE, TokenType.TEXT, TokenType.BOOLEAN, TokenType.TIMESTAMP)
 MEANINGLESS: Collection[tuple[str, str]] = {
@@ -77,7 +78,7 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
             calls.append((before, Word("(", (token.start, token.end + 1), dangles=False)))
         elif words[place] == ")" and calls:
             call, opened = calls.pop()
-            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", "NOW", ""):
+            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", "NOW", *WINDOW_BOUNDS, ""):
                 yield Word("()", (opened.span[0], token.end + 1), dangles=False)
         elif not (
             _changes_nothing(before, words[place], ahead)

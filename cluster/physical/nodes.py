@@ -21,7 +21,18 @@ from msgspec.structs import replace
 from cluster.language.algebra import Node
 from cluster.language.columns import AggregateCall, Scalar
 from cluster.layered_map import LayeredMap
-from cluster.physical.operations import Exchange, Filter, Held, Lookup, Measures, Operation, Project, Scan, Sink
+from cluster.physical.operations import (
+    Exchange,
+    Filter,
+    Held,
+    Lookup,
+    Measures,
+    Operation,
+    Project,
+    Scan,
+    Sink,
+    WindowBounds,
+)
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
@@ -150,7 +161,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: tuple[AggregateCall, ...] = ()
     devices: Reported | None = None
     missing: Reported | None = None
-    finish: tuple[Filter | Project, ...] = ()
+    finish: tuple[Filter | Project | WindowBounds, ...] = ()
     demands: SensorDemands = msgspec.field(default=NO_DEMANDS, name="asked")
     early: bool = False
 

@@ -174,6 +174,14 @@ class GridWindow(_Operation, frozen=True):
     slide_us: int
 
 
+class WindowBounds(_Operation, frozen=True):
+    """Rows cut where a window moves, with its begin and end; fields as of the algebra's node."""
+
+    grid: Grid
+    start: str
+    end: str
+
+
 class SessionWindow(_Operation, frozen=True):
     """Rows of sessions of each combination of `keys`, at the instant at which their session closes, or until then.
 
@@ -452,6 +460,7 @@ PlainOperation = (
     | TimeWindow
     | CountWindow
     | GridWindow
+    | WindowBounds
     | SessionWindow
     | Panes
     | PartialAggregate

@@ -28,6 +28,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    WindowBounds,
     Zip,
     inputs_of,
 )
@@ -85,7 +86,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (not all(call.function in DUPLICATE_INSENSITIVE or call.distinct for call in node.calls),)
         case SemiJoin() | AntiJoin():
             return (above, False)
-        case Filter() | Project() | Granularity() | TimeWindow() | Lookup():
+        case Filter() | Project() | Granularity() | TimeWindow() | WindowBounds() | Lookup():
             return (above,)
         case Union() | Join() | Intersection():
             return (above, above)

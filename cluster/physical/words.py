@@ -12,6 +12,7 @@ from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import COVERED_BY, MARKS, RIGHT
 from cluster.plan.explain import (
     aggregate_words,
+    bounds_words,
     count_window_words,
     described_lookup,
     grid_words,
@@ -72,6 +73,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return window_words(size_us, slide_us)
         case kinds.GridWindow(grid=grid, slide_us=slide_us):
             return grid_words(grid, slide_us)
+        case kinds.WindowBounds(grid=grid, start=start, end=end):
+            return bounds_words(grid, start, end)
         case kinds.SessionWindow(session=session, keys=keys):
             return session_words(session, tuple(key for key in keys if key not in _MADE))
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):

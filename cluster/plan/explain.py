@@ -36,6 +36,7 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     Union,
+    WindowBounds,
     Zip,
     ZipKind,
     inputs_of,
@@ -123,6 +124,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             if node.grid is not UNSET:
                 return grid_words(node.grid, node.slide_us)
             return window_words(node.size_us, node.slide_us)
+        case WindowBounds():
+            return bounds_words(node.grid, node.start, node.end)
         case SessionWindow():
             return session_words(node.session, node.keys)
         case CountWindow():
@@ -187,6 +190,11 @@ def grid_words(grid: Grid, slide_us: int) -> str:
 
 def _span_words(span: Span) -> str:
     return span.words if span.calendar else format_duration(span.count)
+
+
+def bounds_words(grid: Grid, start: str, end: str) -> str:
+    """Return one line about the bounds of a window as columns."""
+    return f"bounds of the {grid_words(grid, 1)}: {listed((start, end))}"
 
 
 def session_words(session: Session, keys: tuple[str, ...]) -> str:

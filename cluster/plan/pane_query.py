@@ -12,7 +12,17 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow, Tolerance, schema_of
+from cluster.language.algebra import (
+    Aggregate,
+    Filter,
+    Node,
+    Project,
+    Source,
+    TimeWindow,
+    Tolerance,
+    WindowBounds,
+    schema_of,
+)
 from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
 from cluster.language.plans import column_scalar
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
@@ -75,8 +85,8 @@ class PaneQuery:
 @lru_cache(maxsize=65_536)
 def pane_query_of(node: Node) -> PaneQuery | None:
     """Return a plan's pieces, if it is a windowed aggregate of one stream with only stateless operators above."""
-    above: list[Filter | Project] = []
-    while isinstance(node, Filter | Project):
+    above: list[Filter | Project | WindowBounds] = []
+    while isinstance(node, Filter | Project | WindowBounds):
         above.append(node)
         node = node.input
     if not isinstance(node, Aggregate):

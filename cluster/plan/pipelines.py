@@ -9,7 +9,18 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Ranked, SessionWindow, Source, TimeWindow
+from cluster.language.algebra import (
+    Aggregate,
+    Filter,
+    Lookup,
+    Node,
+    Project,
+    Ranked,
+    SessionWindow,
+    Source,
+    TimeWindow,
+    WindowBounds,
+)
 from cluster.language.columns import QUERY_GROUP
 from cluster.language.plans import plain_column
 from cluster.language.walks import nodes_of
@@ -57,7 +68,7 @@ def partitioned_by(node: Node) -> Lookup | Aggregate | Ranked | None:
         top = top.input
     if isinstance(top, Lookup) and is_pipeline(top.input):
         return top
-    while isinstance(node, Filter | Project) and not is_pipeline(node):
+    while isinstance(node, Filter | Project | WindowBounds) and not is_pipeline(node):
         node = node.input
     return node if isinstance(node, Aggregate | Ranked) and is_pipeline(node.input) else None
 

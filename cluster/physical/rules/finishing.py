@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Node, Project, Source, inputs_of, with_inputs
+from cluster.language.algebra import Filter, Node, Project, Source, WindowBounds, inputs_of, with_inputs
 from cluster.language.columns import Schema
 from cluster.language.plans import passed_on
 from cluster.physical import operations
 from cluster.physical.operations import MARKS
 
-Finish = tuple[operations.Filter | operations.Project, ...]
+Finish = tuple[operations.Filter | operations.Project | operations.WindowBounds, ...]
 
 
 def finish_of(top: Node) -> Finish:
@@ -22,11 +22,14 @@ def finish_of(top: Node) -> Finish:
         The top of a query's plan: filters and projections above a source with the answers of windows.
     """
     node = carrying(top, MARKS)
-    found: list[operations.Filter | operations.Project] = []
+    found: list[operations.Filter | operations.Project | operations.WindowBounds] = []
     while not isinstance(node, Source):
         match node:
             case Filter():
                 found.append(operations.Filter(node.predicate))
+                node = node.input
+            case WindowBounds():
+                found.append(operations.WindowBounds(node.grid, node.start, node.end))
                 node = node.input
             case Project():
                 found.append(operations.Project(node.outputs))

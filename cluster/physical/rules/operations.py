@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    WindowBounds,
     Zip,
     schema_of,
 )
@@ -61,6 +62,8 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return operations.Project(node.outputs)
         case TimeWindow():
             return _time_window(node)
+        case WindowBounds():
+            return operations.WindowBounds(node.grid, node.start, node.end)
         case SessionWindow():
             return operations.SessionWindow(schema_of(node), node.keys, node.session, lag_us)
         case CountWindow() | PartitionedWindow():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.window_boundaries import CYCLE_DAYS, first_without, next_boundaries
+from cluster.fjord.window_boundaries import CYCLE_DAYS, first_without, next_boundaries, windows_at
 from cluster.language.window_shapes import DAY_US, HOUR_US, Grid, Span
 from tests.cluster.calendar_definition import boundaries_of
 
@@ -54,6 +54,10 @@ def test_boundaries_are_those_of_a_walk_over_all_days(grid: Grid, stamps: list[i
     given_ = np.array(stamps, dtype=np.int64)
     expected_next = [next(at for at, _ in known if at > stamp) for stamp in stamps]
     assert next_boundaries(grid, given_).tolist() == expected_next
+    ends, begins = (np.array([each[place] for each in known], dtype=np.int64) for place in (0, 1))
+    found_begins, found_ends = windows_at(grid, given_)
+    assert found_ends.tolist() == [max(end for end in ends if end <= stamp) for stamp in stamps]
+    assert set(zip(found_ends.tolist(), found_begins.tolist(), strict=True)) <= set(zip(ends, begins, strict=True))
     expected_end = [next(at for at, begin in known if begin > stamp) for stamp in stamps]
     assert first_without(grid, given_).tolist() == expected_end
 
@@ -85,6 +89,9 @@ def test_a_time_that_clocks_skip_is_when_they_skip_it_plus_what_is_skipped_befor
 def test_months_end_where_the_calendar_ends_them() -> None:
     month = Grid(Span("day", 1), size=Span("month", 1))
     assert first_without(month, np.array([us(2026, 1, 30, 5)])).tolist() == [us(2026, 3, 1)]
+    assert first_without(month, np.array([us(2026, 2, 28, 12)])).tolist() == [
+        us(2026, 4, 1)
+    ]  # March 29 to 31 go back to it
     quarter = Grid(Span("month", 3), size=Span("month", 3))
     assert next_boundaries(quarter, np.array([us(2026, 2, 3)])).tolist() == [us(2026, 4, 1)]
     week = Grid(Span("week", 1))

@@ -18,7 +18,22 @@ from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 
-WORDS = ("session", "gap", "early", "reset", "offset", "time", "zone", "month", "quarter", "year", "years", "max")
+WORDS = (
+    "session",
+    "gap",
+    "early",
+    "reset",
+    "offset",
+    "time",
+    "zone",
+    "month",
+    "quarter",
+    "year",
+    "years",
+    "max",
+    "window_start",
+    "window_end",
+)
 STREAM = StreamSchema("session", tuple(Field(name, FieldType.INTEGER) for name in WORDS))
 
 

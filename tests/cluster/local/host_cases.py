@@ -144,6 +144,15 @@ CASES: dict[str, str] = {
     "reset and shown in steps": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 16 US SLIDE 3 US)",
     "days of a place": "SELECT sensor, COUNT(*) AS n FROM traffic "
     "WINDOW(RANGE 1 DAY SLIDE 1 DAY AT TIME ZONE 'Europe/Berlin' OFFSET 3600000020 US) GROUP BY sensor",
+    "ends of windows in panes": f"SELECT sensor, WINDOW_END() AS e, COUNT(*) AS n FROM traffic {W} GROUP BY sensor",
+    "bounds of windows": f"SELECT WINDOW_START() AS s, WINDOW_END() AS e, lane, AVG(speed) AS x FROM traffic {W} "
+    "GROUP BY WINDOW_START(), lane HAVING WINDOW_END() > TIMESTAMP_MICROS(10) AND COUNT(*) > 1",
+    "bounds of windows without panes": "SELECT WINDOW_START() AS s, MAX(n) AS n FROM (SELECT sensor, COUNT(*) AS n FROM traffic "
+    f"{W} GROUP BY sensor) AS t WINDOW(RANGE 9 US SLIDE 3 US)",
+    "bounds of moved windows": "SELECT WINDOW_START() AS s, COUNT(*) AS n FROM traffic WINDOW(RANGE 7 US SLIDE 5 US OFFSET 2 US) "
+    "GROUP BY 1",
+    "bounds of days": "SELECT sensor, WINDOW_START() AS s, WINDOW_END() AS e, COUNT(*) AS n FROM traffic "
+    "WINDOW(RANGE 1 DAY SLIDE 1 DAY AT TIME ZONE 'Europe/Berlin' OFFSET 3600000020 US) GROUP BY sensor",
     "a month reset": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 1 MONTH OFFSET 25 US) WHERE lane > 0",
     # aggregates in panes
     "count": f"SELECT COUNT(*) AS n FROM traffic {W}",

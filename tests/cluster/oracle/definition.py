@@ -59,6 +59,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    WindowBounds,
     inputs_of,
     schema_of,
 )
@@ -433,6 +434,11 @@ class _Writer:
                 return f'SELECT {HEAD}, 1 AS "#n", "#o"{stored}{stamp} FROM "{_table(node.stream)}" {kept}'
             case TimeWindow():
                 return self._time_window(node, names)
+            case WindowBounds():
+                step = node.grid.step.usual_us
+                first, last = _bounds_of(TimeWindow(node.input, node.grid.size_us, step, node.grid))
+                bounds = f'{first} AS "{node.start}", {last} AS "{node.end}"'.replace('i."#t"', '"#t"')
+                return f"SELECT *, {bounds} FROM {self.of(node.input)}"
             case SessionWindow():
                 return self._sessions(node)
             case CountWindow():

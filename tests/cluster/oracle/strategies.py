@@ -34,6 +34,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    WindowBounds,
     inputs_of,
     schema_of,
 )
@@ -77,6 +78,7 @@ KINDS: tuple[type[Node], ...] = (
     Intersection,
     Aggregate,
     Ranked,
+    WindowBounds,
     Granularity,
     Istream,
     Dstream,
@@ -254,6 +256,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
         return draw(_aggregates(node, names))
     if kind is Ranked:
         return draw(_ranks(node, names))
+    if kind is WindowBounds:
+        return draw(_with_bounds(node, names))
     if kind is Granularity:
         return Granularity(node, draw(st.sampled_from((2, 3, 4))))
     return kind(node)
@@ -261,8 +265,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
 
 _CHOICES = (
     TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Filter, Filter, Project, Union,
-    Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity, Istream,
-    Dstream, Ranked, Ranked,
+    WindowBounds, Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity,
+    Istream, Dstream, Ranked, Ranked,
 )  # fmt: skip
 
 
@@ -307,6 +311,14 @@ def _on_grids(draw: Any, node: Node, size: int) -> Node:
     if draw(st.booleans()):
         return TimeWindow(node, step, draw(st.integers(1, step)), grid)
     return TimeWindow(node, size, step, replace(grid, size=Span("us", size)))
+
+
+@st.composite
+def _with_bounds(draw: Any, node: Node, names: _Names) -> Node:
+    step = draw(st.integers(2, 8))
+    size = Span("us", draw(st.integers(1, 12)))
+    grid = Grid(Span("us", step), draw(st.integers(0, step - 1)), size=size)
+    return WindowBounds(node, grid, names.fresh(), names.fresh())
 
 
 @st.composite

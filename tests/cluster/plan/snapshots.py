@@ -36,6 +36,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    WindowBounds,
     Zip,
     schema_of,
 )
@@ -124,6 +125,11 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             if node.grid is not UNSET:
                 return _grid_window(of(node.input), node.grid, node.slide_us)
             return _time_window(of(node.input), node.size_us, node.slide_us)
+        case WindowBounds():
+            return [
+                Counter({(*row, *_bounds(node.grid, t)): n for row, n in bag.items()})
+                for t, bag in enumerate(of(node.input))
+            ]
         case SessionWindow():
             return _sessions(of(node.input), [names.index(key) for key in node.keys], node.session)
         case CountWindow():
@@ -249,6 +255,12 @@ def _grid_window(below: Snapshots, grid: Grid, slide: int) -> Snapshots:
             first = max(b for b in boundaries if b < last)
         found.append(_sum(below[max(first, 0) : max(last, 0)]))
     return found
+
+
+def _bounds(grid: Grid, t: int) -> tuple[int, int]:
+    assert grid.size is not None
+    last = max(b for b in range(-grid.step.count, t + 2) if (b - grid.offset_us) % grid.step.count == 0)
+    return last - grid.size.count, last
 
 
 def _sessions(below: Snapshots, places: list[int], session: Session) -> Snapshots:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cluster.language.algebra import Node, SessionWindow
+from cluster.language.columns import QUERY_GROUP
+from cluster.language.walks import nodes_of
 from cluster.language.window_shapes import Session
+from cluster.physical.rules.marks import marked
 from cluster.plan.pipelines import partition_keys
 from tests.cluster.plan.plans import A, call, grouped, pick, where, window
 
@@ -32,3 +35,8 @@ BOTH = SessionWindow(where(A, '"y" > 1'), ("y", "x"), Session(5, 50))
 ])  # fmt: skip
 def test_sessions_are_spread_by_their_keys(plan: Node, keys: tuple[str, ...]) -> None:
     assert partition_keys(plan) == keys
+
+
+def test_queries_that_are_folded_have_sessions_of_their_own() -> None:
+    (window,) = (each for each in nodes_of(marked(SESSIONS, (QUERY_GROUP,))) if isinstance(each, SessionWindow))
+    assert window.keys == ("x", QUERY_GROUP.name)

@@ -39,6 +39,16 @@ def call(function: str, kind: FieldType = FieldType.REAL, **more: Any) -> Aggreg
     return AggregateCall(function + ("_distinct" if more.get("distinct") else ""), function, X, kind, **more)
 
 
+def test_rows_of_one_instant_are_merged_once_the_watermark_has_passed_them() -> None:
+    calls = (call("sum", FieldType.INTEGER),)
+    first, second = PartialAggregate(("k",), calls), MergeAggregate(KEYS, calls)
+    answers = []
+    for value, watermark_us in ((1, 10), (2, 11)):
+        row = pl.DataFrame([(10, 11, "a", value)], schema=[START, END, "k", "x"], orient="row")
+        answers += second.transition(0, first.transition(0, Batch(row, watermark_us))).rows.rows()
+    assert answers == [(10, 11, "a", 3)]
+
+
 def known(values: list[int | None]) -> list[int]:
     return [value for value in values if value is not None]
 

@@ -52,6 +52,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
@@ -231,6 +232,7 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
     MergeAggregate: (
         Case(lambda: merged(KEY), below=lambda: [PartialAggregate(("k",), CALLS)]),
         Case(lambda: merged(()), below=lambda: [PartialAggregate((), CALLS)]),
+        Case(lambda: merged(KEY), chronons=True, below=lambda: [PartialAggregate(("k",), CALLS)]),
         Case(
             lambda: MergeAggregate(KEY, CALLS, slide_us=3),
             chronons=True,
@@ -281,6 +283,10 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         ),
     ),
     Union: (Case(lambda: Union(LEFT)),),
+    WindowBounds: (
+        Case(lambda: WindowBounds(Grid(Span("us", 4), 3, size=Span("us", 6)), "s", "e")),
+        Case(lambda: WindowBounds(Grid(Span("day", 1), 9, size=Span("month", 1)), "s", "e")),
+    ),
     PreaggregatedFilter: (Case(lambda: PreaggregatedFilter({1: "f", 2: "h"}), below=lambda: [Excepted(), grouped()]),),
     PatternMatch: (
         matched((PatternElement("A"), PatternElement("B", 1, None)), "past last row"),

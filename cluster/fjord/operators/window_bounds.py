@@ -1,0 +1,54 @@
+"""Begin and end of a window as columns of the rows of its aggregate: cut where the window moves.
+
+windows of 10 that move every 5      a row of the aggregate    |---------------------)     4 to 14: nothing has changed
+                                     its bounds                |- -5, 5 --|-- 0, 10 -)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from cluster.errors import PlanError
+from cluster.fjord.batch import END, START, Batch
+from cluster.fjord.operator import Operator
+from cluster.fjord.window_boundaries import next_boundaries, windows_at
+from cluster.language.window_shapes import Grid
+
+
+class WindowBounds(Operator):
+    """Stateless.
+
+    Parameters
+    ----------
+    grid
+        The boundaries of the window, and its size.
+    start, end
+        The names of the columns.
+    """
+
+    def __init__(self, grid: Grid, start: str, end: str) -> None:
+        if grid.size is None:
+            raise PlanError("a window that is reset has no bounds")
+        self._grid = grid
+        self._names = start, end
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        """Cut rows at the instants at which the window moves, and add its bounds."""
+        del port
+        pieces = [self._with_bounds(batch.rows)]
+        left = batch.rows
+        while left.height:
+            moves = next_boundaries(self._grid, left[START].to_numpy() + 1) - 1
+            left = left.with_columns(pl.Series(START, moves)).filter(pl.col(START) < pl.col(END))
+            pieces.append(self._with_bounds(left))
+        return Batch(pl.concat(pieces).sort(START, maintain_order=True), batch.watermark_us)
+
+    def _with_bounds(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows up to where the window moves next."""
+        if rows.height == 0:
+            return rows.with_columns(pl.lit(0, pl.Int64).alias(name) for name in self._names)
+        starts = rows[START].to_numpy() + 1
+        ends = np.minimum(rows[END].to_numpy(), next_boundaries(self._grid, starts) - 1)
+        bounds = zip(self._names, windows_at(self._grid, starts), strict=True)
+        return rows.with_columns(pl.Series(END, ends), *(pl.Series(name, each) for name, each in bounds))

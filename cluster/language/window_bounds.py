@@ -1,0 +1,127 @@
+"""WINDOW_START() and WINDOW_END(): the bounds of the window that an aggregate is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from cluster.language.algebra import Filter, Node, Project, SessionWindow, TimeWindow, WindowBounds
+from cluster.language.syntax import TimeFunction, WindowBound, slot_for
+from cluster.language.window_shapes import Grid, Span
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+    from sqlglot import exp
+
+    from cluster.language.context import Context
+    from cluster.language.operand_checks import OperandChecker
+    from cluster.language.scope import Names
+
+SHAPE = "SELECT WINDOW_END() AS until, COUNT(*) AS n FROM stream WINDOW(RANGE 5 MINUTES SLIDE 5 MINUTES)"
+
+
+def without_window(checker: OperandChecker, bound: WindowBound) -> NoReturn:
+    """Refuse a bound where there is no aggregate.
+
+    Raises
+    ------
+    FjordSqlError
+        Always.
+    """
+    reason = f"{bound.this}() is a bound of the window of an aggregate, and there is none here"
+    raise checker.context.error(bound, reason, SHAPE)
+
+
+class Bounds:
+    """The bounds that one aggregate is asked for.
+
+    Parameters
+    ----------
+    node
+        What is aggregated.
+    context
+        For errors.
+    taken
+        Names of its columns.
+    """
+
+    def __init__(self, node: Node, context: Context, taken: Names) -> None:
+        self._node = node
+        self._context = context
+        self._taken = taken
+        self._grid: Grid | None = None
+        self._names: dict[str, str] = {}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns with the bounds, once there are any."""
+        return frozenset(self._names.values())
+
+    def without(
+        self, keys: Sequence[exp.Expr], sets: Sequence[tuple[int, ...]] | None
+    ) -> tuple[Sequence[exp.Expr], Sequence[tuple[int, ...]] | None]:
+        """Return the keys of GROUP BY, and their sets, without bounds: all rows of one instant are of one window.
+
+        Raises
+        ------
+        FjordSqlError
+            If a bound is a key of some sets only, or has no meaning.
+        """
+        places = [place for place, key in enumerate(keys) if isinstance(key, WindowBound)]
+        for place in places:
+            bound = keys[place]
+            assert isinstance(bound, WindowBound)  # noqa: S101 - see above
+            self.value_of(bound)
+            if any(place not in each for each in sets or ()):
+                reason = f"{bound.this}() is the same for all rows of an instant, so no set is without it"
+                raise self._context.error(bound, reason, "leave it out of GROUP BY: SELECT may have it")
+        if not places:
+            return keys, sets
+        kept = {place: number for number, place in enumerate(n for n in range(len(keys)) if n not in places)}
+        left = [tuple(kept[place] for place in each if place in kept) for each in sets or ()]
+        return [keys[place] for place in kept], None if sets is None else left
+
+    def value_of(self, bound: WindowBound) -> exp.Expr:
+        """Return the bound as a timestamp over columns of :meth:`above`.
+
+        Raises
+        ------
+        FjordSqlError
+            If the window has no bounds, or the call has arguments.
+        """
+        if bound.expressions:
+            raise self._context.error(bound, f"{bound.this} takes no argument", f"it is written {bound.this}()")
+        if self._grid is None:
+            self._grid = self._sliding(bound)
+            self._names = {name: self._taken.unique(name.lower()) for name in ("WINDOW_START", "WINDOW_END")}
+        return TimeFunction(this="TIMESTAMP_MICROS", expressions=[slot_for(self._names[bound.this], bound)])
+
+    def above(self, aggregate: Node) -> Node:
+        """Return an aggregation with the bounds that it is asked for."""
+        if self._grid is None:
+            return aggregate
+        return WindowBounds(aggregate, self._grid, self._names["WINDOW_START"], self._names["WINDOW_END"])
+
+    def _sliding(self, bound: WindowBound) -> Grid:
+        node = self._node
+        while isinstance(node, Filter | Project):
+            node = node.input
+        if isinstance(node, SessionWindow):
+            reason = "a session has no bounds but its tuples"
+            hint = "MIN(STAMP()) is when it began, and its row is valid from when it closes"
+            raise self._context.error(bound, reason, hint)
+        if not isinstance(node, TimeWindow):
+            reason = f"{bound.this}() is of an aggregate over one stream with a window by time"
+            raise self._context.error(bound, reason, SHAPE)
+        if node.grid is not UNSET and node.grid.size is not None:
+            return node.grid
+        if node.grid is not UNSET:
+            reason = "a window that is reset grows until then: it has no bounds of its own"
+            raise self._context.error(bound, reason, "write RANGE 1 DAY SLIDE 1 DAY for whole days")
+        if node.size_us is None or node.slide_us == 1:
+            reason = "a window without SLIDE moves at every instant"
+            raise self._context.error(bound, reason, SHAPE)
+        return Grid(Span("us", node.slide_us), size=Span("us", node.size_us))
