@@ -7,7 +7,8 @@
 
 A version holds, at instants of streams, from where tuples are looked up in it (papers/star_joins.md section 1.3). No
 later one begins before the watermark of the streams. So up to there all is known, and only how far it came is kept.
-What goes on is cut at whole seconds, so that operators above go on, too, and always at the same ones.
+What goes on is cut at the last whole second before the watermark, so that operators above go on, too. Snapshots do not
+depend on the cuts, rows do.
 """
 
 from __future__ import annotations
