@@ -6,11 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.language.algebra import Node, Project, Source, inputs_of, with_inputs
+from cluster.language.catalog import Catalog
 from cluster.language.columns import STAMP
 from cluster.language.translation import translate, translate_derived
+from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
 from cluster.plan.rewrite import rewrite
-from protocols.wire.streams import FieldType
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.language.example_catalog import CATALOG
 
 NAMED = "SELECT ts FROM (SELECT itemID AS ts FROM ClosedAuction) AS c"
@@ -79,3 +81,33 @@ def test_a_derived_stream_has_timestamps_and_a_query_shows_texts() -> None:
 def test_no_condition_on_a_stamp_reaches_a_sensor(query: str) -> None:
     ((demand,),) = demands_of("q", rewrite(translate(query, CATALOG).node).node).values()
     assert (demand.fields, demand.bands, demand.sensors, demand.panes) == (("itemID",), (), (), None)
+
+
+ABOUT_TIME = [
+    "SELECT STAMP() AS at FROM traffic WHERE STAMP() > TIMESTAMP '2026-03-29 02:30:00+01:00' - INTERVAL '5' MINUTE",
+    "SELECT DATE_TRUNC('day', STAMP() AT TIME ZONE 'Europe/Berlin') AS d, EXTRACT(DOW FROM STAMP()) AS e FROM traffic",
+    "SELECT lane, COUNT(*) AS n FROM traffic WHERE STAMP() > NOW() - INTERVAL '1' HOUR GROUP BY lane",
+    "SELECT CAST(sensor AS TIMESTAMP) AS t, sensor::timestamp AS u, -INTERVAL 5 MINUTES * 2 AS i FROM traffic",
+]
+
+
+@pytest.mark.parametrize("text", ABOUT_TIME)
+def test_a_text_that_is_kept_means_what_it_meant(text: str) -> None:
+    assert translate(text, CATALOG, registered=True).node == translate(text, CATALOG).node
+
+
+@pytest.mark.parametrize("text", ABOUT_TIME)
+def test_a_plan_about_time_is_read_as_it_was_stored(text: str) -> None:
+    node = rewrite(translate(text, CATALOG).node).node
+    assert stored_plans.read(stored_plans.written(node)) == node
+
+
+WORDS = ("stamp", "now", "interval", "timestamp", "year", "hour", "extract", "epoch", "at", "zone", "dow")
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_words_about_time_are_still_names(word: str) -> None:
+    catalog = Catalog.of([StreamSchema("s", (Field(word, FieldType.INTEGER), Field("x", FieldType.INTEGER)))])
+    node = translate(f"SELECT {word}, {word} + 1 AS more, s.{word} AS again FROM s WHERE {word} > 5", catalog).node
+    assert isinstance(node, Project)
+    assert [each.scalar.sql for each in node.outputs] == [f'"{word}"', f'"{word}" + 1', f'"{word}"']
