@@ -25,6 +25,7 @@ from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
 from cluster.fjord.scaled_reals import SCALE, between_values, different, mean_of, scaled
 from cluster.fjord.slab_merges import SlabMerge
+from cluster.language.call_limits import LONGEST_TEXT
 from cluster.language.columns import AggregateCall, Scalar
 from cluster.language.plans import plain_column
 from protocols.wire.batches import EXPECTED_COLUMN, MISSING_COLUMN, SAMPLES_COLUMN, measure_column
@@ -351,6 +352,22 @@ def _mode(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     return _values(call, lambda values: values.list.eval(pl.element().mode().sort()).list.first())
 
 
+def _string_agg(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
+    """All texts in their order, with a separator between them; NULL if there is none, and if the result is too long."""
+    if call.joining is msgspec.UNSET:
+        raise PlanError("STRING_AGG needs a separator")
+    joining = call.joining
+
+    def joined(values: pl.Expr) -> pl.Expr:
+        letters = values.list.eval(pl.element().str.len_chars()).list.sum()
+        letters = letters.cast(pl.Int64) + (values.list.len().cast(pl.Int64) - 1) * len(joining.separator)
+        # A text that would be too long is never made.
+        fitting = pl.when((values.list.len() > 0) & (letters <= LONGEST_TEXT)).then(values)
+        return fitting.list.sort(descending=joining.descending).list.join(joining.separator)
+
+    return _values(call, joined)
+
+
 def _distinct_sum(call: AggregateCall) -> tuple[tuple[PartialColumn, ...], pl.Expr]:
     if call.type is not FieldType.REAL:
         return _values(call, lambda values: pl.when(values.list.len() > 0).then(different(values).list.sum()))
@@ -399,6 +416,7 @@ _RULES: dict[str, _Rule] = {
     "quantile": _quantile,
     "percentile_disc": _percentile,
     "mode": _mode,
+    "string_agg": _string_agg,
     "first": lambda call: _by_stamp(call, first=True),
     "last": lambda call: _by_stamp(call, first=False),
     "arg_min": lambda call: _ranked(call, first=True),
@@ -411,6 +429,7 @@ _DISTINCT_RULES: dict[str, _Rule] = {
     "avg": _distinct_average,
     "min": _least,
     "max": _greatest,
+    "string_agg": _string_agg,
 }
-_OF_ALL = frozenset({"median", "quantile", "percentile_disc", "mode"})
-_DISTINCT_OF_ALL = frozenset({"count", "sum", "avg"})
+_OF_ALL = frozenset({"median", "quantile", "percentile_disc", "mode", "string_agg"})
+_DISTINCT_OF_ALL = frozenset({"count", "sum", "avg", "string_agg"})

@@ -108,6 +108,8 @@ def _aggregates() -> dict[type[exp.Expr], dict[str, Kinds]]:
     taken[exp.Count] = {"this": taken[exp.Count]["this"] | {STAR}, "big_int": _kinds(TRUE)}
     for kind in (exp.ApproxQuantile, exp.Quantile, syntax.PercentileCont, syntax.PercentileDisc):
         taken[kind]["quantile"] = _LITERAL
+    taken[syntax.StringAgg] |= {"separator": _kinds(TEXT), "order": taken[syntax.StringAgg]["this"] - {"Distinct"}}
+    taken[syntax.StringAgg] |= dict.fromkeys(("desc", "within"), _kinds(TRUE))
     for ranked in RANKED:
         taken[ranked]["expression"] = taken[ranked]["this"]
     return {**taken, syntax.Completeness: {}}

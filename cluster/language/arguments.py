@@ -11,7 +11,7 @@ from cluster.language.errors import did_you_mean
 from cluster.language.foreign_functions import INSTEAD, KEEP_ALL
 from cluster.language.functions import AGGREGATE_NAMES, AGGREGATES, FUNCTION_NAMES, FUNCTIONS, RANKED
 from cluster.language.spelling import SPELLINGS
-from cluster.language.syntax import PERCENTILE_SHAPE
+from cluster.language.syntax import PERCENTILE_SHAPE, STRING_AGG_SHAPE
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
@@ -29,6 +29,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "QUANTILE": _QUANTILE,
     "EVERY": ("one argument", "{}(x)"),
     **{name: ("two arguments", "{}(x, y)") for kind in RANKED for name in SPELLINGS[kind]},
+    "STRING_AGG": ("two arguments", STRING_AGG_SHAPE.format("STRING_AGG")),
+    "LISTAGG": ("one or two arguments", "LISTAGG(x[, ', ']) WITHIN GROUP (ORDER BY x)"),
     "PERCENTILE_CONT": ("one argument", PERCENTILE_SHAPE),
     "PERCENTILE_DISC": ("one argument", PERCENTILE_SHAPE),
     "COMPLETENESS": ("no argument", "{}()"),

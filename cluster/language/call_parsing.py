@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.arguments import unknown_function, without_distinct, wrong_number
 from cluster.language.functions import AGGREGATES
 from cluster.language.sensor_clauses import SensorClauseParsing
-from cluster.language.syntax import PERCENTILE_SHAPE, PERCENTILES
+from cluster.language.syntax import PERCENTILE_SHAPE, PERCENTILES, STRING_AGG_SHAPE, StringAgg
 
 LITERALS = (TokenType.NUMBER, TokenType.STRING)
 
@@ -115,7 +115,40 @@ class CallParsing(SensorClauseParsing):
     ) -> exp.Expr | None:
         if this is not None and type(this) in PERCENTILES and self._match_text_seq("WITHIN", "GROUP"):
             this = self._parse_percentile(this)
+        if isinstance(this, StringAgg) and not this.args.get("order") and self._match_text_seq("WITHIN", "GROUP"):
+            self._match_l_paren()
+            self._parse_own_order(this)
+            this.set("within", True)  # noqa: FBT003 - sqlglot's
+            self._match_r_paren()
         return super()._parse_window(this, alias)
+
+    def parse_string_agg(self) -> exp.Expr:
+        """Return STRING_AGG or LISTAGG; its parenthesis is open."""
+        distinct = self._match(TokenType.DISTINCT)
+        value = self._parse_disjunction()
+        if value is None:
+            raise ArgumentsError
+        call = StringAgg(this=exp.Distinct(expressions=[value]) if distinct else value)
+        if self._match(TokenType.COMMA):
+            call.set("separator", self._parse_disjunction())
+        if self._match(TokenType.ORDER_BY, advance=False):
+            self._parse_own_order(call)
+        if self._match(TokenType.COMMA):
+            self._parse_csv(self._parse_disjunction)
+            raise ArgumentsError
+        return self.expression(call)
+
+    def _parse_own_order(self, call: exp.Expr) -> None:
+        """Read the ORDER BY of STRING_AGG."""
+        if not self._match(TokenType.ORDER_BY):
+            self.refuse("ORDER BY was expected here", hint=f"it is written {STRING_AGG_SHAPE.format('STRING_AGG')}")
+        call.set("order", self._parse_disjunction())
+        if call.args["order"] is None:
+            self.refuse("a value was expected here", hint=f"it is written {STRING_AGG_SHAPE.format('STRING_AGG')}")
+        if self._match_set((TokenType.ASC, TokenType.DESC)):
+            call.set("desc", self._prev.token_type == TokenType.DESC)
+        if self._curr and self._curr.text.upper() == "NULLS":
+            self.refuse("NULLS cannot stand here: they are left out", hint="leave it out")
 
     def _parse_percentile(self, call: exp.Expr) -> exp.Expr:
         """Return the percentile whose values come next, in parentheses; sqlglot would take several."""

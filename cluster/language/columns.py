@@ -8,7 +8,7 @@ import msgspec
 
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import Expression
-from cluster.expressions.text import text_of
+from cluster.expressions.text import quoted_text, text_of
 from protocols.wire.streams import FieldType
 
 
@@ -117,6 +117,18 @@ class Ordering(msgspec.Struct, frozen=True):
     nulls_first: bool = False
 
 
+class Joining(msgspec.Struct, frozen=True):
+    """How string_agg joins texts: by what, and whether the greatest comes first."""
+
+    separator: str
+    descending: bool = False
+
+    @property
+    def words(self) -> str:
+        """As it is written behind the argument."""
+        return f", {quoted_text(self.separator)}{' DESC' if self.descending else ''}"
+
+
 class AggregateCall(msgspec.Struct, frozen=True):
     """One aggregate of an :class:`Aggregate` node.
 
@@ -126,7 +138,7 @@ class AggregateCall(msgspec.Struct, frozen=True):
         Name of the output column.
     function
         Lower case: count, sum, avg, min, max, stddev, variance, stddev_pop, var_pop, median, quantile,
-        percentile_disc, mode, first, last, arg_min, arg_max, completeness.
+        percentile_disc, mode, string_agg, first, last, arg_min, arg_max, completeness.
     argument
         None only for ``COUNT(*)`` and ``COMPLETENESS()``.
     type
@@ -141,6 +153,8 @@ class AggregateCall(msgspec.Struct, frozen=True):
     by
         What arg_min and arg_max compare; of equal values of it, the least or greatest argument counts. Unset for the
         others: then plans and what is named after them are written as before there was such a part.
+    joining
+        How string_agg joins its values; unset for the others, likewise.
     """
 
     name: str
@@ -152,6 +166,12 @@ class AggregateCall(msgspec.Struct, frozen=True):
     unit: str = ""
     order: str | None = None
     by: Scalar | msgspec.UnsetType = msgspec.UNSET
+    joining: Joining | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def joined(self) -> str:
+        """How it joins texts, in words; nothing for other aggregates."""
+        return "" if self.joining is msgspec.UNSET else self.joining.words
 
     @property
     def reads(self) -> tuple[Scalar, ...]:

@@ -74,6 +74,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("PERCENTILE", "APPROX_PERCENTILE", "PERCENTILE_APPROX"),
         *("APPROX_QUANTILES", "QUANTILE_CONT", "QUANTILE_DISC", "NTILE"),
     ),
+    "write STRING_AGG(x, ', ')": ("GROUP_CONCAT", "WM_CONCAT", "STRING_JOIN"),
     "write STDDEV(x)": ("STANDARD_DEVIATION", "STDEV_S", "STD"),
     "write VARIANCE(x)": ("VAR",),
     "write STDDEV_POP(x)": ("STDEVP", "STDEV_P"),
@@ -101,7 +102,7 @@ INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for na
 """By name, in capitals: the equivalent, or the reason why there is none."""
 
 KEEP_ALL = frozenset((
-    *("LISTAGG", "COLLECT_LIST", "COLLECT_SET", "ARRAY_CONCAT_AGG", "STRING_AGG", "GROUP_CONCAT", "ARRAY_AGG"),
+    *("COLLECT_LIST", "COLLECT_SET", "ARRAY_CONCAT_AGG", "ARRAY_AGG"),
     *("JSON_AGG", "JSONB_AGG", "MAP_AGG", "HISTOGRAM"),
 ))  # fmt: skip
 """Aggregates whose result grows with every value."""

@@ -25,7 +25,7 @@ from cluster.expressions.called_functions import (
     RegexReplace,
     RightPad,
 )
-from cluster.language.syntax import TIME_FUNCTIONS, Completeness, PercentileCont, PercentileDisc
+from cluster.language.syntax import TIME_FUNCTIONS, Completeness, PercentileCont, PercentileDisc, StringAgg
 from protocols.wire.streams import FieldType
 
 
@@ -255,6 +255,7 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.Quantile: AggregateFunction("quantile", Family.NUMBER, FieldType.REAL),
     PercentileCont: AggregateFunction("percentile_cont", Family.NUMBER, FieldType.REAL, computed_as="quantile"),
     PercentileDisc: AggregateFunction("percentile_disc", Family.ANY, Result.FIRST),
+    StringAgg: AggregateFunction("string_agg", Family.TEXT, FieldType.TEXT, keeps_unit=False, distinct=True),
     exp.Mode: AggregateFunction("mode", Family.ANY, Result.FIRST),
     exp.ArgMin: AggregateFunction("arg_min", Family.ANY, Result.FIRST),
     exp.ArgMax: AggregateFunction("arg_max", Family.ANY, Result.FIRST),
@@ -269,8 +270,8 @@ RANKED = (exp.ArgMin, exp.ArgMax)
 
 AGGREGATE_NAMES: tuple[str, ...] = (
     "COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV", "VARIANCE", "STDDEV_POP", "VAR_POP", "BOOL_AND", "BOOL_OR",
-    "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "ARG_MIN", "ARG_MAX", "FIRST", "LAST",
-    "COMPLETENESS", "ERROR_BOUND", "GROUPING",
+    "MEDIAN", "MODE", "PERCENTILE_CONT", "PERCENTILE_DISC", "APPROX_QUANTILE", "STRING_AGG", "ARG_MIN", "ARG_MAX",
+    "FIRST", "LAST", "COMPLETENESS", "ERROR_BOUND", "GROUPING",
 )  # fmt: skip
 
 UNBOUNDED_AGGREGATES: tuple[type[exp.Expr], ...] = (exp.ArrayAgg, exp.GroupConcat, exp.JSONArrayAgg)

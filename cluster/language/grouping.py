@@ -19,6 +19,7 @@ from cluster.language.error_bounds import error_bound
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, RANKED, UNBOUNDED_AGGREGATES, Family
 from cluster.language.grouping_sets import Masks, grouped_by
+from cluster.language.joined_texts import JOINED, joining_of
 from cluster.language.matching_keys import MatchingKeys
 from cluster.language.plans import passed_on, plain_column, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
@@ -29,6 +30,7 @@ from cluster.language.syntax import (
     QUERIES,
     Completeness,
     ErrorBound,
+    StringAgg,
     WindowBound,
     slot_for,
 )
@@ -275,8 +277,10 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
         scalar = scalar_of(checker.check(chosen), typed.type)
     computed = function.computed_as or function.name
     by = _ranked_by(call, checker)
+    joining = joining_of(call, typed, checker) if isinstance(call, StringAgg) else msgspec.UNSET
+    joined = "" if joining is msgspec.UNSET else joining.words
     return AggregateCall(
-        name=_call_name(computed, scalar, parameter, by, distinct=distinct),
+        name=_call_name(computed, scalar, parameter, by, joined, distinct=distinct),
         function=computed,
         argument=scalar,
         type=function.result if isinstance(function.result, FieldType) else typed.type,
@@ -285,6 +289,7 @@ def _call(call: exp.Expr, checker: Checker, condition: exp.Expr | None = None) -
         unit=typed.unit if function.keeps_unit else "",
         order=order,
         by=by,
+        joining=joining,
     )
 
 
@@ -331,8 +336,8 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
         if not AGGREGATES[type(call)].distinct:
             raise context.error(call, *without_distinct(called(call, function_name(call))))
         argument = argument.expressions[0]
-    ranked = isinstance(call, RANKED)
-    known = ("this", "quantile", "big_int", *(["expression"] if ranked else []))
+    ranked, joins = isinstance(call, RANKED), isinstance(call, StringAgg)
+    known = ("this", "quantile", "big_int", *(["expression"] if ranked else []), *(JOINED if joins else ()))
     extra = [name for name, value in call.args.items() if name not in known and value]
     if argument is None or extra or (ranked and call.args.get("expression") is None):
         raise context.error(call, *wrong_number(called(call, function_name(call)), too_many=argument is not None))
@@ -359,8 +364,14 @@ def _readable(scalar: Scalar) -> str:
 
 
 def _call_name(
-    function: str, argument: Scalar, parameter: float | None, by: Scalar | msgspec.UnsetType, *, distinct: bool
+    function: str,
+    argument: Scalar,
+    parameter: float | None,
+    by: Scalar | msgspec.UnsetType,
+    joined: str,
+    *,
+    distinct: bool,
 ) -> str:
     share = "" if parameter is None else f", {parameter:g}"
     compared = "" if by is msgspec.UNSET else f", {_readable(by)}"
-    return f"{function}({'distinct ' if distinct else ''}{_readable(argument)}{compared}{share})"
+    return f"{function}({'distinct ' if distinct else ''}{_readable(argument)}{compared}{share}{joined})"

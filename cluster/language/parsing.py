@@ -22,6 +22,7 @@ from cluster.language.order_parsing import MODIFIERS, TOP, OrderParsing
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
+from cluster.language.spelling import SPELLINGS
 from cluster.language.stamp_join_parsing import StampJoinParsing
 from cluster.language.statements import StatementParsing
 from cluster.language.syntax import (
@@ -32,6 +33,7 @@ from cluster.language.syntax import (
     FoldedMatch,
     Match,
     Now,
+    StringAgg,
     TimestampLiteral,
     span_of,
     stamp_of,
@@ -120,6 +122,7 @@ class FjordSqlParser(
     FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
         **parser.Parser.FUNCTION_PARSERS,
         **{kind.sql_name(): partial(JsonParsing.parse_json_call, kind=kind) for kind in CALLS_WITH_CLAUSES},
+        **dict.fromkeys(SPELLINGS[StringAgg], JsonParsing.parse_string_agg),
     }
     TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
         exp.DType.TIMESTAMP: lambda _self, this, _type: TimestampLiteral(this=this),

@@ -41,6 +41,7 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.LogicalOr: ("BOOL_OR", "LOGICAL_OR"),
     exp.ArgMin: ("ARG_MIN", "ARGMIN", "MIN_BY"),
     exp.ArgMax: ("ARG_MAX", "ARGMAX", "MAX_BY"),
+    syntax.StringAgg: ("STRING_AGG", "LISTAGG"),
     exp.ApproxQuantile: ("APPROX_QUANTILE",),
     exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),
@@ -185,6 +186,13 @@ def _listed(word: str) -> Callable[[Any], list[str]]:
     return lambda node: [word, *_commas(len(node.expressions))]
 
 
+def _string_agg(node: exp.Expr) -> list[str]:
+    separated, order = node.args.get("separator"), node.args.get("order")
+    within = _if(order and node.args.get("within"), "WITHIN", "GROUP")
+    direction = {True: ["DESC"], False: ["ASC"], None: []}[node.args.get("desc")]
+    return ["STRING_AGG", *_if(separated, ","), *within, *_if(order, "ORDER BY"), *direction]
+
+
 def _create_source(node: exp.Expr) -> list[str]:
     columns, arguments = (len(node.args.get(part) or ()) for part in ("expressions", "arguments"))
     ordered = _if(node.args.get("ordered"), "ORDERED", "BY")
@@ -259,6 +267,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     row_pattern_syntax.SkipClause: lambda node: ["AFTER", "MATCH", "SKIP", *node.args["kind"].split()],
     row_pattern_syntax.VariableDefinition: lambda _node: ["AS"],
     row_pattern_syntax.Navigation: _navigation,
+    syntax.StringAgg: _string_agg,
     syntax.ZipJoin: _zip_join,
     syntax.StampJoin: _stamp_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],

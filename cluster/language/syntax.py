@@ -130,6 +130,24 @@ RANKS: dict[type[exp.Expr], RankFunction] = {
 """By sqlglot's class of what stands before OVER: how places are counted."""
 
 
+class StringAgg(exp.Expression, exp.AggFunc):
+    """``STRING_AGG(x, ', ' ORDER BY x DESC)``, or ``LISTAGG(x, ', ') WITHIN GROUP (ORDER BY x DESC)``.
+
+    ``order`` is what stands behind ORDER BY; ``within`` is true if that has parentheses of its own.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "separator": False,
+        "order": False,
+        "desc": False,
+        "within": False,
+    }
+
+
+STRING_AGG_SHAPE = "{}(x, ', ' ORDER BY x)"
+
+
 class StreamItem(exp.Expression):
     """One item of FROM: a name, a query or a changing relation with its clauses."""
 

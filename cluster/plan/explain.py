@@ -357,7 +357,7 @@ def call_words(call: AggregateCall) -> str:
     distinct = "DISTINCT " if call.distinct else ""
     share = "" if call.parameter is None else f", {call.parameter:g}"
     compared = "" if call.by is msgspec.UNSET else f", {readable(call.by)}"
-    return f"{call.function.upper()}({distinct}{readable(call.argument)}{compared}{share})"
+    return f"{call.function.upper()}({distinct}{readable(call.argument)}{compared}{share}{call.joined})"
 
 
 def _tuples(count: int) -> str:

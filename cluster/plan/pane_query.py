@@ -176,7 +176,7 @@ def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> Aggr
         *compared,
         *([] if call.parameter is None else [repr(call.parameter)]),
     ]
-    name = f"fjord_{call.function}({'DISTINCT ' if call.distinct else ''}{', '.join(words)})"
+    name = f"fjord_{call.function}({'DISTINCT ' if call.distinct else ''}{', '.join(words)}{call.joined})"
     order = None if call.order is None else STAMP.name
     return replace(call, name=name, argument=argument, order=order, by=by)
 

@@ -34,6 +34,8 @@ SELECT REGEXP_MATCHES(sensor, ('^a')) AS m FROM traffic WHERE sensor ~ '^I' AND 
 SELECT JSON_VALUE(sensor, '$.a.b[0]') AS v, JSON_VALUE(sensor, '$["a b"]' RETURNING DOUBLE PRECISION) AS r, JSON_QUERY(sensor, 'lax $."a"') AS q, json_exists(sensor, '$') AS e FROM traffic
 SELECT JSON_EXTRACT(sensor, '$[-1]') AS a, GET_JSON_OBJECT(sensor, '$.é') AS b, UPPER(t.sensor -> 'a' ->> 'b') AS c, ('[' || sensor || ']') -> -1 AS d FROM traffic t WHERE sensor ->> 0 = 'x' AND sensor -> 'b' IS NOT NULL
 SELECT speed AS json_value, lane AS returning, sensor ->> 'lane'::INTEGER + 1 AS lane FROM traffic
+SELECT STRING_AGG(sensor, ', ') AS a, STRING_AGG(DISTINCT sensor, '' ORDER BY sensor DESC) AS b, string_agg(sensor, ',' ORDER BY (sensor) ASC) FILTER (WHERE open) AS c FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT LISTAGG(sensor) AS a, LISTAGG(DISTINCT sensor, '-') WITHIN GROUP (ORDER BY sensor DESC) AS b, lane FROM traffic t WINDOW(RANGE 1 HOUR) GROUP BY lane HAVING LENGTH(STRING_AGG(t.sensor, ',')) > 5
 SELECT * EXCEPT (speed) FROM traffic
 SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
 SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane

@@ -83,6 +83,8 @@ CASES: dict[str, str] = {
     "documents": """SELECT JSON_VALUE(CONCAT('{"a": ', lane, ', "b": ["', sensor, '"]}'), '$.a' RETURNING INTEGER) AS a, """
     """CONCAT('[', lane, ', "', sensor, '"]') ->> 1 AS b, sensor ->> 'a' AS c, JSON_EXISTS(sensor, '$') AS d """
     """FROM traffic WHERE ('{"a": {"b": "' || sensor || '"}}') -> 'a' ->> 'b' = sensor""",
+    "joined texts": "SELECT lane, STRING_AGG(sensor, ', ') AS a, STRING_AGG(DISTINCT sensor, '' ORDER BY sensor DESC) AS b, "
+    "LISTAGG(sensor) FILTER (WHERE speed > 1) AS c FROM traffic WINDOW(RANGE 5 SECONDS SLIDE 5 SECONDS) GROUP BY lane",
     "cases": "SELECT CASE WHEN speed > 2 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS c FROM traffic",
     "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
     "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",

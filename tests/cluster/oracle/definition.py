@@ -63,7 +63,7 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
-from cluster.language.columns import STAMP, AggregateCall, Scalar, Schema
+from cluster.language.columns import STAMP, AggregateCall, Joining, Scalar, Schema
 from cluster.language.dialect import parse_scalar
 from cluster.language.syntax import IntervalLiteral, TimeFunction, TimestampLiteral
 from cluster.language.window_shapes import DAY_US, Grid
@@ -619,6 +619,11 @@ def _call(call: AggregateCall) -> str:
             by = scalar_sql(call.by)
             pair = f"struct_pack(t := {by}, v := {values})"
             return f"({call.function[-3:]}({pair}) FILTER (WHERE {values} IS NOT NULL AND {by} IS NOT NULL)).v"
+        case "string_agg" if isinstance(call.joining, Joining):
+            separator = call.joining.separator.replace("'", "''")
+            order = f"ORDER BY {scalar_sql(call.argument)}{' DESC' if call.joining.descending else ''}"
+            joined = f"string_agg({values}, '{separator}' {order})"
+            return f"CASE WHEN length({joined}) <= 10000 THEN {joined} END"
         case "percentile_disc":
             return f"quantile_disc({values}, {call.parameter})"
         case "mode":

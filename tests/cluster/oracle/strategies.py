@@ -39,7 +39,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.bounds import unbounded_operator
-from cluster.language.columns import STAMP, AggregateCall, Column, Ordering, Output, Scalar, Schema
+from cluster.language.columns import STAMP, AggregateCall, Column, Joining, Ordering, Output, Scalar, Schema
 from cluster.language.instants import is_instantaneous
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
@@ -404,12 +404,16 @@ RANKED = ("arg_min", "arg_max")
 def _calls(draw: Any, schema: Schema, names: _Names) -> AggregateCall:
     function = draw(st.sampled_from(("*", "count", "sum", "sum", "avg", "min", "max", "median", "variance", "stddev",
                                      "var_pop", "stddev_pop", "quantile", "percentile_disc", "mode",
-                                     *RANKED)))  # fmt: skip
+                                     "string_agg", *RANKED)))  # fmt: skip
     if function == "*":
         return AggregateCall(names.fresh(), "count", None, INTEGER)
     order = STAMP.name if STAMP in schema and draw(st.booleans()) else None
     if order is not None:
         function = draw(st.sampled_from(("first", "last")))
+    if function == "string_agg":
+        argument = _scalar(draw(values(schema, TEXT, 1)), TEXT)
+        joining = Joining(draw(st.sampled_from((", ", "'", ""))), draw(st.booleans()))
+        return AggregateCall(names.fresh(), function, argument, TEXT, draw(st.booleans()), joining=joining)
     any_type = function in ("count", "min", "max", "first", "last", "percentile_disc", "mode", *RANKED)
     kind = draw(st.sampled_from((INTEGER, INTEGER, REAL, TEXT) if any_type else (INTEGER, INTEGER, REAL)))
     argument = _scalar(draw(values(schema, kind, 1)), kind)

@@ -31,6 +31,10 @@ def aggregate_sql(call: Aggregate, number: int, scalar: Scalar) -> str:
             # Of equally frequent values the least: the least of the pairs (times, negated; value).
             counted = f"map_entries(histogram({value}){kept})"
             found = f"list_min([struct_pack(n := -(each.value::BIGINT), v := each.key) FOR each IN {counted}]).v"
+        case "string_agg":
+            separator = call.separator.replace("'", "''")
+            order = f"ORDER BY {value}{' DESC' if call.descending else ''}"
+            found = f"f_short(string_agg({of}, '{separator}' {order}){kept})"
         case "percentile_disc":
             found = f"quantile_disc({value}, {call.share}){kept}"
         case "quantile" | "percentile_cont":

@@ -77,6 +77,8 @@ class Aggregate:
         DuckDB's column with the stamps for FIRST and LAST.
     filtered
         True if the last part of its expression says which rows count.
+    separator, descending
+        What stands between texts that are joined, and whether the greatest comes first.
     """
 
     function: str
@@ -85,6 +87,8 @@ class Aggregate:
     stamp: str = ""
     error: float = 0.0
     filtered: bool = False
+    separator: str = ""
+    descending: bool = False
 
 
 @dataclass(frozen=True)

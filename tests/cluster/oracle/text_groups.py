@@ -10,11 +10,12 @@ from dataclasses import replace
 from cluster.language.accepted_syntax import QUERY_SYNTAX
 from cluster.language.functions import AGGREGATES
 from protocols.wire.streams import FieldType
-from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, words
+from tests.cluster.oracle import text_spelling as spelling
+from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, Words, words
 from tests.cluster.oracle.text_forms import Item, Stream
 from tests.cluster.oracle.text_items import Offered
 from tests.cluster.oracle.text_leaves import Leaf, column, column_leaf, has_column
-from tests.cluster.oracle.text_operations import BOOLEAN, INTEGER, REAL
+from tests.cluster.oracle.text_operations import BOOLEAN, INTEGER, REAL, TEXT
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 
 ALLOWED_ERROR = 0.5
@@ -25,6 +26,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "var_pop": ("VAR_POP", "VARIANCE_POP"),
     "bool_and": ("BOOL_AND", "LOGICAL_AND", "EVERY"),
     "bool_or": ("BOOL_OR", "LOGICAL_OR"),
+    "string_agg": ("STRING_AGG", "LISTAGG"),
     "arg_min": ("ARG_MIN", "ARGMIN", "MIN_BY"),
     "arg_max": ("ARG_MAX", "ARGMAX", "MAX_BY"),
 }
@@ -114,6 +116,8 @@ class _Aggregates:
         if kind is REAL:
             choices += [*OF_NUMBERS, "avg", "sum", "error"]
             choices += ["completeness"] if self._counts_samples() else []
+        if kind is TEXT:
+            choices.append("string_agg")
         usable = [each for each in choices if need is Exactness.NEARLY or each not in NEARLY]
         function = self._scalars.turns.choose(dice, usable, ("aggregate", kind))
         if function == "completeness":
@@ -168,6 +172,9 @@ class _Aggregates:
         share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function in ("quantile", *PERCENTILES) else None
         written = "" if share is None else dice.choice((f"{share:g}", f"{share:.3f}"))
         text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{f', {written}' if written else ''})")
+        separator, descending = "", False
+        if function == "string_agg":
+            text, separator, descending = self._joined(name, distinct=distinct)
         if function in PERCENTILES:
             text = words(f"{name}({written}) WITHIN GROUP (ORDER BY {{0}})")
         exactness = argument.exactness if kind in (INTEGER, REAL) else Exactness.EVEN
@@ -186,8 +193,23 @@ class _Aggregates:
         return Scalar(
             kind, text, (), (argument,), label=label, exactness=exactness,
             wild=argument.wild and function != "count",
-            aggregate=Aggregate(function, distinct, share, stamp), default=default[:64],
+            aggregate=Aggregate(function, distinct, share, stamp, separator=separator, descending=descending),
+            default=default[:64],
         )  # fmt: skip
+
+    def _joined(self, name: str, *, distinct: bool) -> tuple[Words, str, bool]:
+        """Return a call that joins texts, what stands between them, and whether the greatest comes first."""
+        dice = self._dice
+        separator = "," if name == "LISTAGG" and dice.random() < 0.3 else dice.choice((", ", "", "it's", "é-"))
+        written = "" if separator == "," else f", {spelling.text(separator)}"
+        start = f"{name}({'DISTINCT ' if distinct else ''}{{0}}{written}"
+        direction = self._scalars.turns.choose(dice, ("", " ASC", " DESC"), "direction")
+        way = self._scalars.turns.choose(dice, ("plain", "inside", "behind"), "order of texts")
+        if way == "plain":
+            return words(f"{start})"), separator, False
+        order = f"ORDER BY {{0}}{direction}"
+        text = f"{start} {order})" if way == "inside" else f"{start}) WITHIN GROUP ({order})"
+        return words(text), separator, direction == " DESC"
 
     def _by_stamp(self, function: str, kind: FieldType) -> Scalar | None:
         stamped = [each for each in self._columns if each.stamp and each.type is kind]
