@@ -404,7 +404,9 @@ def _kind_of(node: exp.Expr, value: object) -> str:
         case exp.If() if isinstance(node, exp.Case) and value.arg_key == "ifs":
             return BRANCH
         case exp.Expr():
-            return _kind_of_part(value)
+            kind = _kind_of_part(value)
+            # A subquery where no query is expected is a value.
+            return EXPRESSION if kind == QUERY and not _takes_query(node, value.arg_key) else kind
         case bool():
             return str(value).lower()
         case Enum():
@@ -415,6 +417,11 @@ def _kind_of(node: exp.Expr, value: object) -> str:
             return TEXT if node.is_string else _spelling(str(value))
         case _:
             return str(value).upper()
+
+
+def _takes_query(node: exp.Expr, argument: str | None) -> bool:
+    beside = DECLARATION_SYNTAX.get(type(node), {})
+    return QUERY in QUERY_SYNTAX.get(type(node), {}).get(argument or "", beside.get(argument or "", frozenset()))
 
 
 def _spelling(number: str) -> str:

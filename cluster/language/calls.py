@@ -219,6 +219,13 @@ def _type_word(context: Context, cast: exp.Cast, target: exp.Expr) -> str:
 _TYPE = re.compile(r"(?:\bAS\b|::)\s*(?P<type>\w+(?:\([\w, ]*\))?)\)?$", re.IGNORECASE)
 
 
+NO_QUERY = ("a subquery cannot stand here", "select it in a subquery of FROM, and name it")
+NO_TEST = (
+    "EXISTS, IN, ANY and ALL of a query stand in conditions of WHERE and HAVING, under AND, OR and NOT",
+    "as a value, write (SELECT COUNT(*) FROM ...) IS NOT NULL",
+)
+
+
 def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
     """Return the error for what is no scalar expression of FjordSQL."""
     if (error := foreign_part(context, expression) or _misplaced_rank(context, expression)) is not None:
@@ -243,11 +250,7 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
         case exp.Star() | exp.Column():
             return context.error(expression, "* can only stand alone in SELECT or in COUNT(*)")
         case exp.Select() | exp.Subquery() | exp.SetOperation() | exp.Exists() | exp.All() | exp.Any() | exp.In():
-            return context.error(
-                expression,
-                "a subquery can stand only in a condition of WHERE or HAVING, on one side of a comparison",
-                "compute it in a derived stream and join it",
-            )
+            return context.error(expression, *(NO_QUERY if isinstance(expression, QUERIES) else NO_TEST))
         case _ if type(expression) in AGGREGATES:
             name = AGGREGATES[type(expression)].name.upper()
             return context.error(

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.expressions.reading import expression_of
-from cluster.language.algebra import AntiJoin, Filter, Node, SemiJoin, Union
+from cluster.language.algebra import AntiJoin, Filter, Node, SemiJoin, Union, schema_of
 from cluster.language.calls import unsupported
 from cluster.language.columns import Scalar
 from cluster.language.expressions import COMPARISONS, Checker, grouped
 from cluster.language.functions import Family
 from cluster.language.nesting import balanced
+from cluster.language.plans import conjunction, passed_on, project
+from cluster.language.scalar_subqueries import AGGREGATE_IT, SEVERAL_ROWS, test_of_rows_in, with_values
 from cluster.language.syntax import QUERIES, conjuncts, holds_query
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -170,7 +172,7 @@ class Conditions:
             case exp.In(this=exp.Tuple() as row) if inner.args.get("query"):
                 hint = "write EXISTS (SELECT * FROM ... WHERE a = x AND b = y)"
                 raise self.context.error(row, "a query selects one column, so it has no rows to look this up in", hint)
-            case exp.In() if inner.args.get("query"):
+            case exp.In() if inner.args.get("query") and not holds_query(inner.this):
                 operand = self.subqueries.operand(inner.args["query"], node, self.scope, value=True)
                 predicate = self._comparison(inner, inner.this, operand, exp.EQ, unknown_too=negated)
                 return self._join(node, operand, predicate, keep=wanted != negated)
@@ -179,34 +181,32 @@ class Conditions:
             case exp.Anonymous():
                 raise unsupported(self.context, inner)
             case _:
-                raise self.context.error(
-                    inner,
-                    "a subquery can stand here only on one side of a comparison, after IN, or after EXISTS",
-                    "compute it in a derived stream and join it",
-                )
+                return self._with_values(node, condition, wanted=wanted)
+
+    def _with_values(self, node: Node, condition: exp.Expr, *, wanted: bool) -> Node:
+        """Return the tuples for which a condition over values of subqueries is true, or those for which it is not."""
+        valued = with_values(node, self.scope, [condition], self.subqueries)
+        (plain,) = valued.expressions
+        if valued.node is node:
+            raise unsupported(self.context, test_of_rows_in(condition) or condition)
+        inner = Conditions(valued.scope, self.context, self.subqueries)
+        kept = inner.select(valued.node, plain) if wanted else inner.reject(valued.node, plain)
+        return project(kept, passed_on(schema_of(node)))
 
     def _compared(self, node: Node, comparison: exp.Expr, *, wanted: bool) -> Node:
         left, right, operator = comparison.this, comparison.expression, type(comparison)
-        if holds_query(left):
-            if holds_query(right):
-                raise self.context.error(comparison, "only one side of a comparison can be a subquery")
-            left, right, operator = right, left, SWAPPED[operator]
         if isinstance(right, exp.Anonymous):
             raise unsupported(self.context, right)
+        if not _is_query(right) and _is_query(left):
+            left, right, operator = right, left, SWAPPED[operator]
         for_all = isinstance(right, exp.All)
         quantified = isinstance(right, exp.All | exp.Any)
         query = right.this if quantified else right
-        if not isinstance(query.unnest() if isinstance(query, exp.Paren) else query, QUERIES):
-            raise self.context.error(
-                right, "a subquery must be the whole side of a comparison", "compute with it in its own SELECT"
-            )
+        if holds_query(left) or not _is_query(right):
+            return self._with_values(node, comparison, wanted=wanted)
         operand = self.subqueries.operand(query, node, self.scope, value=True)
         if not quantified and not operand.single:
-            raise self.context.error(
-                query,
-                "this subquery can have several rows",
-                "aggregate it without GROUP BY, let it end with LIMIT 1, or compare with ANY or ALL",
-            )
+            raise self.context.error(query, SEVERAL_ROWS, AGGREGATE_IT)
         predicate = self._comparison(
             comparison, left, operand, NEGATED[operator] if for_all else operator, unknown_too=for_all
         )
@@ -233,17 +233,9 @@ class Conditions:
         return SemiJoin(node, operand.node, scalar) if keep else AntiJoin(node, operand.node, scalar)
 
 
-def conjunction(parts: list[exp.Expr]) -> Scalar:
-    """Return the expression that all of `parts` are true."""
-    if len(parts) == 1:
-        alone = parts[0].unnest() if isinstance(parts[0], exp.Paren) else parts[0]
-        return Scalar(expression_of(alone), FieldType.BOOLEAN)
-    built: exp.Expr | None = None
-    for part in parts:
-        safe = exp.Paren(this=part) if isinstance(part, exp.Or) else part
-        built = safe if built is None else exp.And(this=built, expression=safe)
-    assert built is not None  # noqa: S101 - callers have at least one part
-    return Scalar(expression_of(built), FieldType.BOOLEAN)
+def _is_query(side: exp.Expr) -> bool:
+    """Return whether a side of a comparison is a subquery, or all or any rows of one."""
+    return isinstance(side.this if isinstance(side, exp.All | exp.Any) else side.unnest(), QUERIES)
 
 
 def _all_of(conditions: list[exp.Expr]) -> exp.Expr:

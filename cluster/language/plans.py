@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from cluster.expressions import nodes as expressions
 from cluster.expressions.nodes import NULL, Cast, bare
 from cluster.expressions.reading import expression_of
@@ -199,3 +201,16 @@ def unique_columns(node: Node) -> frozenset[str] | None:
             return None if left is None or right is None else left | right
         case _:
             return None
+
+
+def conjunction(parts: list[exp.Expr]) -> Scalar:
+    """Return the expression that all of `parts` are true."""
+    if len(parts) == 1:
+        alone = parts[0].unnest() if isinstance(parts[0], exp.Paren) else parts[0]
+        return Scalar(expression_of(alone), FieldType.BOOLEAN)
+    built: exp.Expr | None = None
+    for part in parts:
+        safe = exp.Paren(this=part) if isinstance(part, exp.Or) else part
+        built = safe if built is None else exp.And(this=built, expression=safe)
+    assert built is not None  # noqa: S101 - callers have at least one part
+    return Scalar(expression_of(built), FieldType.BOOLEAN)

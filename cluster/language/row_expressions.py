@@ -15,12 +15,11 @@ from sqlglot import exp
 
 from cluster.expressions.walks import columns_read
 from cluster.language.columns import Column, Scalar
-from cluster.language.conditions import conjunction
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
 from cluster.language.functions import AGGREGATES, UNBOUNDED_AGGREGATES, Family
 from cluster.language.grouping import aggregate_call, function_name, with_parts_replaced
-from cluster.language.plans import column_scalar, scalar_of
+from cluster.language.plans import column_scalar, conjunction, scalar_of
 from cluster.language.row_pattern_syntax import Navigation
 from cluster.language.row_patterns import Lag, Reach
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem

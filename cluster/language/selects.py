@@ -18,7 +18,8 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.joins import join_items
-from cluster.language.ranks import refuse_values
+from cluster.language.ranks import ranks_in, refuse_values
+from cluster.language.scalar_subqueries import with_values
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.select_ends import SelectEnd, ended
 from cluster.language.select_names import check_column_name
@@ -36,6 +37,7 @@ from cluster.language.syntax import (
     Within,
     ZipJoin,
     first_part,
+    holds_query,
     spelled,
 )
 from cluster.language.temporal_filters import with_temporal_windows
@@ -260,11 +262,15 @@ class Translator:
             read = self._read_by_from(select) + self.context.readings.count - read
             if sets is not None:
                 self.context.add_readings((len(sets) - 1) * read, select.args["group"])
+            node, scope, shown = self._with_aggregated_values(node, scope, shown)
             grouped = group(node, scope, self.context, keys=keys, expressions=shown, sets=sets)
             node, scope = grouped.node, grouped.scope
             count = len(end.expressions)
             end, conditions = end.over([*grouped.expressions[:count]]), [*grouped.expressions[count:]]
         node = self.restrict(node, scope, conditions)
+        if not any(map(ranks_in, end.expressions)):
+            valued = with_values(node, scope, end.expressions, Subqueries(self))
+            node, scope, end = valued.node, valued.scope, end.over(valued.expressions)
         return ended(end, node, scope, self.context, self.restrict)
 
     def _end(self, select: exp.Select, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> SelectEnd:
@@ -281,6 +287,19 @@ class Translator:
         for each in end.expressions:
             refuse_values(each, self.context)
         return end
+
+    def _with_aggregated_values(
+        self, node: Node, scope: Scope, shown: list[exp.Expr]
+    ) -> tuple[Node, Scope, list[exp.Expr]]:
+        """Return a plan with the values of subqueries in aggregates as columns, its names, and what is shown."""
+        if not any(holds_query(call) for each in shown for call in aggregates_in(each)):
+            return node, scope, shown
+        holders = [exp.Paren(this=each.copy()) for each in shown]
+        calls = [call for holder in holders for call in aggregates_in(holder)]
+        valued = with_values(node, scope, calls, Subqueries(self))
+        for call, plain in zip(calls, valued.expressions, strict=True):
+            call.replace(plain)
+        return valued.node, valued.scope, [holder.this for holder in holders]
 
     def _with_bodies(self, condition: exp.Expr, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> exp.Expr:
         """Return a condition on groups in which names defined by SELECT are replaced by their expressions."""

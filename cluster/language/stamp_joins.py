@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Node, StampJoin, ZipKind, schema_of
-from cluster.language.conditions import conjunction
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.functions import Family
 from cluster.language.joins import with_nulls
-from cluster.language.plans import passed_on, project, renamed_apart
+from cluster.language.plans import conjunction, passed_on, project, renamed_apart
 from cluster.language.quantities import distance_us, read_quantity
 from cluster.language.scope import Scope, ScopeItem
 from cluster.language.syntax import Stamp, ZipBounds, conjuncts, holds_query

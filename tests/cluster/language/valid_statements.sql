@@ -36,6 +36,9 @@ SELECT JSON_EXTRACT(sensor, '$[-1]') AS a, GET_JSON_OBJECT(sensor, '$.é') AS b,
 SELECT speed AS json_value, lane AS returning, sensor ->> 'lane'::INTEGER + 1 AS lane FROM traffic
 SELECT STRING_AGG(sensor, ', ') AS a, STRING_AGG(DISTINCT sensor, '' ORDER BY sensor DESC) AS b, string_agg(sensor, ',' ORDER BY (sensor) ASC) FILTER (WHERE open) AS c FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT LISTAGG(sensor) AS a, LISTAGG(DISTINCT sensor, '-') WITHIN GROUP (ORDER BY sensor DESC) AS b, lane FROM traffic t WINDOW(RANGE 1 HOUR) GROUP BY lane HAVING LENGTH(STRING_AGG(t.sensor, ',')) > 5
+SELECT speed - (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR)) AS d, CASE WHEN lane > 1 THEN ((SELECT MAX(wind) FROM weather)) END AS m FROM traffic WHERE (SELECT BOOL_OR(open) FROM traffic) AND NOT speed BETWEEN (SELECT MIN(speed) FROM traffic) AND 2 * (SELECT MAX(speed) FROM traffic)
+SELECT sensor, SUM(speed - (SELECT AVG(wind) FROM weather w WHERE w.sensor = t.sensor)) / (SELECT COUNT(*) FROM traffic) AS s FROM traffic t WINDOW(RANGE 1 HOUR) GROUP BY sensor HAVING ABS(MAX(speed) - (SELECT MAX(u.speed) FROM traffic u WINDOW(RANGE 1 HOUR) WHERE u.sensor = t.sensor)) > 1
+SELECT speed FROM traffic WHERE (SELECT MIN(speed) FROM traffic) < (SELECT AVG(wind) FROM weather) AND speed + (SELECT MAX(wind) FROM weather) NOT IN (SELECT wind FROM weather) AND speed IN ((SELECT MAX(speed) FROM traffic), 3)
 SELECT * EXCEPT (speed) FROM traffic
 SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
 SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane

@@ -84,7 +84,13 @@ CASES: dict[str, str] = {
     """CONCAT('[', lane, ', "', sensor, '"]') ->> 1 AS b, sensor ->> 'a' AS c, JSON_EXISTS(sensor, '$') AS d """
     """FROM traffic WHERE ('{"a": {"b": "' || sensor || '"}}') -> 'a' ->> 'b' = sensor""",
     "joined texts": "SELECT lane, STRING_AGG(sensor, ', ') AS a, STRING_AGG(DISTINCT sensor, '' ORDER BY sensor DESC) AS b, "
-    "LISTAGG(sensor) FILTER (WHERE speed > 1) AS c FROM traffic WINDOW(RANGE 5 SECONDS SLIDE 5 SECONDS) GROUP BY lane",
+    "LISTAGG(sensor) FILTER (WHERE speed > 1) AS c FROM traffic WINDOW(RANGE 5 US SLIDE 5 US) GROUP BY lane",
+    "values of subqueries": "SELECT sensor, speed - (SELECT AVG(speed) FROM traffic WINDOW(RANGE 3 US)) AS a, "
+    "CASE WHEN lane > 1 THEN (SELECT MAX(u.lane) FROM traffic AS u WINDOW(RANGE 2 US) WHERE u.sensor = t.sensor) END AS b "
+    "FROM traffic AS t WHERE speed < 2 * (SELECT MAX(speed) FROM traffic WINDOW(RANGE 2 US)) OR lane = 3",
+    "values of subqueries of groups": "SELECT sensor, SUM(lane + (SELECT MAX(lane) FROM traffic WINDOW(ROWS 3))) AS s, "
+    "(SELECT COUNT(*) FROM traffic WINDOW(RANGE 1 US SLIDE 1 US) WHERE lane = 1) AS n FROM traffic "
+    "WINDOW(RANGE 4 US SLIDE 2 US) GROUP BY sensor HAVING MAX(lane) + 1 > (SELECT MIN(lane) FROM traffic)",
     "cases": "SELECT CASE WHEN speed > 2 THEN 'fast' WHEN speed IS NULL THEN 'unknown' ELSE 'slow' END AS c FROM traffic",
     "filter": "SELECT sensor, speed FROM traffic WHERE speed < 2",
     "filter by text": "SELECT sensor, speed FROM traffic WHERE sensor = 'a'",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Output, Select
-from tests.cluster.oracle.text_leaves import alone_means, column, has_column, reachable
+from tests.cluster.oracle.text_leaves import Leaf, alone_means, column, has_column, reachable
 from tests.cluster.oracle.text_operations import BOOLEAN, COMPARABLE, REAL, SIGNS
 from tests.cluster.oracle.text_scalars import Scalars
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 SUBQUERY_SHARE = 0.14
+VALUE_SHARE = 0.15
+"""How often what may be a subquery that is a value is one."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,27 @@ class Conditions:
         for part in parts[1:]:
             found = both("AND", found, part)
         return found
+
+    def with_values(self, leaves: Mapping[FieldType, list[Leaf]]) -> dict[FieldType, list[Leaf]]:
+        """Return what draws leaves, with subqueries that are values among them."""
+        if self._plain:
+            return dict(leaves)
+        return {
+            kind: [*each, lambda need, kind=kind, each=each: self._value(kind, need, each)]  # type: ignore[misc] # bound now
+            for kind, each in leaves.items()
+            if each
+        }
+
+    def _value(self, kind: FieldType, need: Exactness, others: Sequence[Leaf]) -> Scalar:
+        if self._queries.exhausted or self._dice.random() > VALUE_SHARE:
+            return self._dice.choice(others)(need)
+        query = self._select(kind, single=True)
+        (shown,) = query.outputs
+        assert isinstance(shown, Output)
+        return Scalar(
+            kind, words("{-1}"), words("({-1})"), label="QUERY VALUE", query=query, exactness=shown.scalar.exactness,
+            wild=shown.scalar.wild,
+        )  # fmt: skip
 
     def condition(self, depth: int = 2) -> Scalar:
         """Return a condition, with a subquery in it or not."""

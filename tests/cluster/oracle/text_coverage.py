@@ -32,8 +32,8 @@ _WORD = re.compile(
 LITERAL_SLOTS = {"decimals", "pattern", "group", "path", "REGEXP_REPLACE replacement"}
 """Arguments that are written out, and have one type."""
 OTHER_USES = (
-    "COMPLETENESS", "ERROR_BOUND", "GROUPING", "COUNT(*", "correlated", "EXISTS", "NOT EXISTS", "IN QUERY",
-    "NOT IN QUERY",
+    "QUERY VALUE", "COMPLETENESS", "ERROR_BOUND", "GROUPING", "COUNT(*", "correlated", "EXISTS", "NOT EXISTS",
+    "IN QUERY", "NOT IN QUERY",
     "NOT(query", "LIKE(", "NOT LIKE(", "LIKE ESCAPE", "NOT LIKE ESCAPE", "NOT IN(", "NOT BETWEEN(", "ILIKE(",
     "NOT ILIKE(", "ILIKE ESCAPE", "NOT ILIKE ESCAPE", "ROW IN(", "NOT ROW IN(", "IS TRUE(", "IS NOT TRUE(", "IS FALSE(",
     "IS NOT FALSE(",

@@ -15,7 +15,18 @@ from protocols.wire.streams import FieldType
 from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.oracle.definition import Snapshots
 from tests.cluster.oracle.text_expressions import Scalar
-from tests.cluster.oracle.text_forms import Changes, Item, Named, Nested, Query, SetOperation, Text, Zipped
+from tests.cluster.oracle.text_forms import (
+    Changes,
+    Item,
+    Named,
+    Nested,
+    Query,
+    Select,
+    SetOperation,
+    Text,
+    Zipped,
+    outputs_of,
+)
 from tests.cluster.oracle.text_meaning import Meaning, ZipSides
 from tests.cluster.oracle.text_operations import MACROS
 from tests.cluster.oracle.text_world import LAST, PLACES, TABLES, World, as_read
@@ -182,9 +193,15 @@ def reach(query: Query, names: dict[str, Query]) -> int:
     names = names | dict(query.names)
     if isinstance(query, SetOperation):
         return max(inner, reach(query.left, names), reach(query.right, names))
-    scalars = [each for each in (query.where, query.having) if each is not None]
+    scalars = asking_in(query)
     asked = [_asked(each, names) for each in scalars]
     return max([inner, *asked, *(_item_reach(item, names) for item in query.items)])
+
+
+def asking_in(query: Select) -> list[Scalar]:
+    """Return the expressions of a SELECT in which subqueries may stand."""
+    conditions = [each for each in (query.where, query.having) if each is not None]
+    return [*conditions, *(each.scalar for each in outputs_of(query))]
 
 
 def _asked(scalar: Scalar, names: dict[str, Query]) -> int:
@@ -219,7 +236,7 @@ def granule_of(query: Query, names: dict[str, Query]) -> int:
     if isinstance(query, SetOperation):
         return math.lcm(granule_of(query.left, names), granule_of(query.right, names))
     granules = [_item_granule(item, names) for item in query.items]
-    granules += [_granule_asked(each, names) for each in (query.where, query.having) if each is not None]
+    granules += [_granule_asked(each, names) for each in asking_in(query)]
     return math.lcm(*granules)
 
 

@@ -43,15 +43,26 @@ OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "percentile_cont", "sum")
 
 
 def group_leaves(
-    dice: random.Random, scalars: Scalars, offered: Sequence[Offered], keys: Sequence[Scalar], *, counts_samples: bool
-) -> dict[FieldType, list[Leaf]]:
-    """Return what draws keys and aggregates, by type; `counts_samples` where COMPLETENESS may be one."""
+    dice: random.Random, scalars: Scalars, arguments: Scalars, offered: Sequence[Offered], keys: Sequence[Scalar],
+    *, counts_samples: bool,
+) -> dict[FieldType, list[Leaf]]:  # fmt: skip
+    """Return what draws keys and aggregates, by type.
+
+    Parameters
+    ----------
+    scalars, arguments
+        What draws expressions over single rows, and what those in aggregates, where subqueries may stand.
+    offered, keys
+        The items of FROM, and the keys.
+    counts_samples
+        True where COMPLETENESS may be one.
+    """
     leaves: dict[FieldType, list[Leaf]] = defaultdict(list)
     columns = [known for each in offered for known in each.columns]
     for place, key in enumerate(keys):
         assert key.type is not None
         leaves[key.type].append(lambda _need, place=place, key=key: respelled(dice, key, columns, place))  # type: ignore[misc] # bound now
-    draw = _Aggregates(dice, scalars, offered, columns, counts_samples=counts_samples)
+    draw = _Aggregates(dice, scalars, arguments, offered, columns, counts_samples=counts_samples)
     for kind in KINDS:
         leaves[kind].append(lambda need, kind=kind: draw.aggregate(kind, need))  # type: ignore[misc] # bound now
     leaves[INTEGER].append(lambda _need: draw.filtered(count_all()))
@@ -85,12 +96,13 @@ def count_all() -> Scalar:
 
 class _Aggregates:
     def __init__(
-        self, dice: random.Random, scalars: Scalars, offered: Sequence[Offered], columns: Sequence[Known],
-        *, counts_samples: bool,
+        self, dice: random.Random, scalars: Scalars, arguments: Scalars, offered: Sequence[Offered],
+        columns: Sequence[Known], *, counts_samples: bool,
     ) -> None:  # fmt: skip
         self._may_count = counts_samples
         self._dice = dice
         self._scalars = scalars
+        self._arguments = arguments
         self._offered = offered
         self._columns = columns
         self._before: Scalar | None = None
@@ -132,9 +144,9 @@ class _Aggregates:
         return self.filtered(self._of(function, kind))
 
     def _ranked(self, function: str, kind: FieldType) -> Scalar:
-        argument = self._scalars.argument(kind, 1, Exactness.SAME, (function, kind))
+        argument = self._arguments.argument(kind, 1, Exactness.SAME, (function, kind))
         taken = self._scalars.turns.choose(self._dice, KINDS, (function, "by"))
-        by = self._scalars.argument(taken, 1, Exactness.SAME, (function, "by", taken))
+        by = self._arguments.argument(taken, 1, Exactness.SAME, (function, "by", taken))
         found = self._called(function, kind, argument)
         text = words("".join((str(found.text[0]), "{0}, {1})")))
         return replace(found, text=text, parts=(argument, by), wild=argument.wild)
@@ -155,7 +167,7 @@ class _Aggregates:
             taken = self._scalars.turns.choose(dice, (INTEGER, REAL), function)
         elif function == "count":
             taken = self._scalars.turns.choose(dice, KINDS, function)
-        argument = self._scalars.argument(taken, 1, Exactness.SAME, (function, taken))
+        argument = self._arguments.argument(taken, 1, Exactness.SAME, (function, taken))
         if argument.wild and (taken is REAL or function != "sum") and function in OF_NUMBERS:
             function = "max"  # sums of huge numbers depend on their order
             argument = self._scalars.value(kind, 0, Exactness.SAME)

@@ -194,14 +194,22 @@ class Queries:
         wild = any(each.wild for each in from_.columns)
         scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild, plain=self._plain)
         plain = lasting
-        conditions = Conditions(self, scalars, scope, place, plain=plain)
+        plainly = Conditions(self, scalars, scope, place, plain=plain)
+        open_ = column_leaves(dice, from_.columns) if plain else plainly.with_values(column_leaves(dice, from_.columns))
+        asking = Scalars(dice, open_, self._turns, wild=wild, plain=self._plain)
+        conditions = Conditions(self, asking, scope, place, plain=plain)
         across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else ()
         where = conditions.where(from_.offered, across)
         keys = () if single or not grouped else self._keys(scalars)
         elements = key_sets(dice, self._turns, keys) if grouped and not single else ()
-        quantifier, inner = "", scalars
+        quantifier, inner = "", scalars if outer is not None else asking
         if grouped:
-            leaves = group_leaves(dice, scalars, from_.offered, keys, counts_samples=not elements)
+            taken = scalars if outer is not None else asking
+            leaves = group_leaves(dice, scalars, taken, from_.offered, keys, counts_samples=not elements)
+            if outer is None:
+                kept = tuple(each.known for each in keys if each.known is not None)
+                grouped_scope = Scope(from_.columns, kept)
+                leaves = Conditions(self, scalars, grouped_scope, place, plain=plain or single).with_values(leaves)
             inner = Scalars(dice, leaves, self._turns, wild=wild, plain=self._plain)
         if not lasting and not single and dice.random() < (0.35 if grouped else 0.2):
             quantifier = dice.choice(("DISTINCT", "DISTINCT", "DISTINCT", "ALL"))
