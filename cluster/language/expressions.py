@@ -226,6 +226,9 @@ class Checker(OperandChecker):
         if any(each.type is None for each in operands):
             written = self.context.source_text(expression)
             self.context.warn(f"{written} is never true, whatever it is: IS NULL and IS NOT NULL ask for NULL")
+        if isinstance(expression.this, COMPARISONS):
+            first, second = (self.context.source_text(each) for each in (expression.this, expression.expression))
+            self.context.warn(f"whether {first} is compared with {second}: write AND to compare more than two values")
         built = type(expression)(this=operands[0].expression, expression=operands[1].expression)
         return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
 

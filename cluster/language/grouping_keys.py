@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cluster.language.context import Context
+    from cluster.language.errors import FjordSqlError
     from cluster.language.scope import Scope
 
 PLACE = "a number in GROUP BY is the place of a column in SELECT, from 1"
@@ -169,19 +170,26 @@ class _Keys:
             raise self._context.error(key, "a value is no key to group by", "name a column")
         if isinstance(key, exp.Literal) and not key.is_string and key.this.isdigit():
             key = self._numbered(key)
+        elif isinstance(key, exp.Neg) and isinstance(key.this, exp.Literal) and not self._context.registered:
+            raise self._no_such_column(key, f"-{key.this.this}")
         elif isinstance(key, exp.Column) and not key.table and not self._scope.knows(key):
             key = self._aliased.get(key.name.casefold(), key)
         if calls := aggregates_in(key):
             raise self._context.error(calls[0], "an aggregate is no key to group by")
         return key
 
+    def _no_such_column(self, number: exp.Expr, written: str) -> FjordSqlError:
+        columns = "1 column" if len(self._bodies) == 1 else f"{len(self._bodies)} columns"
+        return self._context.error(number, f"there is no column {written}: SELECT has {columns}", PLACE)
+
     def _numbered(self, number: exp.Literal) -> exp.Expr:
         """Return the expression of SELECT that a number in GROUP BY stands for."""
         place = int(number.this) if len(number.this) <= LONGEST_PLACE else 0
         if not 1 <= place <= len(self._bodies):
-            columns = "1 column" if len(self._bodies) == 1 else f"{len(self._bodies)} columns"
-            reason = f"there is no column {number.this}: SELECT has {columns}"
-            raise self._context.error(number, reason, PLACE)
+            raise self._no_such_column(number, number.this)
+        if isinstance(self._bodies[place - 1].unnest(), exp.Literal):
+            reason = f"column {place} of SELECT is a value, and no key to group by"
+            raise self._context.error(number, reason, "leave it out of GROUP BY: it is the same in every group")
         if aggregates_in(self._bodies[place - 1]):
             reason = f"column {place} of SELECT is computed by an aggregate, which is no key to group by"
             raise self._context.error(number, reason, PLACE)

@@ -21,6 +21,9 @@ class GroupingParsing(CallParsing):
         if [each.token_type for each in first] == [TokenType.WINDOW, TokenType.L_PAREN]:
             reason, hint = MISPLACED_WINDOW
             self.refuse(reason, token=first[0], hint=hint)
+        if first and first[0].token_type == TokenType.ALL:
+            hint = "name what to group by, or its places in SELECT: GROUP BY 1, 2"
+            self.refuse("GROUP BY ALL is not part of FjordSQL", token=first[0], hint=hint)
         group = super()._parse_group(skip_group_by_token)
         if group is not None and not any(group.args.values()):
             hint = "name columns to group by, or leave GROUP BY away"

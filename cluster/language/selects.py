@@ -42,6 +42,7 @@ from cluster.language.syntax import (
 )
 from cluster.language.temporal_filters import with_temporal_windows
 from cluster.language.top_rows import Key, order_keys, top_of_columns
+from cluster.language.words import USING_SHAPE
 from cluster.language.zipper_joins import zip_items
 
 if TYPE_CHECKING:
@@ -205,7 +206,9 @@ class Translator:
             raise self.context.error(
                 join.this,
                 f"{' '.join(unknown)} JOIN is not part of FjordSQL",
-                "join with a comma and WHERE, or LEFT JOIN; [NOT] EXISTS tests whether there is a partner",
+                USING_SHAPE
+                if "NATURAL" in unknown
+                else "join with a comma and WHERE, or LEFT JOIN; [NOT] EXISTS tests whether there is a partner",
             )
         self._check_join(join)
         return translate_item(join.this, self, stamped=stamped, names=names)

@@ -142,7 +142,7 @@ FOREIGN_CLAUSES: dict[str, str | None] = {
     "PREWHERE": "write WHERE",
     "TABLESAMPLE": f"write {SAMPLE_SHAPE}",
     "MINUS": "write EXCEPT",
-    "NATURAL": "join with a comma and WHERE, or JOIN ... ON",
+    "NATURAL": USING_SHAPE,
 }
 """Words that begin clauses in other databases, and what to write here."""
 

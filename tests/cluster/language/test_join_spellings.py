@@ -126,7 +126,7 @@ BEYOND = "is beyond a comma"
             "a zipper join pairs two streams",
             "write it first",
         ),
-        (f"{STREAM} NATURAL JOIN »weather w«", "NATURAL JOIN is not part", "WHERE"),
+        (f"{STREAM} NATURAL JOIN »weather w«", "NATURAL JOIN is not part", "USING"),
         ("traffic t ASOF JOIN weather w »USING« (sensor)", "a join by stamps has no USING", "ASOF"),
         ("traffic t ASOF »RIGHT« JOIN weather w ON t.sensor = w.sensor", "ASOF RIGHT JOIN is not part", "exchange"),
         ("traffic t »LEFT« ASOF JOIN weather w ON t.sensor = w.sensor", "LEFT stands behind ASOF", "ASOF [LEFT]"),
