@@ -13,7 +13,8 @@ from cluster.language.joins import with_nulls
 from cluster.language.plans import renamed_apart
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
 from cluster.language.stamp_joins import bounds_us, joined_by_stamps
-from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, is_comma
+from cluster.language.syntax import Stamp, StampJoin, ZipJoin, conjuncts, is_comma
+from cluster.language.words import NEAR_SHAPE
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 APART = "apart_us"
 """The column with the stamp on the right minus that on the left; behind a number if the name is taken."""
+BOTH = 2
+"""Stamps in a condition on both sides."""
 KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
 
 
@@ -49,6 +52,7 @@ def zip_items(
     left: list[exp.Join] = []
     for place, join in enumerate(joins, start=1):
         if not isinstance(join, ZipJoin | StampJoin):
+            _warn_of_equal_stamps(found[-1], items[place], join, context)
             found.append(items[place])
             left.append(join)
             continue
@@ -64,6 +68,18 @@ def zip_items(
         else:
             found[-1] = joined_by_stamps(found[-1], items[place], join, context)
     return found, left
+
+
+def _warn_of_equal_stamps(left: FromItem, right: FromItem, join: exp.Expr, context: Context) -> None:
+    """Warn of a condition on both stamps that looks like an interval join, but joins at equal stamps."""
+    on = join.args.get("on")
+    if on is None or len([*on.find_all(Stamp)]) < BOTH or left.static or right.static:
+        return
+    if is_instantaneous(left.node) and is_instantaneous(right.node):
+        context.warn(
+            "streams without a window are joined at equal stamps only; tuples whose stamps are apart are joined by "
+            f"{NEAR_SHAPE}"
+        )
 
 
 def _named(join: exp.Expr) -> str:

@@ -183,3 +183,10 @@ def test_the_new_words_are_still_names() -> None:
     text = f"SELECT asof, within, stamp, match_condition FROM ({inner}) AS within"
     names = [column.name for column in schema_of(translate(text, CATALOG).node)]
     assert names == ["asof", "within", "stamp", "match_condition"]
+
+
+def test_a_condition_on_stamps_without_a_window_is_warned_of() -> None:
+    text = "SELECT a.x FROM a JOIN b{} ON a.x = b.x AND STAMP(a) >= STAMP(b)"
+    (warning,) = translate(text.format(""), CATALOG).warnings
+    assert "WITHIN 5 MINUTES" in warning
+    assert translate(text.format(" WINDOW(RANGE 1 MINUTE)"), CATALOG).warnings == ()
