@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.language.words import HOPPING, TUMBLING
+from cluster.language.words import HOPPING, RESET_SHAPE, SESSION_SHAPE, TUMBLING
 
 _NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"
@@ -25,9 +25,14 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_DATETIME", "LOCALTIME", "GETDATE"),
         *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIX_TIMESTAMP", "UNIXTIME", "ROWTIME", "PROCTIME"),
     ),
-    TUMBLING.format("FROM stream "): ("TUMBLE", "TUMBLE_START", "TUMBLE_END", "TIME_BUCKET", "DATE_BIN"),
+    TUMBLING.format("FROM stream "): ("TUMBLE", "TIME_BUCKET", "DATE_BIN"),
     "it stands in FROM: FROM Istream(stream WINDOW(RANGE 1 HOUR))": ("ISTREAM", "DSTREAM", "RSTREAM"),
-    HOPPING.format("FROM stream "): ("HOP", "HOP_START", "HOP_END", "CUMULATE"),
+    HOPPING.format("FROM stream "): ("HOP",),
+    "write WINDOW_START() or WINDOW_END(), without arguments": (
+        *("TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END", "SESSION_START", "SESSION_END"),
+    ),
+    f"a window of sessions is written FROM stream {SESSION_SHAPE}": ("SESSION",),
+    f"a window that is reset is written FROM stream {RESET_SHAPE}": ("CUMULATE",),
     _NO_DATES: ("DATE", "TO_DATE", "MAKE_DATE"),
     "write x + INTERVAL '1' DAY": (
         *("DATE_ADD", "DATE_SUB", "DATEADD", "TIMESTAMPADD", "TIMESTAMP_ADD", "TIMESTAMP_SUB", "INTERVAL"),
