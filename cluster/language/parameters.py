@@ -30,7 +30,7 @@ from cluster.language.parameter_values import (
 )
 from cluster.language.readable_text import readable
 from cluster.language.statement_trees import NO_DECLARATION, statement_tree
-from cluster.language.syntax import EventsClause, Quantity, Within
+from cluster.language.syntax import EventsClause, OrderKey, Quantity, Within
 from cluster.planning_budget import spend
 
 MOST_VALUES = 1_000
@@ -227,7 +227,7 @@ def _places(text: str) -> _Places:
     return _Places(tree, tuple(found[each.start] for each in marks))
 
 
-_KEYED = (exp.Group, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Dot)
+_KEYED = (exp.Group, exp.Rollup, exp.Cube, exp.GroupingSets, exp.Dot, OrderKey)
 
 
 def _may_stand(place: exp.Placeholder) -> bool:

@@ -26,7 +26,7 @@ Truths = NDArray[np.bool_]
 
 CLOSED = np.iinfo(np.int64).min
 """In place of an instant: the row has no place at present."""
-MOST_PIECES = 200_000
+MOST_PIECES = 20_000
 """Pieces of one span that are looked at together."""
 PIECES_PER_ROW = 8
 """A span whose rows have fewer pieces than this on average is not halved: nothing would be gained."""
