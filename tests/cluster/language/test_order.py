@@ -6,10 +6,14 @@ import pytest
 
 from cluster.language.algebra import Node, Ranked
 from cluster.language.catalog import Catalog
+from cluster.language.columns import QUERY_GROUP
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameters import bind
 from cluster.language.translation import CreateStream, parse_statement, translate, translate_derived
 from cluster.language.walks import nodes_of
+from cluster.physical import operations
+from cluster.physical.lowering import lower_alone
+from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 
 HOUR = "WINDOW(RANGE 1 HOUR)"
@@ -35,7 +39,7 @@ def ranked(node: Node) -> list[Ranked]:
         f"SELECT sensor, speed FROM traffic {HOUR} ORDER BY speed, sensor LIMIT 3",
         f"SELECT DISTINCT sensor, lane FROM traffic {HOUR} ORDER BY 2, 1 LIMIT 3",
         f"SELECT MAX(speed) AS top FROM traffic {HOUR} ORDER BY COUNT(*) LIMIT 1",
-        f"SELECT lane, ROW_NUMBER() OVER (PARTITION BY lane ORDER BY sensor) AS p FROM traffic {HOUR} GROUP BY lane, sensor",
+        f"SELECT lane, RANK() OVER (ORDER BY open) AS n FROM traffic {HOUR} GROUP BY lane, open",
         f"SELECT sensor, RANK() OVER (ORDER BY speed) AS p FROM traffic {HOUR}",
     ],
 )
@@ -149,3 +153,10 @@ def test_a_rank_of_a_derived_stream_gets_the_bound_of_its_query() -> None:
     first, second = (translate(f"SELECT sensor FROM placed WHERE n <= {most}", catalog).node for most in (1, 2))
     assert [each.most for node in (first, second) for each in ranked(node)] == [1, 2]
     assert [each.most for each in ranked(translate("SELECT sensor FROM placed", catalog).node)] == [None]
+
+
+@pytest.mark.parametrize("clause", ["ORDER BY 2 LIMIT 2", "QUALIFY RANK() OVER (PARTITION BY lane ORDER BY speed) = 1"])
+def test_queries_that_share_a_fragment_have_places_of_their_own(clause: str) -> None:
+    fragment = lower_alone(rewrite(translate(f"SELECT lane, speed FROM traffic {HOUR} {clause}", CATALOG).node).node)
+    (operation,) = (each.operation for each in fragment.behind if isinstance(each.operation, operations.Ranked))
+    assert operation.keys[-1] == QUERY_GROUP.name

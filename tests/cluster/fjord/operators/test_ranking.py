@@ -135,15 +135,19 @@ def test_a_place_that_does_not_change_is_one_piece() -> None:
 def test_rows_that_others_precede_and_outlast_are_forgotten() -> None:
     """Of an endless window few rows are kept: the first three of each group."""
     dice = np.random.default_rng(1)
+    seen: dict[str, list[int]] = {"a": [], "b": []}
     subject = Ranked(LEFT, keys=("k",), order=(Ordering("n"),), most=3)
     for second in range(20):
         stamps = np.sort(dice.integers(second * 1_000, second * 1_000 + 1_000, 500))
         numbers, names = dice.integers(0, 10**6, 500), dice.choice(["a", "b"], 500)
         rows = [(int(at), NEVER, str(k), int(n)) for at, k, n in zip(stamps, names, numbers, strict=True)]
+        for _, _, name, number in rows:
+            seen[str(name)].append(number)
         subject.transition(0, Batch(frame(rows), second * 1_000 + 1_000))
         kept = subject.save()["kept"]
         assert isinstance(kept, pl.DataFrame)
-        assert kept.height <= 6
+        for name, numbers in seen.items():
+            assert sorted(kept.filter(pl.col("k") == name)["n"]) == sorted(numbers)[:3]
 
 
 @pytest.mark.parametrize("function", ["rank", "dense_rank"])
