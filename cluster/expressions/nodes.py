@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from cluster.expressions.user_functions import UserFunction
 from cluster.shared_nodes import SharedNode
 from protocols.wire.streams import FieldType
 
@@ -186,6 +187,22 @@ class Call(Expression, frozen=True):
         return Call(self.function, operands)
 
 
+class UserCall(Expression, frozen=True):
+    """A call of a function of a user."""
+
+    function: UserFunction
+    arguments: tuple[Expression, ...]
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        """The arguments."""
+        return self.arguments
+
+    def over(self, operands: tuple[Expression, ...]) -> Expression:
+        """Return the same node over other operands."""
+        return UserCall(self.function, operands)
+
+
 class Case(Expression, frozen=True):
     """CASE, with or without a subject that is compared with each condition.
 
@@ -252,7 +269,7 @@ def grouped(expression: Expression) -> Expression:
     Column(name='a')
     """
     match expression:
-        case Column() | Literal() | Group() | Case() | Cast():
+        case Column() | Literal() | Group() | Case() | Cast() | UserCall():
             return expression
         case Call() if expression.function != "POWER":  # once an operator, and still printed as one in names
             return expression

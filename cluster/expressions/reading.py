@@ -28,8 +28,10 @@ from cluster.expressions.nodes import (
     Literal,
     Negative,
     Not,
+    UserCall,
     chain,
 )
+from cluster.expressions.user_functions import UserFunctionCall, called_in
 from protocols.wire.streams import FieldType
 
 DATA_TYPES: dict[FieldType, exp.DType] = {
@@ -172,6 +174,11 @@ def _escape(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
     return Like(like.operand, like.pattern, str(node.args["expression"].this), like.folds)
 
 
+def _user_call(node: exp.Expr, parts: Sequence[Expression]) -> Expression:
+    assert isinstance(node, UserFunctionCall)  # noqa: S101 - the rule is for these
+    return UserCall(called_in(node), tuple(parts))
+
+
 def _written(node: exp.Expr) -> str:
     return node.sql(identify=True, comments=False)
 
@@ -194,4 +201,5 @@ _RULES: dict[type[exp.Expr], Callable[[exp.Expr, Sequence[Expression]], Expressi
     exp.Case: _case,
     TimeLiteral: lambda node, _: Literal(FieldType(str(node.args["kind"])), str(node.this)),
     TimeCall: lambda node, parts: Call(str(node.this), tuple(parts)),
+    UserFunctionCall: _user_call,
 }

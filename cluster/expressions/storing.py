@@ -24,7 +24,9 @@ from cluster.expressions.nodes import (
     Literal,
     Negative,
     Not,
+    UserCall,
 )
+from cluster.expressions.user_functions import FunctionLanguage, UserFunction
 from cluster.expressions.walks import from_below
 from protocols.wire.streams import FieldType
 
@@ -75,10 +77,25 @@ def _said(node: Expression) -> StoredNode:
             return ["ilike" if node.folds else "like", node.pattern, node.escape]
         case Call():
             return ["call", node.function]
+        case UserCall():
+            return ["user", *_function_written(node.function)]
         case Case():
             return ["case", node.subject is not None, len(node.conditions)]
         case _:
             return [_KINDS[type(node)]]
+
+
+def _function_written(function: UserFunction) -> StoredNode:
+    types = ",".join([each.value for each in function.parameters])
+    where = [function.name, function.identity, function.module, function.attribute]
+    return [
+        *where,
+        types,
+        ",".join(function.names) if any(function.names) else "",
+        function.result.value,
+        function.strict,
+        function.language.value,
+    ]
 
 
 def restored(listed: Sequence[StoredNode]) -> Expression:
@@ -119,6 +136,8 @@ def _read(kind: object, rest: StoredNode, nodes: Sequence[Expression]) -> Expres
             return Like(_one(operand, nodes), pattern, escape, kind == "ilike")
         case "call", [str(function), *arguments]:
             return Call(function, _at(arguments, nodes))
+        case "user", _:
+            return _user_call(rest, nodes)
         case "case", [bool(subject), int(branches), *operands]:
             return _case(branches, _at(operands, nodes), subject=subject)
         case "in", [value, *choices]:
@@ -127,6 +146,26 @@ def _read(kind: object, rest: StoredNode, nodes: Sequence[Expression]) -> Expres
             return _PLAIN[kind](*_at(rest, nodes))
         case _:
             raise ValueError(f"there is no {kind!r} of {rest!r}")
+
+
+_PARTS_OF_FUNCTION = 9
+"""How many values of a stored call are about the function; its operands are behind them."""
+
+
+def _user_call(rest: StoredNode, nodes: Sequence[Expression]) -> Expression:
+    parts, operands = rest[:_PARTS_OF_FUNCTION], _at(rest[_PARTS_OF_FUNCTION:], nodes)
+    texts = [each for each in parts if isinstance(each, str)]
+    strict = parts[-2] if len(parts) == _PARTS_OF_FUNCTION else None
+    if len(texts) != _PARTS_OF_FUNCTION - 1 or not isinstance(strict, bool):
+        raise ValueError(f"there is no function of {parts!r}")
+    name, identity, module, attribute, types, names, result, language = texts
+    parameters = tuple([FieldType(each) for each in types.split(",")])
+    if len(parameters) != len(operands):
+        raise ValueError(f"{name} takes {len(parameters)} arguments and has {len(operands)}")
+    where = (name, identity, module, attribute)
+    named = tuple(names.split(",")) if names else ()
+    function = UserFunction(*where, parameters, FieldType(result), strict, FunctionLanguage(language), named)
+    return UserCall(function, operands)
 
 
 def _case(branches: int, operands: tuple[Expression, ...], *, subject: bool) -> Expression:

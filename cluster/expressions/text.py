@@ -23,6 +23,7 @@ from cluster.expressions.nodes import (
     Literal,
     Negative,
     Not,
+    UserCall,
 )
 from cluster.expressions.walks import found_from_below, from_below
 from cluster.shared_nodes import remembered
@@ -93,6 +94,8 @@ def _pieces(node: Expression) -> Sequence[_Piece]:
             return _separated(node.parts, f" {node.word} ")
         case Call():
             return (f"{node.function}(", *_separated(node.arguments, ", "), ")")
+        case UserCall():
+            return (f"{node.function.identity}(", *_separated(node.arguments, ", "), ")")
         case Not():
             return ("NOT ", node.operand)
         case Negative():

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TypeVar
 
-from cluster.expressions.nodes import Column, Expression
+from cluster.expressions.nodes import Column, Expression, UserCall
+from cluster.expressions.user_functions import UserFunction
 from cluster.shared_nodes import remembered
 
 T = TypeVar("T")
@@ -109,3 +110,9 @@ def substituted(expression: Expression, columns: Mapping[str, Expression]) -> Ex
         Replacements by name, in parentheses where these may be needed; one for each column that it reads.
     """
     return rebuilt(expression, lambda node: columns[node.name] if isinstance(node, Column) else node)
+
+
+@remembered
+def functions_called(expression: Expression) -> frozenset[UserFunction]:
+    """Return the functions of users that an expression calls."""
+    return frozenset([node.function for node in from_below(expression) if isinstance(node, UserCall)])

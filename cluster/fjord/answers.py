@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import msgspec
 import polars as pl
@@ -16,6 +16,8 @@ from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.physical.nodes import Fragment, Subscriber
 from cluster.physical.operations import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 from cluster.physical.rules.finishing import Finish
+from cluster.plan.called_functions import called_by, scalars_in
+from protocols.errors import FjordError
 
 _MARKS = [mark.name for mark in MARKS]
 REPEAT_SECONDS = 60.0
@@ -43,10 +45,11 @@ class Answers:
     def __init__(self, fragment: Fragment, *, keyed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._fragment = fragment
-        finished: dict[Finish, list[Subscriber]] = {}
+        finished: dict[tuple[Finish, Hashable], list[Subscriber]] = {}
         for subscriber in fragment.subscribers:
-            finished.setdefault(subscriber.finish, []).append(subscriber)
-        self._tops = [_Top(finish, each, only=len(finished) == 1, keyed=keyed) for finish, each in finished.items()]
+            finished.setdefault((subscriber.finish, _apart(subscriber)), []).append(subscriber)
+        only = len(finished) == 1
+        self._tops = [_Top(finish, each, only=only, keyed=keyed) for (finish, _), each in finished.items()]
         self._broken: dict[str, str] = {}
         self._reported: dict[str, tuple[str, float]] = {}
 
@@ -56,7 +59,7 @@ class Answers:
             try:
                 yield top.answers(rows)
             except Exception as error:  # noqa: BLE001 - one query's HAVING must not cost the others their answers
-                reason = f"{type(error).__name__}: {error}"
+                reason = str(error) if isinstance(error, FjordError) else f"{type(error).__name__}: {error}"
                 self._broken.update((subscriber.identity, reason) for subscriber in top.subscribers)
 
     def errors(
@@ -92,6 +95,14 @@ class Answers:
             else:
                 self._reported[identity] = (reason, self._clock())
                 yield error_row(subscriber.query, reason, at_us)
+
+
+def _apart(subscriber: Subscriber) -> Hashable:
+    """Return what keeps subscribers with the same last steps apart: the rows, if these call functions of users.
+
+    A function that fails for the rows of one is no matter of another one's.
+    """
+    return (subscriber.group, subscriber.window) if called_by(scalars_in(subscriber.finish)) else None
 
 
 class _Top:

@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from cluster.expressions.walks import functions_called
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.columns import Scalar, Schema
 from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, extract_ranges
+from protocols.errors import FjordError
 from protocols.wire.streams import FieldType
 
 Numbers = npt.NDArray[np.int64]
@@ -126,7 +128,13 @@ class PredicateIndex:
             true = rows[candidates].select("*", compile_scalar(scalar).fill_null(value=False).alias("fjord_holds"))
             holds[candidates] = true["fjord_holds"].to_numpy()
         except Exception as error:  # noqa: BLE001 - whatever one predicate does must not stop the others
-            failures.update(dict.fromkeys(numbers, f"{type(error).__name__}: {error}"))
+            if len(numbers) > 1 and functions_called(scalar.expression):
+                # It failed for rows of some of the predicates; the others have nothing to do with them.
+                for number in numbers:
+                    pairs = self._evaluate(rows, scalar, [number], pairs, failures)
+                return pairs
+            reason = str(error) if isinstance(error, FjordError) else f"{type(error).__name__}: {error}"
+            failures.update(dict.fromkeys(numbers, reason))
         keep = ~asked | holds[row]
         return row[keep], predicate[keep]
 

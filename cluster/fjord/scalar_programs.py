@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.expressions.nodes import Among, Case, Column, Expression, Group
+from cluster.expressions.user_functions import UserFunction
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord.scalar_functions import COMPARED, Membership
 from cluster.fjord.scalar_rules import Function, function_of, operands_of, series_of, value_of
@@ -140,7 +141,8 @@ class _Builder:
     def _step(self, function: Function, key: Hashable, operands: tuple[int, ...]) -> int:
         known = (key, operands)
         if known not in self._known:
-            if all(operand in self._constants for operand in operands):
+            # A function of a user is not called while plans are made.
+            if not isinstance(key, UserFunction) and all(operand in self._constants for operand in operands):
                 return self._constant(function(*(self._constants[operand] for operand in operands)))
             number = self._known[known] = self._next()
             self._steps[number] = (function, operands)

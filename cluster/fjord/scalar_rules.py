@@ -22,17 +22,21 @@ from cluster.expressions.nodes import (
     Literal,
     Negative,
     Not,
+    UserCall,
 )
 from cluster.expressions.text import text_of
 from cluster.expressions.timestamps import interval_us, timestamp_us
+from cluster.expressions.user_functions import UserFunction
 from cluster.fjord import json_functions as documents
 from cluster.fjord import scalar_functions as functions
 from cluster.fjord import text_functions as texts
 from cluster.fjord import text_patterns as patterns
 from cluster.fjord.number_functions import NUMBER_FUNCTIONS
+from cluster.fjord.real_values import settled
 from cluster.fjord.scalar_functions import COMPARED, POLARS_TYPES, Written
 from cluster.fjord.text_parts import TEXT_PARTS
 from cluster.fjord.timestamp_functions import OF_CONSTANTS, TIMESTAMP_FUNCTIONS
+from cluster.functions.calling import CALLS
 from protocols.wire.streams import FieldType
 
 Function = Callable[..., pl.Series]
@@ -152,10 +156,17 @@ def function_of(node: Expression) -> tuple[Function, Hashable]:
         case Call() if node.function in _OF_CONSTANTS:
             constants = _constants(node)
             return _OF_CONSTANTS[node.function](*constants), (node.function, *constants)
+        case UserCall():
+            return user_function(node.function), node.function
         case Call() if node.function in _CALLED:
             return _CALLED[node.function], node.function
         case _:
             raise PlanError(f"{text_of(node)} cannot be evaluated")
+
+
+def user_function(function: UserFunction) -> Function:
+    """Return a function of series that calls a function of a user; NULL for reals and texts that cannot be."""
+    return lambda *operands: texts.bounded(settled(CALLS.call(function, operands)))
 
 
 def _constants(call: Call) -> tuple[str | int, ...]:

@@ -18,7 +18,7 @@ import polars as pl
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.fjord.scalar_functions import POLARS_TYPES
-from cluster.fjord.scalar_programs import program_of
+from cluster.fjord.scalar_programs import Program, program_of
 from cluster.fjord.scalar_rules import value_of
 from cluster.language.columns import Scalar
 
@@ -39,6 +39,13 @@ def compile_scalar(scalar: Scalar) -> pl.Expr:
     if simple is not None:
         return simple.cast(kind)
     program = program_of(scalar.expression)
+    if not program.columns and program.steps:
+        # Of a function of a user, which is called with one row wherever its arguments are constants.
+        return pl.map_batches(
+            [pl.int_range(pl.len(), dtype=pl.Int64)],
+            lambda values: _repeated(program, values[0], kind),
+            return_dtype=kind,
+        )
     if not program.columns:
         # Polars extends only literals to any length.
         return pl.lit(program.run(()).cast(kind).item(), kind)
@@ -46,6 +53,12 @@ def compile_scalar(scalar: Scalar) -> pl.Expr:
     return pl.map_batches(
         columns, lambda values: program.run(values).cast(kind), return_dtype=kind, is_elementwise=True
     )
+
+
+def _repeated(program: Program, beside: pl.Series, kind: type[pl.DataType]) -> pl.Series:
+    if not len(beside):
+        return pl.Series([], dtype=kind)
+    return program.run(()).cast(kind).new_from_index(0, len(beside))
 
 
 _COMPARED: dict[str, tuple[Callable[[pl.Expr, pl.Expr], pl.Expr], str]] = {

@@ -102,6 +102,14 @@ def _behind_each_other(*texts: pl.Series) -> pl.Series:
     return reduce(operator.add, texts)
 
 
+def bounded(values: pl.Series) -> pl.Series:
+    """Return values with NULL for every text that is too long."""
+    # A code point has at least one byte, and the number of bytes is known without counting.
+    if values.dtype != pl.String or longest_bytes(values) <= LONGEST_TEXT:
+        return values
+    return values.set(values.str.len_chars() > LONGEST_TEXT, None)
+
+
 def longest_bytes(texts: pl.Series) -> int:
     """Return how many bytes the longest of texts has."""
     longest = texts.str.len_bytes().max()

@@ -147,6 +147,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.Alias: {"this": SCALARS - {NULL}, "alias": _IDENTIFIER},
     exp.Distinct: {"expressions": SCALARS - {NULL, AGGREGATE}},
     exp.Where: {"this": TRUTHS - _ONCE},
+    exp.Anonymous: {"this": _kinds("name"), "expressions": SCALARS},
     exp.Group: {"expressions": _KEYS | _LISTS | {BOOLEAN}},
     exp.GroupingSets: {"expressions": _KEYS | _LISTS},
     **_alike((exp.Rollup, exp.Cube), expressions=_KEYS | {"Tuple"}),
@@ -273,7 +274,16 @@ DECLARATION_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "refresh": _QUANTITY,
         "stale": _QUANTITY,
     },
-    syntax.DropStatement: {"this": _IDENTIFIER, "kind": _kinds("STREAM", "RELATION")},
+    syntax.CreateFunctionStatement: {
+        "this": _IDENTIFIER,
+        "expressions": _kinds("FunctionParameter"),
+        "returns": _kinds("Var"),
+        "language": _IDENTIFIER,
+        "nulls": _kinds("STRICT", "RETURNS", "CALLED"),
+        "path": _kinds(TEXT),
+    },
+    syntax.FunctionParameter: {"this": _IDENTIFIER, "kind": _kinds("Var")},
+    syntax.DropStatement: {"this": _IDENTIFIER, "kind": _kinds("STREAM", "RELATION", "FUNCTION")},
     exp.Var: {"this": _kinds(*COLUMN_TYPES, *FORMER_COLUMN_TYPES)},
     syntax.ColumnDefinition: {"this": _IDENTIFIER, "kind": _kinds("Var"), "unit": _kinds(TEXT), "fixed": _kinds(TRUE)},
     exp.Tuple: {"expressions": _IDENTIFIER},
@@ -411,7 +421,7 @@ def _kind_of(node: exp.Expr, value: object) -> str:
             return str(value).lower()
         case Enum():
             return value.name
-        case _ if isinstance(node, exp.Identifier):
+        case _ if isinstance(node, exp.Identifier | exp.Anonymous):
             return "name"
         case _ if isinstance(node, exp.Literal):
             return TEXT if node.is_string else _spelling(str(value))
@@ -450,7 +460,9 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS, *ARROWS), EXPRESSION),
     row_pattern_syntax.Navigation: EXPRESSION,
-    **dict.fromkeys((exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION),
+    **dict.fromkeys(
+        (exp.Anonymous, exp.Neg, exp.DPipe, exp.Case, exp.If, exp.Cast, exp.TryCast, syntax.Within), EXPRESSION
+    ),
     syntax.RankCall: EXPRESSION,
     **dict.fromkeys(TIME_EXPRESSIONS, EXPRESSION),
     syntax.WindowBound: EXPRESSION,

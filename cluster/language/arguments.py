@@ -14,6 +14,8 @@ from cluster.language.spelling import SPELLINGS
 from cluster.language.syntax import PERCENTILE_SHAPE, STRING_AGG_SHAPE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cluster.language.context import Context
     from cluster.language.errors import FjordSqlError
 
@@ -94,7 +96,9 @@ def unnamed(name: str) -> tuple[str, str | None]:
     return "arguments have no names in FjordSQL", f"write them one after the other, {written}"
 
 
-def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> tuple[str, str | None]:
+def unknown_function(
+    name: str, *, elsewhere: bool, of_query: bool = False, own: Iterable[str] = ()
+) -> tuple[str, str | None]:
     """Return the message about a call of a function that does not exist, and the hint.
 
     Parameters
@@ -105,6 +109,8 @@ def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> t
         True if other databases have it: then it is no misspelling.
     of_query
         True if its argument is a query.
+    own
+        Names of functions of users.
     """
     written = name.upper()
     if written in QUANTIFIERS:
@@ -116,7 +122,7 @@ def unknown_function(name: str, *, elsewhere: bool, of_query: bool = False) -> t
     listed = f"functions are {', '.join(FUNCTION_NAMES)}"
     if elsewhere:
         return f"{written} is not part of FjordSQL", listed
-    known = QUANTIFIERS if of_query else (*FUNCTION_NAMES, *AGGREGATE_NAMES, "ROLLUP", "CUBE")
+    known = QUANTIFIERS if of_query else (*own, *FUNCTION_NAMES, *AGGREGATE_NAMES, "ROLLUP", "CUBE")
     return f"there is no function {name!r}", did_you_mean(name, known) or listed
 
 

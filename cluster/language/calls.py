@@ -284,7 +284,12 @@ def unsupported_call(context: Context, at: exp.Expr, call: exp.Expr) -> FjordSql
     elsewhere = not isinstance(call, exp.Anonymous)
     of_query = any(isinstance(each, QUERIES) for each in call.iter_expressions())
     name = called(call, call.name)
-    return context.error(at, *unknown_function(name, elsewhere=elsewhere, of_query=of_query))
+    own = context.catalog.functions
+    if not elsewhere and name.casefold() in own:
+        reason = f"an argument of {own[name.casefold()].name} cannot be a query"
+        return context.error(at, reason, "compute it in a derived stream and join it")
+    names = [each.name for each in own.values()]
+    return context.error(at, *unknown_function(name, elsewhere=elsewhere, of_query=of_query, own=names))
 
 
 def _operator(context: Context, expression: exp.Expr) -> str | None:

@@ -13,6 +13,7 @@ from cluster.language.columns import Column, Schema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from cluster.expressions.user_functions import UserFunction
     from protocols.wire.streams import StreamSchema
 
 
@@ -120,6 +121,8 @@ class Catalog:
     entries: Mapping[str, Entry] = field(default_factory=lambda: MappingProxyType({}))
     unreadable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By name, without case: why a stream that was created by an earlier version cannot be read."""
+    functions: Mapping[str, UserFunction] = field(default_factory=lambda: MappingProxyType({}))
+    """By name, without case."""
 
     @classmethod
     def of(cls, streams: Iterable[StreamSchema | Entry]) -> Catalog:
@@ -138,6 +141,14 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         """Return the stream or relation called `name`, or None."""
         return self.entries.get(name.casefold())
+
+    def function(self, name: str) -> UserFunction | None:
+        """Return the function of a user called `name`, or None."""
+        return self.functions.get(name.casefold())
+
+    def with_functions(self, functions: Iterable[UserFunction]) -> Catalog:
+        """Return a catalog with these functions in place of its own."""
+        return replace(self, functions=MappingProxyType({each.name.casefold(): each for each in functions}))
 
     def with_stream(self, entry: Entry) -> Catalog:
         """Return a catalog that also has `entry`.

@@ -33,6 +33,7 @@ from cluster.language.time_arithmetic import TIMES, negative, time_arithmetic
 from cluster.language.time_functions import check_extract, check_time_function, check_zone
 from cluster.language.time_literals import interval_literal, timestamp_literal
 from cluster.language.typing_rules import Typed, common_type, common_unit
+from cluster.language.user_calls import check_user_call
 from cluster.language.window_bounds import without_window
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -316,6 +317,7 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     TimestampLiteral: lambda checker, literal: timestamp_literal(checker.context, literal),
     IntervalLiteral: lambda checker, literal: interval_literal(checker.context, literal),
     WindowBound: without_window,
+    exp.Anonymous: check_user_call,
     exp.Func: check_function,
 }
 """The rule for each kind of expression; the first that fits is taken, so functions come last."""

@@ -14,6 +14,7 @@ from cluster.expressions.called_functions import OWN_FUNCTIONS
 from cluster.language.arguments import wrong_number
 from cluster.language.call_parsing import LITERALS, ArgumentsError, PositionedParseError
 from cluster.language.errors import FjordSqlError, did_you_mean
+from cluster.language.function_parsing import FunctionParsing
 from cluster.language.glued_numbers import glued, glued_number
 from cluster.language.grouping_parsing import GroupingParsing
 from cluster.language.json_parsing import ARROW_TOKENS, CALLS_WITH_CLAUSES, JsonParsing
@@ -24,7 +25,6 @@ from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
 from cluster.language.spelling import SPELLINGS
 from cluster.language.stamp_join_parsing import StampJoinParsing
-from cluster.language.statements import StatementParsing
 from cluster.language.syntax import (
     TIME_FUNCTIONS,
     WINDOW_BOUNDS,
@@ -76,7 +76,7 @@ def _refuse(reason: str, hint: str | None) -> Callable[[parser.Parser], Any]:
 
 
 class FjordSqlParser(
-    StatementParsing,
+    FunctionParsing,
     GroupingParsing,
     StampJoinParsing,
     RefusedSpellings,

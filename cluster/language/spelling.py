@@ -223,6 +223,13 @@ def _navigation(node: exp.Expr) -> list[str]:
     return [node.args["kind"], *_if(node.args.get("offset"), ",")]
 
 
+def _create_function(node: exp.Expr) -> list[str]:
+    language = _if(node.args.get("language"), "LANGUAGE")
+    nulls = {"STRICT": "STRICT", "RETURNS": "RETURNS NULL ON NULL INPUT", "CALLED": "CALLED ON NULL INPUT"}
+    words = nulls.get(str(node.args.get("nulls")), "").split()
+    return ["CREATE", "FUNCTION", "RETURNS", "AS", *language, *words, *_commas(len(node.expressions))]
+
+
 _WITHIN_GROUP = ("WITHIN", "GROUP", "ORDER BY")
 
 _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
@@ -256,6 +263,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Case: _case,
     exp.Cast: _cast("CAST"),
     exp.TryCast: _cast("TRY_CAST"),
+    exp.Anonymous: lambda node: [node.name.upper(), *_commas(len(node.expressions))],
     exp.Tuple: _tuple,
     exp.Star: _star,
     exp.NullSafeEQ: lambda _node: ["IS", "NOT", "DISTINCT", "FROM"],
@@ -279,6 +287,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     syntax.CreateDerived: lambda _node: ["CREATE", "STREAM", "AS"],
     syntax.CreateRelationStatement: _create_relation,
     syntax.ColumnDefinition: lambda node: [*_if(node.args.get("unit"), "UNIT"), *_if(node.args.get("fixed"), "FIXED")],
+    syntax.CreateFunctionStatement: _create_function,
     syntax.DropStatement: lambda node: ["DROP", node.args["kind"]],
 }
 """Nodes whose words depend on their arguments."""

@@ -33,7 +33,9 @@ class StatementParsing(SensorClauseParsing):
                 return self.expression(
                     DropStatement(this=self._parse_stream_name("the name of a relation"), kind="RELATION")
                 )
-            self._expect_word("STREAM", "DROP STREAM name or DROP RELATION name", "RELATION")
+            self._expect_word(
+                "STREAM", "DROP STREAM name, DROP RELATION name or DROP FUNCTION name", "RELATION", "FUNCTION"
+            )
             return self.expression(DropStatement(this=self._parse_stream_name(), kind="STREAM"))
         if self._curr.token_type in (TokenType.SELECT, TokenType.L_PAREN, TokenType.WITH):
             return self._parse_query()
@@ -45,7 +47,7 @@ class StatementParsing(SensorClauseParsing):
         if any(self._chunks[: self._chunk_index - 1]) and (hint is None or self._curr.token_type == TokenType.FROM):
             reason = "a statement ends at its semicolon, and nothing but another one can come behind it"
             return self.refuse(reason, hint="leave the semicolon out if the statement goes on")
-        reason = "a statement begins with SELECT, CREATE STREAM, CREATE RELATION, DROP STREAM or DROP RELATION"
+        reason = "a statement begins with SELECT, or with CREATE or DROP and STREAM, RELATION or FUNCTION"
         return self.refuse(reason, hint=hint, words=() if hint else BEGINNINGS)
 
     def _parse_query(self) -> exp.Expr:
@@ -55,7 +57,12 @@ class StatementParsing(SensorClauseParsing):
         return query
 
     def _parse_create_stream(self) -> exp.Expr:
-        self._expect_word("STREAM", "CREATE STREAM name ... or CREATE RELATION name ...", "RELATION")
+        self._expect_word(
+            "STREAM",
+            "CREATE STREAM name ..., CREATE RELATION name ... or CREATE FUNCTION name ...",
+            "RELATION",
+            "FUNCTION",
+        )
         name = self._parse_stream_name()
         if self._match(TokenType.ALIAS):
             return self.expression(CreateDerived(this=name, expression=self._parse_query()))

@@ -254,8 +254,27 @@ class CreateRelationStatement(exp.Expression):
     }
 
 
+class FunctionParameter(exp.Expression):
+    """``[name] TYPE`` of CREATE FUNCTION."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": False, "kind": True}
+
+
+class CreateFunctionStatement(exp.Expression):
+    """``CREATE FUNCTION name (parameters) RETURNS type [LANGUAGE l] [STRICT] AS path``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "expressions": False,
+        "returns": True,
+        "language": False,
+        "nulls": False,
+        "path": True,
+    }
+
+
 class DropStatement(exp.Expression):
-    """``DROP STREAM name`` or ``DROP RELATION name``."""
+    """``DROP STREAM name``, ``DROP RELATION name`` or ``DROP FUNCTION name``."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "kind": True}
 

@@ -13,6 +13,7 @@ from cluster.language.comments import without_comments
 from cluster.language.comparisons import value_of
 from cluster.language.context import Context
 from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.function_statements import CreateFunction, DropFunction, create_function
 from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.nesting import FLATTER, TOO_DEEP
 from cluster.language.plans import reads_relations_only, shown
@@ -24,6 +25,7 @@ from cluster.language.selects import Translator
 from cluster.language.statement_trees import EARLY, implied, statement_tree, with_parentheses
 from cluster.language.syntax import (
     CreateDerived,
+    CreateFunctionStatement,
     CreateRelationStatement,
     CreateSource,
     DropStatement,
@@ -129,7 +131,17 @@ _FIRST_WORDS = re.compile(r"\w+\s+\w+")
 DEEPEST_PLAN = 1_200
 """Most operators one above the other; functions on plans are recursive."""
 
-Statement = SelectStatement | CreateStream | CreateDerivedStream | CreateRelation | DropStream | DropRelation
+Statement = (
+    SelectStatement
+    | CreateStream
+    | CreateDerivedStream
+    | CreateRelation
+    | CreateFunction
+    | DropStream
+    | DropRelation
+    | DropFunction
+)
+_DECLARED = (CreateSource, CreateRelationStatement, CreateFunctionStatement, DropStatement)
 
 
 def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query:
@@ -152,9 +164,8 @@ def translate(text: str, catalog: Catalog, *, registered: bool = False) -> Query
     """
     text = readable(text)
     tree = statement_tree(text, registered=registered)
-    if isinstance(tree, CreateSource | CreateDerived | CreateRelationStatement | DropStatement):
-        of_relation = isinstance(tree, CreateRelationStatement) or tree.args.get("kind") == "RELATION"
-        reason, kind = "a query was expected here, not a declaration", "relation" if of_relation else "stream"
+    if isinstance(tree, (CreateDerived, *_DECLARED)):
+        reason, kind = "a query was expected here, not a declaration", _kind_declared(tree)
         hint = f"{kind}s are made with `fjord {kind} create`"
         start, end = next(_FIRST_WORDS.finditer(without_comments(text))).span()
         raise FjordSqlError(reason, text=text, start=start, end=end, hint=hint)
@@ -237,20 +248,36 @@ def parse_statement(text: str, *, registered: bool = False) -> Statement:
         behind_name = len(words) - len(words[start:].lstrip())
         body = text[behind_name + len("AS") : len(words)].strip()
         return CreateDerivedStream(text, tree.this.name, body)
-    if not isinstance(tree, CreateSource | CreateRelationStatement | DropStatement):
+    if not isinstance(tree, _DECLARED):
         return SelectStatement(text)
     statement = _declaration(tree, context)
     _check_ignored(tree, context)
     return statement
 
 
-def _declaration(tree: CreateSource | CreateRelationStatement | DropStatement, context: Context) -> Statement:
+def _kind_declared(tree: exp.Expr) -> str:
+    """Return what a declaration is about: a stream, a relation or a function."""
+    match tree:
+        case CreateRelationStatement():
+            return "relation"
+        case CreateFunctionStatement():
+            return "function"
+        case _:
+            return str(tree.args.get("kind") or "stream").lower()
+
+
+def _declaration(tree: exp.Expr, context: Context) -> Statement:
     match tree:
         case CreateSource():
             return _create_stream(tree, context)
         case CreateRelationStatement():
             _check_name(tree.this, context, "relation")
             return create_relation(tree, context)
+        case CreateFunctionStatement():
+            _check_name(tree.this, context, "function")
+            return create_function(tree, context)
+        case _ if tree.args["kind"] == "FUNCTION":
+            return DropFunction(context.text, tree.this.name)
         case _:
             drop = DropRelation if tree.args["kind"] == "RELATION" else DropStream
             return drop(context.text, tree.this.name)

@@ -94,6 +94,7 @@ AFTER_OPERANDS: dict[str, tuple[str, ...]] = {
     "WITH": ("AS",),
     "(": (*_AFTER_OPERANDS, "AS", "FROM", "RETURNING"),
     "CREATE STREAM": ("AS", "SOURCE", "ORDERED"),
+    "CREATE FUNCTION": ("RETURNS", "LANGUAGE", "STRICT", "CALLED", "NULL", "ON", "INPUT", "AS"),
     "CREATE RELATION": ("FROM", "TABLE", "QUERY", "WHERE", "REFRESH", "EVERY", "STALE", "AFTER"),
 }
 """By clause (or the parentheses of a call or a list): words that fit after a name, a value or a column."""
@@ -126,6 +127,7 @@ LANGUAGE = frozenset((
     *("RSTREAM", "FILTER", "ASC", "DESC", "NULLS", "FIRST", "LAST", "NEXT", "ROW", "ONLY", "OVER", "ORDER"),
     *("GROUPING", "SETS", "ROLLUP", "CUBE", "ROW_NUMBER", "RANK", "DENSE_RANK"),
     *("SESSION", "GAP", "EARLY", "RESET", "OFFSET", "TIME", "ZONE"),
+    "FUNCTION",
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from protocols.command_line.options import byte_size_option
 from protocols.text.plain_text import printable
 
 if TYPE_CHECKING:
+    from cluster.expressions.user_functions import UserFunction
     from cluster.language.parameter_values import Value
     from cluster.local.answer_formats import Format
     from cluster.local.output_file import OutputFile
@@ -53,6 +55,23 @@ def try_query(
         list[str] | None,
         typer.Option("--type", metavar="COLUMN=TYPE", help="Read a column as BOOLEAN, INTEGER, REAL or TEXT."),
     ] = None,
+    create: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--create",
+            metavar="STATEMENT",
+            help="A CREATE FUNCTION statement, or a file NAME.sql of some; again for more.",
+        ),
+    ] = None,
+    functions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--functions",
+            envvar="FJORD_FUNCTIONS",
+            metavar="MODULE",
+            help="A module that functions may come from: roads.wear, or roads.* for all of a package; again for more.",
+        ),
+    ] = None,
     format_: Annotated[
         str | None,
         typer.Option("--format", metavar="table|json|parquet", help="A table unless --output ends otherwise."),
@@ -89,7 +108,9 @@ def try_query(
         os._exit(1)
 
     with limited_memory(default_limit() if memory is None else memory, end):
-        trial = _trial(query, values, lambda: open_files(on, relation or [], time_column or [], types))
+        made = _functions(create or [], functions or [])
+        opened = partial(open_files, on, relation or [], time_column or [], types, made)
+        trial = _trial(query, values, opened)
         if written is None or output is None:
             _print(_lines(trial, kind))
         else:
@@ -110,6 +131,24 @@ def _trial(sql: str, values: Mapping[str, Value], files: Callable[[], Files]) ->
     for warning in trial.warnings:
         typer.echo(f"warning: {printable(warning)}", err=True)
     return trial
+
+
+def _functions(statements: Iterable[str], allowed: Iterable[str]) -> tuple[UserFunction, ...]:
+    """Return the functions that a query may call; from now on they may be called."""
+    from cluster.functions.allowed import FunctionRules, checked_patterns, listed
+    from cluster.functions.calling import CALLS
+    from cluster.language.errors import FjordSqlError
+    from cluster.local.declared_functions import declared_functions
+
+    texts = [each.text for given in statements for each in text_given(given).statements]
+    rules = FunctionRules(checked_patterns(listed(allowed)))
+    try:
+        found = declared_functions(texts, rules)
+    except FjordSqlError as error:
+        raise ClusterError(f"{error.message}\n{error.underlined()}", hint=error.hint) from None
+    if found:
+        CALLS.use(rules)
+    return found
 
 
 def _format(given: str | None, output: Path | None) -> Format:

@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from cluster.errors import ClusterError
+from cluster.expressions.user_functions import UserFunction
 from cluster.language.errors import did_you_mean
 from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
@@ -50,7 +51,11 @@ def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldTy
 
 
 def open_files(
-    on: Sequence[str], relations: Sequence[str], time_columns: Sequence[str], types: Mapping[str, FieldType]
+    on: Sequence[str],
+    relations: Sequence[str],
+    time_columns: Sequence[str],
+    types: Mapping[str, FieldType],
+    functions: tuple[UserFunction, ...] = (),
 ) -> Files:
     """Open all files.
 
@@ -64,6 +69,8 @@ def open_files(
         Columns of instants: one for all streams, and STREAM=NAME for some.
     types
         By name of a column, in lower case.
+    functions
+        What the query may call.
 
     Raises
     ------
@@ -89,7 +96,8 @@ def open_files(
         for folded, (name, paths) in streams.items()
     }
     unnamed = opened.pop("", None)
-    found = Files(opened, {name: open_table(Path(path), types=types) for name, (path, *_) in tables.values()}, unnamed)
+    read = {name: open_table(Path(path), types=types) for name, (path, *_) in tables.values()}
+    found = Files(opened, read, unnamed, functions)
     _check_types(types, found)
     return found
 

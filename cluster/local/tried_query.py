@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from cluster.expressions.user_functions import UserFunction
 from cluster.language.catalog import BaseStream, Catalog, Entry, StaticRelation
 from cluster.language.dialect import tokens_of
 from cluster.language.errors import FjordSqlError
@@ -38,11 +39,14 @@ class Files:
         By name.
     unnamed
         The file of the one stream in the query that no other file is for; None if there is none.
+    functions
+        Functions of users that the query may call.
     """
 
     streams: Mapping[str, StreamFiles]
     relations: Mapping[str, TableFile] = field(default_factory=dict)
     unnamed: StreamFiles | None = None
+    functions: tuple[UserFunction, ...] = ()
 
     @property
     def tables(self) -> Sequence[TableFile]:
@@ -87,7 +91,7 @@ def translate_over(sql: str, files: Files) -> TriedQuery:
     while True:
         untyped = [*_untyped({**streams, **files.relations}, words)]
         try:
-            return TriedQuery(translate(sql, Catalog(known)), streams, untyped)
+            return TriedQuery(translate(sql, Catalog(known).with_functions(files.functions)), streams, untyped)
         except FjordSqlError as error:
             unknown = _NO_STREAM.match(error.reason)
             if unknown is None:

@@ -25,6 +25,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
 from cluster.language.plans import column_scalar
+from cluster.plan.called_functions import called_by
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
 
 PANE_CLASS_BITS = 8
@@ -79,6 +80,9 @@ class PaneQuery:
         """Equal for all queries that may share panes; never changes."""
         pane_class = self.own_pane_us.bit_length() // PANE_CLASS_BITS
         what = identity_of((self.source, self.keys, pane_class))
+        if called_by([*self.keys, *(scalar for call in self.calls for scalar in call.reads)]):
+            # A function that fails is no matter of queries that call others, or this one with other tuples.
+            what = identity_of((self.source, self.keys, pane_class, self.calls, self.predicate))
         return f"panes-{hashlib.blake2b(what, digest_size=8).hexdigest()}"
 
 

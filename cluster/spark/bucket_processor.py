@@ -23,13 +23,14 @@ class DownstreamProcessor(StatefulProcessor):
 
     def __init__(self, options: SourceOptions, run: str) -> None:
         self._first_key = options.first_key
+        self._functions = options.functions
         self._settings = (
             options.plans_folder, options.buckets, run, options.relations_folder, options.relation_memory_bytes,
         )  # fmt: skip
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._host = BucketHost(*self._settings)
+        self._host = BucketHost(*self._settings, functions=self._functions)
         self._map = handle.getMapState("operators", _NAME, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface

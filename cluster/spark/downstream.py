@@ -20,6 +20,8 @@ from cluster.fjord.bucket_state import Store
 from cluster.fjord.control import merged_control
 from cluster.fjord.counters import summed
 from cluster.fjord.relation_tables import RelationTables
+from cluster.functions.allowed import FunctionRules
+from cluster.functions.calling import CALLS
 from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
 from cluster.spark.envelopes import (
@@ -60,6 +62,8 @@ class BucketHost:
         Identity of the Spark query that hosts it.
     relations_folder, relation_memory_bytes
         Where versions of relations are, and what a table of them may take of the memory.
+    functions
+        What functions of users may be and take; None allows none.
     """
 
     def __init__(
@@ -69,7 +73,10 @@ class BucketHost:
         run: str,
         relations_folder: str = "",
         relation_memory_bytes: int = MEMORY_BYTES,
+        *,
+        functions: FunctionRules | None = None,
     ) -> None:
+        CALLS.use(functions or FunctionRules())
         tables = partial(
             RelationTables, relations_folder, {}, buckets=buckets, memory_bytes=relation_memory_bytes
         )  # fmt: skip

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from cluster.functions.allowed import FunctionRules
 from cluster.physical.answer_files import ANSWERS_RETURNED, may_be_written_by_tasks
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
@@ -57,6 +58,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """Where tasks write their answers if there are many; empty for nowhere."""
     answers_returned: int = ANSWERS_RETURNED
     """How many answers a task returns without writing them."""
+    functions: FunctionRules = FunctionRules()
+    """What functions of users may be and take."""
 
 
 class FjordSource(DataSource):
@@ -170,6 +173,7 @@ class FjordReader(DataSourceStreamReader):
                     first_key=self._options.first_key,
                     answers_folder=self._options.answers_folder if tasks_write else "",
                     answers_returned=self._options.answers_returned,
+                    functions=self._options.functions,
                 )
             )
             for origin, part in enumerate(divided(reads, self._options.max_partitions))

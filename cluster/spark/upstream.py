@@ -21,6 +21,7 @@ from cluster.fjord.stateless_host import StatelessHost
 from cluster.fjord.stored_rows import RowsInFile
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
+from cluster.functions.calling import CALLS
 from cluster.language.algebra import History
 from cluster.physical.nodes import Host
 from cluster.spark.answer_parts import written_by_task
@@ -78,6 +79,7 @@ def _stateless_host(plans_folder: str, epoch: int) -> StatelessHost:
 
 def _dataflow(task: UpstreamTask) -> UpstreamDataflow:
     """Return the dataflow next to the scans in one part of a micro-batch."""
+    CALLS.use(task.functions)
     tables = RelationTables(
         task.relations_folder, task.relations, buckets=task.buckets, memory_bytes=task.relation_memory_bytes
     )

@@ -9,13 +9,17 @@ from typing import Any
 import msgspec
 
 from cluster.errors import ClusterError
+from cluster.expressions.user_functions import UserFunction
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.batch import NEVER
 from cluster.fjord.collecting import ERROR, Answered
 from cluster.fjord.stored_rows import RowsInMemory
+from cluster.functions.allowed import FunctionRules
+from cluster.functions.calling import CALLS
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.local.declared_functions import declared_function, declared_functions
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -80,6 +84,8 @@ class QueryRun:
         The clock; one that stands still unless given.
     buckets
         Into how many parts state is divided; answers are the same with any number.
+    functions
+        CREATE FUNCTION statements. Their modules are imported in processes of their own, and are allowed in this one.
 
     Raises
     ------
@@ -95,6 +101,7 @@ class QueryRun:
         *,
         clock: FakeClock | None = None,
         buckets: int = 1,
+        functions: Sequence[str] = (),
     ) -> None:
         self.clock = clock or FakeClock()
         self.answers: list[Answer] = []
@@ -108,7 +115,7 @@ class QueryRun:
                 *(BaseStream(source.stream(name)) for name, source in streams.items()),
                 *(StaticRelation(name, f"{name}@1", each.columns) for name, each in known.items()),
             ]
-        )
+        ).with_functions(_functions(functions))
         tables = MemoryTables({f"{name}@1": each.versions(streams) for name, each in known.items()})
         named = {QUERY: queries} if isinstance(queries, str) else queries
         # An epoch for each, as if they were added one by one: it keeps their tuples apart.
@@ -200,8 +207,22 @@ class QueryRun:
         return node
 
 
+def _functions(statements: Sequence[str]) -> tuple[UserFunction, ...]:
+    """Return the functions that statements create; a test may name any."""
+    try:
+        paths = [declared_function(each).function.path for each in statements]
+        CALLS.allow(paths)
+        return declared_functions(statements, FunctionRules(tuple(paths)))
+    except FjordSqlError as error:
+        error.add_note(error.underlined())
+        raise
+
+
 def answers(
-    sql: str, streams: Mapping[str, ScriptedSource], relations: Mapping[str, ScriptedRelation] | None = None
+    sql: str,
+    streams: Mapping[str, ScriptedSource],
+    relations: Mapping[str, ScriptedRelation] | None = None,
+    functions: Sequence[str] = (),
 ) -> Sequence[Answer]:
     """Return what a query answers while scripts run as far as they go without the clock.
 
@@ -211,6 +232,8 @@ def answers(
         The query.
     streams, relations
         By name.
+    functions
+        CREATE FUNCTION statements.
 
     Raises
     ------
@@ -219,7 +242,7 @@ def answers(
     QueryFailedError
         If it fails.
     """
-    return QueryRun(sql, streams, relations).run()
+    return QueryRun(sql, streams, relations, functions=functions).run()
 
 
 def _arrival(taken: Taken) -> Arrival:

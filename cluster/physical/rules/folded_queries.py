@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cluster.language.algebra import Aggregate, Node
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Scalar, identity_of
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber, host_of
 from cluster.physical.operations import Sink
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
@@ -20,6 +20,7 @@ from cluster.physical.rules.query_groups import group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.rules.templates import shares_tuples, template_of
 from cluster.physical.subscriber_tally import SubscriberTally
+from cluster.plan.called_functions import called_by, functions_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.pipelines import pipelines_of
 from cluster.plan.stored_plans import encoded
@@ -50,7 +51,12 @@ class FoldedQuery:
 
     @property
     def identity(self) -> str:
-        """Name of the fragment; depends on the template only."""
+        """Name of the fragment; depends on the template only, unless that calls functions of users.
+
+        A function that fails is no matter of queries that call it with other tuples.
+        """
+        if functions_of(self.template) or called_by(self.choices):
+            return _identity(self.template, (*self.conditions, *self.choices))
         return _identity(self.template)
 
     def subscriber(self, query: PlannedQuery) -> Subscriber:
@@ -68,7 +74,7 @@ class FoldedQuery:
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
         """Return the fragment that answers some queries with this template."""
-        nodes, host = _nodes(self.template)
+        nodes, host = _nodes(self.identity, self.template)
         return Fragment(self.identity, host, nodes, tuple(subscribers), shares_tuples(self.template))
 
     def changed(self, _: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:
@@ -77,15 +83,16 @@ class FoldedQuery:
 
 
 @lru_cache(maxsize=16_384)
-def _identity(template: Node) -> str:
-    return f"fold-{hashlib.blake2b(encoded(template), digest_size=8).hexdigest()}@0"
+def _identity(template: Node, conditions: tuple[Scalar | None, ...] = ()) -> str:
+    what = encoded(template) + (identity_of(conditions) if conditions else b"")
+    return f"fold-{hashlib.blake2b(what, digest_size=8).hexdigest()}@0"
 
 
 @lru_cache(maxsize=4096)
-def _nodes(template: Node) -> tuple[tuple[OperatorNode, ...], Host]:
+def _nodes(identity: str, template: Node) -> tuple[tuple[OperatorNode, ...], Host]:
     marks = (QUERY_GROUP, VISIBLE_FROM) if shares_tuples(template) else (QUERY_GROUP,)
     host = host_of(template)
-    return nodes_of(_identity(template), marked(template, marks), host), host
+    return nodes_of(identity, marked(template, marks), host), host
 
 
 def nodes_of(identity: str, plan: Node, host: Host, *, lag_us: int = MOST_LAG_US) -> tuple[OperatorNode, ...]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from cluster.fjord.batch import ALWAYS, NEVER
+from cluster.functions.allowed import FunctionRules
 from cluster.physical.answer_files import ANSWERS_RETURNED
 from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
@@ -72,6 +73,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         The key of bucket 0 in Spark.
     answers_folder, answers_returned
         Where it writes its answers if there are more than it returns; empty if it returns all.
+    functions
+        What functions of users may be and take.
     """
 
     plans_folder: str
@@ -88,6 +91,7 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     first_key: int = 0
     answers_folder: str = ""
     answers_returned: int = ANSWERS_RETURNED
+    functions: FunctionRules = FunctionRules()
 
     @property
     def reached_us(self) -> int:

@@ -23,6 +23,7 @@ from cluster.expressions.nodes import (
     Literal,
     Negative,
     Not,
+    UserCall,
 )
 from protocols.wire.streams import FieldType
 from tests.cluster.document_macros import DOCUMENT_MACROS
@@ -120,6 +121,11 @@ def in_duckdb(expression: Expression, columns: Mapping[str, FieldType]) -> Meani
             return _case(expression, operands)
         case Call():
             return _called(expression.function, operands)
+        case UserCall(function):
+            given = ", ".join(
+                f"CAST({sql} AS {TYPES[kind]})" for (sql, _), kind in zip(operands, function.parameters, strict=True)
+            )
+            return f"own_{function.name.lower()}({given})", function.result
         case _:
             return f"({_condition(expression, operands)})", BOOLEAN
 

@@ -8,12 +8,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
+from cluster.language.function_statements import CreateFunction
 from cluster.language.functions import AGGREGATE_NAMES, FUNCTION_NAMES
 from cluster.language.parameters import bind
 from cluster.language.quantities import DURATION_UNITS
@@ -61,11 +63,14 @@ def test_examples_are_run_in_the_order_of_the_page():
             case CreateRelation():
                 statement.condition_on(statement.columns)
                 catalog = catalog.with_stream(StaticRelation(statement.name, f"{statement.name}@1", statement.columns))
+            case CreateFunction():
+                made = replace(statement.function, identity=f"{statement.name}@1")
+                catalog = catalog.with_functions([*catalog.functions.values(), made])
             case DropStream() | DropRelation():
                 catalog = catalog.without(statement.name)
             case _:
                 check_supported(rewrite(translate(text, catalog).node).node)
-    assert seen == {"sql": 130, "sql refused": 19, "sql unsupported": 1, "sql template": 1}
+    assert seen == {"sql": 134, "sql refused": 19, "sql unsupported": 1, "sql template": 1}
     streams = {"traffic", "weather", "minute_load", "road", "loops", "gateways"}
     relations = {"incidents", "places", "crossings", "sensors"}
     assert set(catalog.names) == streams | relations

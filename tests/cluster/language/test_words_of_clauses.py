@@ -9,9 +9,9 @@ from cluster.language.functions import FUNCTION_NAMES
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.spelling import CANONICAL_NAMES, written_words
 from cluster.language.words import CALLED_CLAUSES, FOLLOWED, LANGUAGE
-from tests.cluster.language.valid_statements import STATEMENTS
+from tests.cluster.language.valid_statements import CATALOG, STATEMENTS
 
-KNOWN = {*LANGUAGE, *CANONICAL_NAMES, *FUNCTION_NAMES}
+KNOWN = {*LANGUAGE, *CANONICAL_NAMES, *FUNCTION_NAMES, *(name.upper() for name in CATALOG.functions)}
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)

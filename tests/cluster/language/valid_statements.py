@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cluster.expressions.user_functions import UserFunction
 from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Column
 from cluster.language.translation import translate_derived
@@ -20,7 +21,10 @@ MINUTES = translate_derived(
     "FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor",
     STREAMS,
 )
-CATALOG = STREAMS.with_stream(PLACES).with_stream(MINUTES)
+WEAR = UserFunction(
+    "wear", "wear@1", "roads.wear", "score", (FieldType.REAL, FieldType.TEXT), FieldType.REAL, names=("speed", "")
+)
+CATALOG = STREAMS.with_stream(PLACES).with_stream(MINUTES).with_functions([WEAR])
 
 _LINES = (Path(__file__).parent / "valid_statements.sql").read_text(encoding="utf-8").splitlines()
 STATEMENTS = [line for line in _LINES if line and not line.startswith("--")]

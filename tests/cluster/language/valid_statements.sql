@@ -40,6 +40,7 @@ SELECT speed - (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR)) AS d, CASE 
 SELECT sensor, SUM(speed - (SELECT AVG(wind) FROM weather w WHERE w.sensor = t.sensor)) / (SELECT COUNT(*) FROM traffic) AS s FROM traffic t WINDOW(RANGE 1 HOUR) GROUP BY sensor HAVING ABS(MAX(speed) - (SELECT MAX(u.speed) FROM traffic u WINDOW(RANGE 1 HOUR) WHERE u.sensor = t.sensor)) > 1
 SELECT speed FROM traffic WHERE (SELECT MIN(speed) FROM traffic) < (SELECT AVG(wind) FROM weather) AND speed + (SELECT MAX(wind) FROM weather) NOT IN (SELECT wind FROM weather) AND speed IN ((SELECT MAX(speed) FROM traffic), 3)
 SELECT * EXCEPT (speed) FROM traffic
+SELECT wear(speed, sensor) AS w FROM traffic WHERE WEAR(lane + 1, 'x') > 0.5 AND wear(speed, NULL) IS NOT NULL
 SELECT t.* EXCLUDE (speed, LANE) FROM traffic t WHERE open IS NOT TRUE OR open IS FALSE OR open IS UNKNOWN
 SELECT CONCAT(lane, ' ', open, speed) AS c, lane IS DISTINCT FROM 2 AS d FROM traffic WHERE speed IS NOT DISTINCT FROM lane
 SELECT sensor FROM traffic WHERE sensor ILIKE 'i-%' AND sensor NOT ILIKE 'A!%' ESCAPE '!' AND (lane, sensor) NOT IN ((1, 'a'), (2, NULL))
@@ -143,5 +144,8 @@ CREATE STREAM roads (sensor TEXT FIXED, lane INTEGER, speed REAL UNIT 'mph', ts 
 CREATE STREAM fresh AS SELECT lane FROM traffic
 CREATE RELATION incidents (segment TEXT, cost REAL UNIT 'EUR') FROM 'postgresql://db/roads' QUERY 'SELECT 1' WHERE cost >= 2 AND segment IS NOT NULL REFRESH EVERY 30 SECONDS STALE AFTER 5 MINUTES
 CREATE RELATION sites FROM 'sqlite:///roads.db' TABLE public.sites REFRESH EVERY 1 HOUR
+CREATE FUNCTION wear(speed REAL, TEXT) RETURNS REAL LANGUAGE ARROW STRICT AS 'roads.wear:score'
+CREATE FUNCTION near(x REAL) RETURNS BOOLEAN RETURNS NULL ON NULL INPUT AS 'roads.wear:near'
+DROP FUNCTION wear
 DROP STREAM roads
 DROP RELATION incidents

@@ -16,6 +16,7 @@ import polars as pl
 
 from cluster.fjord.batch import NEVER, START
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.functions.calling import CALLS
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.translation import translate
@@ -23,6 +24,7 @@ from cluster.plan.epoch import PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.functions.declared import FUNCTIONS, RULES
 from tests.cluster.oracle.comparison import difference_of_rows, in_the_first_hour
 from tests.cluster.oracle.definition import horizon_of
 from tests.cluster.oracle.related_definition import RelatedMeaning, evaluate_with_relations
@@ -122,6 +124,10 @@ CASES: dict[str, str] = {
     "groups by hours": f"SELECT DATE_TRUNC('year', {LATER}) AS y, EXTRACT(DOW FROM {LATER}) AS d, COUNT(*) AS n, MAX({LATER}) AS z FROM traffic {W} GROUP BY 1, 2",
     "the last ones by now": "SELECT sensor, COUNT(*) AS n, MAX(STAMP()) AS z FROM traffic WHERE STAMP() > NOW() - INTERVAL '12' US AND lane > 0 GROUP BY sensor",
     "pairs by now": "SELECT t.sensor, STAMP(w) AS w FROM traffic AS t, weather AS w WHERE STAMP(w) + INTERVAL '8' US >= NOW() AND t.sensor = w.sensor",
+    "functions of users": "SELECT halved(speed) AS h, letters(sensor, lane) AS l, label(open, sensor) AS t, known(sensor) AS k, "
+    "known_strictly(sensor) AS s, halved(3) AS c FROM traffic WHERE low(speed) IS NOT TRUE OR halved(lane) > 1",
+    "functions of users in windows": f"SELECT letters(sensor, 0) AS n, MAX(halved(speed)) AS x, halved(SUM(lane)) AS y FROM traffic {W} "
+    "GROUP BY n HAVING halved(COUNT(*)) > 0.5",
     "constants": "SELECT 1 AS one, 'x' AS text FROM weather",
     "sampled": "SELECT sensor, speed FROM traffic SAMPLE EVERY 5 US",
     "subquery": "SELECT s, x + 1 AS y FROM (SELECT sensor AS s, lane * 2 AS x FROM traffic WHERE lane > 0) AS t WHERE x < 5",
@@ -343,7 +349,7 @@ STATIC = {
     name: StaticRelation(name, f"{name}@1", tuple(Column(each, kind) for each, kind in columns.items()))
     for name, columns in RELATIONS.items()
 }
-CATALOG = Catalog.of([*SCHEMAS.values(), *STATIC.values()])
+CATALOG = Catalog.of([*SCHEMAS.values(), *STATIC.values()]).with_functions(FUNCTIONS)
 _VALUES: Mapping[FieldType, tuple[Any, ...]] = {
     BOOLEAN: (True, False, None),
     INTEGER: (1, 2, 3, 1, 2, None, 4),
@@ -384,7 +390,8 @@ def relation_frame(name: str) -> pl.DataFrame:
 
 
 def planned() -> tuple[PlannedQuery, ...]:
-    """Return all cases as one plan holds them."""
+    """Return all cases as one plan holds them; their functions may be called from now on."""
+    CALLS.use(RULES)
     return tuple(
         PlannedQuery(name.replace(" ", "-"), 1, rewrite(translate(sql, CATALOG).node).node)
         for name, sql in CASES.items()

@@ -37,7 +37,10 @@ from cluster.expressions.called_functions import (
     RegexReplace,
     RightPad,
 )
+from cluster.expressions.nodes import Call, Expression, UserCall
+from cluster.expressions.text import text_of
 from cluster.expressions.timestamps import interval_us, timestamp_us
+from cluster.expressions.walks import rebuilt
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -71,6 +74,7 @@ from cluster.physical.rules.pipelines import stored_columns
 from protocols.wire.streams import FieldType
 from tests.cluster.calendar_definition import boundaries_of
 from tests.cluster.document_macros import DOCUMENT_MACROS
+from tests.cluster.functions.declared import MEANINGS
 from tests.cluster.oracle.session_windows import session_closings
 
 Row = tuple[Any, ...]
@@ -127,6 +131,7 @@ SETTINGS = (
     "CREATE OR REPLACE MACRO timestamp_format(us, p) AS strftime(make_timestamp(us), p)",
     "CREATE OR REPLACE MACRO zone_local(us, z) AS epoch_us(timezone(z, make_timestamptz(us)))",
     "CREATE OR REPLACE MACRO zone_instant(us, z) AS epoch_us(timezone(z, make_timestamp(us)))",
+    *MEANINGS,
 )
 HEAD = '"#run", "#t"'
 
@@ -239,10 +244,15 @@ def _arrow(source: Source, runs: Sequence[Streams]) -> pa.Table:
     return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=names)
 
 
+def _named(node: Expression) -> Expression:
+    """Return a call of a function of a user as one of DuckDB's macro with its meaning."""
+    return Call(f"own_{node.function.name}", node.arguments) if isinstance(node, UserCall) else node
+
+
 @lru_cache(maxsize=16_384)
 def scalar_sql(scalar: Scalar) -> str:
     """Return a scalar in DuckDB's words, of exactly its type."""
-    root = exp.Paren(this=parse_scalar(scalar.sql).copy())
+    root = exp.Paren(this=parse_scalar(text_of(rebuilt(scalar.expression, _named))).copy())
     for tree in reversed(list(root.this.dfs())):  # from the leaves up
         tree.replace(_in_duckdb(tree))
     return f"CAST({root.sql(dialect='duckdb', identify=True)} AS {SQL_TYPES[scalar.type]})"

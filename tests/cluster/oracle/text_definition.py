@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from protocols.wire.streams import FieldType
 from tests.cluster.document_macros import DOCUMENT_MACROS
+from tests.cluster.functions.declared import MEANINGS
 from tests.cluster.oracle.definition import Snapshots
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import (
@@ -74,7 +75,7 @@ class TextDefinition:
     def __init__(self, worlds: Sequence[World]) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET GLOBAL threads = 1")
-        for macros in (MACROS, *DOCUMENT_MACROS):
+        for macros in (MACROS, *DOCUMENT_MACROS, *MEANINGS):
             self._connection.execute(macros)
         self._runs = len(worlds)
         for name, fields in TABLES.items():

@@ -350,8 +350,19 @@ def _logic() -> Iterator[Operation]:
     yield _operation("NOT", BOOLEAN, (BOOLEAN,), ("NOT {0:2}",), "NOT {0}", Binding.NOT)
 
 
+def _own() -> Iterator[Operation]:
+    """Yield functions of users (tests/cluster/functions/declared.py)."""
+    for kind in NUMBERS:
+        yield _operation("HALVED", REAL, (kind,), ("HALVED({0})", "Halved({0})"), "own_halved({0})", smooth=True)
+        yield _operation("LOW", BOOLEAN, (kind,), ("low({0})",), "own_low({0})")
+    yield _operation("LETTERS", INTEGER, (TEXT, INTEGER), ("letters({0}, {1})",), "own_letters({0}, {1})", tame=True)
+    yield _operation("KNOWN", BOOLEAN, (TEXT,), ("known({0})",), "own_known({0})")
+    yield _operation("KNOWN", BOOLEAN, (TEXT,), ("known_strictly({0})",), "own_known_strictly({0})")
+    yield _operation("LABEL", TEXT, (BOOLEAN, TEXT), ("label({0}, {1})",), "own_label({0}, {1})")
+
+
 OPERATIONS: tuple[Operation, ...] = (
-    *(*_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic()),
+    *(*_own(), *_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic()),
     *(_operation(*each) for each in documents()),
 )
 """Those with a fixed number of arguments; CASE, IF, IN, BETWEEN and LIKE are put together in :mod:`text_scalars`."""

@@ -22,11 +22,13 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.scalars import POLARS_TYPES
+from cluster.functions.calling import CALLS
 from cluster.language.algebra import Node, Relation, Source, inputs_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate, translate_derived
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.plan.rewrite import rewrite
+from tests.cluster.functions.declared import RULES
 from tests.cluster.oracle.definition import Row, Streams
 from tests.cluster.oracle.proving import LAGS_US, delivered
 from tests.cluster.oracle.running import run_plan, stream_read
@@ -69,6 +71,7 @@ def planned(derived: Sequence[str], query: str) -> Planned:
     FjordError
         If it is refused.
     """
+    CALLS.use(RULES)
     translated = accepted(derived, query)
     better = rewrite(translated.node)
     return Planned(translated.node, better.node, better.applied, translated.warnings)
@@ -87,6 +90,7 @@ def runnable(node: Node) -> PlanError | None:
 
 def run_text(plan: Node, world: World, streams: Streams, seed: int) -> list[Row]:
     """Return the rows of the answer, with micro-batches and restarts that follow from a seed."""
+    CALLS.use(RULES)
     batches, restarts = delivered(streams, seed)
     return run_plan(
         plan, batches, restart_after=restarts, tables=tables_of(world.places), lag_us=LAGS_US[seed % len(LAGS_US)]

@@ -15,6 +15,7 @@ from typing import Any
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.columns import Column
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.functions.declared import FUNCTIONS
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 
@@ -64,7 +65,7 @@ PLACES = StaticRelation(
 )
 CATALOG = Catalog.of(
     [*(BaseStream(schema, STAMPED_BY.get(name)) for name, schema in SCHEMAS.items()), PLACES]
-)  # fmt: skip
+).with_functions(FUNCTIONS)  # fmt: skip
 
 DETECTORS: tuple[tuple[float, float], ...] = ((0.5, 0.25), (1.0, 1.0), (-0.5, -2.0))
 """Levels above which an event of `road` begins, and below which it ends."""

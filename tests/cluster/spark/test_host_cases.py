@@ -18,6 +18,7 @@ from cluster.plan.epoch import Plan
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
+from tests.cluster.functions.declared import RULES
 from tests.cluster.local.host_cases import (
     ARRIVING,
     CASES,
@@ -60,6 +61,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path, r
             str(tmp_path / "relations"),
             first_key=100,
             answers_returned=returned,
+            functions=RULES,
         ),
         checkpoint=tmp_path / "checkpoint",
         results=results,
