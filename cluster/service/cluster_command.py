@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cluster.functions.allowed import CALL_SECONDS, MEMORY_BYTES, FunctionRules, checked_patterns, listed
 from cluster.service.client.command import DEFAULT_BROKER, Broker
 from cluster.service.publishing.shares import SHARDS
 from protocols.command_line.options import byte_size_option, duration_option, record_option
@@ -132,6 +133,22 @@ def run_cluster(
             "--relation-memory", help="Relations that take more in a worker are partitioned.", shown_default="256MiB"
         ),
     ] = 256 * 1024**2,
+    functions: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="FJORD_FUNCTIONS",
+            metavar="MODULE",
+            help="A module that functions of users may come from: roads.wear, or roads.* for a package; repeatable.",
+        ),
+    ] = None,
+    function_seconds: Annotated[
+        float,
+        typer.Option(min=0.01, max=3600.0, help="A function that takes longer for a batch is ended."),
+    ] = CALL_SECONDS,
+    function_memory: Annotated[
+        int,
+        byte_size_option("--function-memory", help="A function that takes more memory fails.", shown_default="1GiB"),
+    ] = MEMORY_BYTES,
     trigger: Annotated[
         int,
         duration_option(
@@ -269,6 +286,7 @@ def run_cluster(
             relation_hosts=tuple(_listed(relation_host)),
             relation_credentials=relation_credentials,
             relation_memory_bytes=relation_memory,
+            functions=FunctionRules(checked_patterns(listed(functions or ())), function_seconds, function_memory),
         ),
         record,
         record_size,

@@ -34,6 +34,8 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     # What is there
     ("GET", "/metrics"): Role.READ,
     ("GET", "/v1/bill"): Role.READ,
+    ("GET", "/v1/functions"): Role.READ,
+    ("GET", "/v1/functions/{name}"): Role.READ,
     ("GET", "/v1/plan"): Role.READ,
     ("GET", "/v1/plan/difference"): Role.READ,
     ("GET", "/v1/plan/operators"): Role.READ,
@@ -58,6 +60,8 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("DELETE", "/v1/streams/{name}/budget"): Role.ADMIN,
     ("POST", "/v1/relations"): Role.ADMIN,
     ("DELETE", "/v1/relations/{name}"): Role.ADMIN,
+    ("POST", "/v1/functions"): Role.ADMIN,
+    ("DELETE", "/v1/functions/{name}"): Role.ADMIN,
     ("GET", "/v1/quarantine"): Role.ADMIN,
 }
 """The role that a method needs at a path, as the API's routes write it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cluster.language.algebra import Node
+from cluster.plan.called_functions import functions_of
 from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
@@ -86,7 +87,8 @@ class WaitingQueries:
     def add(self, name: str | None, sql: str, node: Node, reads: frozenset[str]) -> WaitingQuery:
         """Register a query that waits; errors are those of :meth:`Registry.add`."""
         identities = frozenset(each.identity for each in relations_of(node))
-        return self._registry.wait(name, sql, reads | streams_of(node), identities)
+        functions = frozenset(each.identity for each in functions_of(node))
+        return self._registry.wait(name, sql, reads | streams_of(node), identities, functions)
 
     def drop(self, name: str) -> bool:
         """Remove a query if it waits; return whether it did."""

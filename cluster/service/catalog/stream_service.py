@@ -12,6 +12,7 @@ from cluster.errors import UnwritableError
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import BaseStream, Catalog, CatalogError, DerivedStream, StaticRelation, kind_of
 from cluster.language.errors import FjordSqlError, suggest
+from cluster.language.function_statements import CreateFunction, DropFunction
 from cluster.language.relation_statements import CreateRelation, DropRelation
 from cluster.language.translation import (
     CreateDerivedStream,
@@ -22,6 +23,7 @@ from cluster.language.translation import (
     translate_derived,
 )
 from cluster.plan.demand import streams_of
+from cluster.service.catalog.function_store import FunctionStore
 from cluster.service.catalog.planning import Planning
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.registry.registry import Registry
@@ -50,11 +52,21 @@ class StreamService:
         The relations, and the names by which no proxy may offer a stream.
     planning
         Plans statements.
+    functions
+        What queries may call.
     """
 
     def __init__(
-        self, registry: Registry, ingest: Ingest, lock: asyncio.Lock, names: ReservedNames, *, planning: Planning
+        self,
+        registry: Registry,
+        ingest: Ingest,
+        lock: asyncio.Lock,
+        names: ReservedNames,
+        *,
+        planning: Planning,
+        functions: FunctionStore,
     ) -> None:
+        self._functions = functions
         self._registry = registry
         self._ingest = ingest
         self._names = names
@@ -74,7 +86,7 @@ class StreamService:
     def catalog(self) -> Catalog:
         """Return what a query may name now."""
         base = [BaseStream(schema, self._stamps.get(name)) for name, schema in self._ingest.schemas.items()]
-        catalog = Catalog.of([*base, *self._names.derived.values()])
+        catalog = Catalog.of([*base, *self._names.derived.values()]).with_functions(self._functions.entries())
         for relation in self._names.relations.entries():
             # A stream that is older than the built-in relation of its name keeps the name.
             if catalog.find(relation.name) is None:
@@ -104,6 +116,9 @@ class StreamService:
                 case SelectStatement():
                     reason, hint = "declaration was expected here, not a query", "started with `fjord query add`"
                     raise FjordSqlError(f"a {reason}", text=text, start=0, end=len(text), hint=f"queries are {hint}")
+                case CreateFunction() | DropFunction():
+                    reason, hint = "this is about a function, not a stream", "functions have `fjord function`"
+                    raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)
                 case CreateRelation() | DropRelation():
                     reason, hint = "this is about a relation, not a stream", "relations have `fjord relation`"
                     raise FjordSqlError(reason, text=text, start=0, end=len(text), hint=hint)

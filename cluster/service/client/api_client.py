@@ -174,6 +174,18 @@ class ApiClient:
         """Give a stream the cluster's default budget."""
         self._request("DELETE", f"/v1/streams/{_quoted(name)}/budget")
 
+    def functions(self) -> list[dict[str, Any]]:
+        """Return all functions."""
+        return list(self._request("GET", "/v1/functions").json())
+
+    def declare_function(self, sql: str) -> dict[str, Any]:
+        """Execute CREATE FUNCTION or DROP FUNCTION; return the function."""
+        return dict(self._request("POST", "/v1/functions", json={"sql": sql}).json())
+
+    def drop_function(self, name: str) -> None:
+        """Drop a function."""
+        self._request("DELETE", f"/v1/functions/{_quoted(name)}")
+
     def relations(self) -> list[dict[str, Any]]:
         """Return all relations."""
         return list(self._request("GET", "/v1/relations").json())

@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from cluster.fjord.batch import instant_text
 from cluster.service.http.energy_routes import energy_routes
 from cluster.service.http.error_responses import handle_errors
+from cluster.service.http.function_routes import function_routes
 from cluster.service.http.plan_routes import plan_routes
 from cluster.service.http.query_routes import QueryDescriptions, query_routes
 from cluster.service.http.relation_routes import relation_routes
@@ -42,6 +43,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admissi
     api.include_router(stream_routes(queries.streams, ingest, parts.budgets, lags))
     api.include_router(plan_routes(registry, parts.engine))
     api.include_router(relation_routes(queries.relations))
+    api.include_router(function_routes(queries.functions))
     api.include_router(sensor_routes(parts.sensors))
     api.include_router(energy_routes(queries, ingest, parts.billing))
 

@@ -17,6 +17,7 @@ from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.statement_texts import StatementText
 from cluster.service.access.admission import NotAdmittedError
+from cluster.service.catalog.function_service import UnknownFunctionError
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
@@ -27,6 +28,7 @@ from protocols.errors import FjordError, TopicError
 _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
     (UnknownQueryError, 404),
     (UnknownRelationError, 404),
+    (UnknownFunctionError, 404),
     (QueryExistsError, 409),
     (TooManyQueriesError, 429),
     (StateLimitError, 429),

@@ -17,6 +17,8 @@ from protocols.recording.timeline import Answer, Timeline
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 RELATIONS: Final = "/v1/relations"
 """Requests to it name sources outside, and perhaps passwords: they are not recorded."""
+FUNCTIONS: Final = "/v1/functions"
+"""Requests to it depend on modules that are installed: they are not recorded."""
 FAILED: Final = 500
 
 
@@ -49,8 +51,9 @@ class TapedApi:
             if not read[-1].get("more_body", False):
                 break
             read.append(await receive())
-        if scope["path"].startswith(RELATIONS):
-            recorder.end("a relation is declared or dropped: a replay cannot read it")
+        if scope["path"].startswith((RELATIONS, FUNCTIONS)):
+            what = "relation" if scope["path"].startswith(RELATIONS) else "function"
+            recorder.end(f"a {what} is declared or dropped: a replay cannot read it")
         elif size <= MOST_BYTES_TOGETHER:
             answer: Answer = asyncio.get_running_loop().create_future()
             recorder.ask(_request(scope, b"".join(each.get("body", b"") for each in read)), answer)
@@ -66,7 +69,7 @@ class TapedApi:
 
     def carry_out(self, request: Requested, answer: Answer | None) -> None:
         """Carry out a request in a task of its own."""
-        if request.path.startswith(RELATIONS):
+        if request.path.startswith((RELATIONS, FUNCTIONS)):
             return  # only a log that was not recorded by a cluster has one
         self._count += 1
         task = asyncio.get_event_loop().create_task(self._carry_out(request, answer), name=f"request {self._count}")

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from cluster.errors import MOST_REFUSED, ClusterError, OneOfManyError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
+from cluster.functions.allowed import FunctionRules
 from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
@@ -21,6 +22,8 @@ from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
+from cluster.service.catalog.function_service import FunctionService
+from cluster.service.catalog.function_store import FunctionStore
 from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext, finished
 from cluster.service.catalog.relation_queries import RelationReaders, WaitingQueries
 from cluster.service.catalog.relation_refresh import RelationRefresher
@@ -77,6 +80,8 @@ class QueryService:
         About how many rows of history a micro-batch reads.
     planning_seconds
         How long the planning of a statement may take.
+    functions
+        What functions of users may be; None allows none.
     demand_reports
         Reports of proxies on the demands that they leave out.
     before_change
@@ -100,6 +105,7 @@ class QueryService:
         buckets: int = 4,
         history_rows: int = 500_000,
         planning_seconds: float = PLANNING_SECONDS,
+        functions: FunctionRules | None = None,
         demand_reports: DemandReports | None = None,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
@@ -118,7 +124,9 @@ class QueryService:
         self.store = names.relations
         self.waiting = WaitingQueries(registry, self.store)
         self.refresher = RelationRefresher(self.store, ingest.instants, self._readers)
-        self.streams = StreamService(registry, ingest, self._lock, names, planning=self._planning)
+        defined = FunctionStore(registry.functions, functions or FunctionRules())
+        self.streams = StreamService(registry, ingest, self._lock, names, planning=self._planning, functions=defined)
+        self.functions = FunctionService(defined, registry, self.streams, lock=self._lock, planning=self._planning)
         self.relations = RelationService(
             self.store, registry, self._readers, self.streams, self.refresher, lock=self._lock, planning=self._planning
         )

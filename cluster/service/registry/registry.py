@@ -16,6 +16,7 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
 from cluster.plan.epoch import Plan, encode_plan
+from cluster.service.registry.function_registry import FunctionRegistry
 from cluster.service.registry.plan_transitions import LostEpochs, Transition, adding, adding_many, dropping, skipping
 from cluster.service.registry.quarantine import Quarantine
 from cluster.service.registry.query_names import NamesInUse, UnknownQueryError
@@ -40,7 +41,7 @@ class Registry:
 
     Attributes
     ----------
-    relations, streams
+    relations, streams, functions
         The statements that created them.
     quarantine
         What was rejected.
@@ -74,6 +75,7 @@ class Registry:
         self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
         self.streams = StreamRegistry(self._database)
+        self.functions = FunctionRegistry(self._database)
         self.quarantine = Quarantine(self._database, self.troubles)
         if self.epoch == 0:
             # A first plan without queries lets the engine run once, so that it is warm when the first query comes.
@@ -254,12 +256,19 @@ class Registry:
         """Return the names of queries that would be added together now; errors are those of :meth:`add_many`."""
         return self._names().named(names)[0]
 
-    def wait(self, name: str | None, sql: str, reads: frozenset[str], relations: frozenset[str]) -> WaitingQuery:
+    def wait(
+        self,
+        name: str | None,
+        sql: str,
+        reads: frozenset[str],
+        relations: frozenset[str],
+        functions: frozenset[str] = frozenset(),
+    ) -> WaitingQuery:
         """Register a query that cannot begin before its relations have versions; errors are those of :meth:`add`."""
         with self._database:
             self._database.execute("BEGIN IMMEDIATE")
             used, name = self._name_for(name)
-            query = WaitingQuery(name, sql, time.time_ns() // 1000, reads, relations)
+            query = WaitingQuery(name, sql, time.time_ns() // 1000, reads, relations, functions)
             self.relations.add_waiting(query)
             if used is not None:
                 self._database.execute(_USE_NUMBER, (str(used),))

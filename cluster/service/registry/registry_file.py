@@ -84,8 +84,14 @@ MIGRATIONS = (
     """
     ALTER TABLE queries ADD COLUMN early INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    CREATE TABLE functions (
+        number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE COLLATE NOCASE, text TEXT NOT NULL
+    );
+    ALTER TABLE waiting ADD COLUMN functions TEXT NOT NULL DEFAULT '[]';
+    """,
 )
-"""Scripts are never changed once released. Numbers of relations never come back, so that identities do not."""
+"""Scripts are never changed once released. Numbers of relations and of functions never come back, nor identities."""
 
 
 def open_registry_file(path: Path) -> RegistryFile:

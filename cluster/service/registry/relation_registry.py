@@ -52,6 +52,8 @@ class WaitingQuery:
         As those of a query that runs.
     relations
         Identities of all relations it reads.
+    functions
+        Identities of all functions of users that it calls.
     """
 
     name: str
@@ -59,6 +61,7 @@ class WaitingQuery:
     created_us: int
     reads: frozenset[str]
     relations: frozenset[str]
+    functions: frozenset[str] = frozenset()
 
 
 class RelationRegistry:
@@ -105,17 +108,18 @@ class RelationRegistry:
 
     def waiting(self) -> list[WaitingQuery]:
         """Return all waiting queries, oldest first."""
-        rows = self._database.execute("SELECT name, sql, created_us, reads, relations FROM waiting ORDER BY number")
+        columns = "name, sql, created_us, reads, relations, functions"
+        rows = self._database.execute(f"SELECT {columns} FROM waiting ORDER BY number")  # noqa: S608 - written above
         return [
-            WaitingQuery(name, sql, created_us, _names(reads), _names(relations))
-            for name, sql, created_us, reads, relations in rows
+            WaitingQuery(name, sql, created_us, _names(reads), _names(relations), _names(functions))
+            for name, sql, created_us, reads, relations, functions in rows
         ]
 
     def add_waiting(self, query: WaitingQuery) -> None:
         """Register a query that waits."""
         self._database.execute(
-            "INSERT INTO waiting (name, sql, created_us, reads, relations) VALUES (?, ?, ?, ?, ?)",
-            (query.name, query.sql, query.created_us, _text(query.reads), _text(query.relations)),
+            "INSERT INTO waiting (name, sql, created_us, reads, relations, functions) VALUES (?, ?, ?, ?, ?, ?)",
+            (query.name, query.sql, query.created_us, *map(_text, (query.reads, query.relations, query.functions))),
         )
 
     def remove_waiting(self, name: str) -> None:

@@ -191,6 +191,7 @@ class Engine:
                 max_partitions=spark.sparkContext.defaultParallelism,
                 max_rows=self._settings.max_rows,
                 history_rows=self._settings.history_rows,
+                functions=self._settings.functions,
             ),
             checkpoint=checkpoint_of(self._folder, self._registry),
             results=self._results,

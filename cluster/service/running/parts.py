@@ -243,6 +243,7 @@ def make_parts(
         buckets=buckets,
         history_rows=settings.history_rows,
         planning_seconds=settings.planning_seconds,
+        functions=settings.functions,
         demand_reports=demand_reports,
         before_change=billing.close,
         put_aside=long_lived.put_aside,

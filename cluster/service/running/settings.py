@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cluster.functions.allowed import FunctionRules
 from cluster.spark.session import SessionSettings
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress
 from protocols.security.expiry import files_to_watch
@@ -96,6 +97,8 @@ class ClusterSettings:
         A file with their passwords; None for none.
     relation_memory_bytes
         What one table of relations may take of a worker's memory; larger tables are partitioned.
+    functions
+        What functions of users may be and take.
     """
 
     name: str = "cluster"
@@ -135,6 +138,7 @@ class ClusterSettings:
     relation_hosts: tuple[str, ...] = ()
     relation_credentials: Path | None = None
     relation_memory_bytes: int = 256 * 1024**2
+    functions: FunctionRules = field(default_factory=FunctionRules)
 
     @property
     def secret_files(self) -> tuple[Path, ...]:
