@@ -45,6 +45,16 @@ DEFINITIONS = {
         SELECT GREATEST(a.t, p.t), GREATEST(a.t, p.t) + 1, name, city, state, a.id
         FROM auction a JOIN person p ON a.seller = p.id AND ABS(a.t - p.t) < {HOUR_US}
         WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
+    "q4": f"""
+        WITH pairs AS (
+            SELECT id, category, price, b.t AS low, a.t + {HOUR_US} AS high
+            FROM auction a JOIN bid b ON a.id = b.auction AND b.t BETWEEN a.t AND expires),
+        edges AS (SELECT DISTINCT category, UNNEST([low, high]) AS instant FROM pairs),
+        spans AS (SELECT *, LEAD(instant) OVER (PARTITION BY category ORDER BY instant) AS until FROM edges),
+        sales AS (
+            SELECT instant, until, category, id, MAX(price) AS final
+            FROM spans JOIN pairs USING (category) WHERE low <= instant AND instant < high GROUP BY ALL)
+        SELECT instant, until, category, AVG(final) FROM sales GROUP BY ALL""",
     "q5": f"""
         WITH hops AS (
             SELECT auction, UNNEST(range(next_grid(t, {HOP_US}), next_grid(t + {TEN_US}, {HOP_US}), {HOP_US})) AS k
