@@ -36,6 +36,15 @@ _STATISTICS = ", ".join(
     for level in _LEVELS
 )
 _DAY = f"window_begin(t, {DAY_US})"
+_SALES = f"""
+        WITH pairs AS (
+            SELECT a.*, bidder, price, b.extra AS bid_extra, b.t AS bid_t, b.t AS low, a.t + {HOUR_US} AS high
+            FROM auction a JOIN bid b ON a.id = b.auction AND b.t BETWEEN a.t AND expires)"""
+"""Bids that came while their auctions were open: each counts from `low` until just before `high`."""
+_SPANS = """(
+            SELECT {key}, instant, LEAD(instant) OVER (PARTITION BY {key} ORDER BY instant) AS until
+            FROM (SELECT DISTINCT {key}, UNNEST([low, high]) AS instant FROM pairs)) AS spans"""
+"""The spans between instants at which pairs of a key change."""
 
 DEFINITIONS = {
     "q0": "SELECT t, t + 1, auction, bidder, price, extra FROM bid",
@@ -46,15 +55,12 @@ DEFINITIONS = {
         FROM auction a JOIN person p ON a.seller = p.id AND ABS(a.t - p.t) < {HOUR_US}
         WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
     "q4": f"""
-        WITH pairs AS (
-            SELECT id, category, price, b.t AS low, a.t + {HOUR_US} AS high
-            FROM auction a JOIN bid b ON a.id = b.auction AND b.t BETWEEN a.t AND expires),
-        edges AS (SELECT DISTINCT category, UNNEST([low, high]) AS instant FROM pairs),
-        spans AS (SELECT *, LEAD(instant) OVER (PARTITION BY category ORDER BY instant) AS until FROM edges),
-        sales AS (
+        {_SALES},
+        finals AS (
             SELECT instant, until, category, id, MAX(price) AS final
-            FROM spans JOIN pairs USING (category) WHERE low <= instant AND instant < high GROUP BY ALL)
-        SELECT instant, until, category, AVG(final) FROM sales GROUP BY ALL""",
+            FROM {_SPANS.format(key="category")} JOIN pairs USING (category)
+            WHERE low <= instant AND instant < high GROUP BY ALL)
+        SELECT instant, until, category, AVG(final) FROM finals GROUP BY ALL""",
     "q5": f"""
         WITH hops AS (
             SELECT auction, UNNEST(range(next_grid(t, {HOP_US}), next_grid(t + {TEN_US}, {HOP_US}), {HOP_US})) AS k
@@ -69,6 +75,18 @@ DEFINITIONS = {
         SELECT DISTINCT window_begin(p.t, {TEN_US}), window_end(p.t, {TEN_US}, {TEN_US}), p.id, name
         FROM person p JOIN auction a ON p.id = a.seller
         WHERE window_begin(p.t, {TEN_US}) = window_begin(a.t, {TEN_US})""",
+    "q9": f"""
+        {_SALES}
+        SELECT instant, until, id, item, description, initial_bid, reserve, expires, seller, category, extra,
+               id, bidder, price, bid_extra
+        FROM {_SPANS.format(key="id")} JOIN pairs USING (id) WHERE low <= instant AND instant < high
+        QUALIFY ROW_NUMBER() OVER (PARTITION BY id, instant ORDER BY price DESC, bid_t) = 1""",
+    "q11": f"""
+        WITH marked AS (
+            SELECT *, t - LAG(t) OVER (PARTITION BY bidder ORDER BY t) > {TEN_US} AS begins FROM bid),
+        numbered AS (
+            SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY t) AS session FROM marked)
+        SELECT MAX(t) + {TEN_US}, MAX(t) + {TEN_US} + 1, bidder, COUNT(*) FROM numbered GROUP BY bidder, session""",
     "q12": f"SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*) FROM bid GROUP BY ALL",
     "q13": "SELECT t, t + 1, auction, bidder, price, value FROM bid JOIN side_input ON auction % 10000 = key",
     "q15": f"SELECT {_DAY}, {_DAY} + {DAY_US}, {_STATISTICS} FROM bid GROUP BY ALL",
@@ -81,6 +99,13 @@ DEFINITIONS = {
         SELECT t, COALESCE(LEAD(t) OVER (PARTITION BY bidder, auction ORDER BY t), never()),
                auction, bidder, price, channel, url, extra
         FROM bid""",
+    "q19": """
+        WITH spans AS (
+            SELECT auction, t AS instant, COALESCE(LEAD(t) OVER (PARTITION BY auction ORDER BY t), never()) AS until
+            FROM bid)
+        SELECT instant, until, auction, bidder, price, channel, url, extra,
+               ROW_NUMBER() OVER (PARTITION BY auction, instant ORDER BY price DESC, t) AS place
+        FROM spans JOIN bid USING (auction) WHERE t <= instant QUALIFY place <= 10""",
     "q20": f"""
         SELECT b.t, b.t + 1, auction, bidder, price, channel, url, b.extra, item, description, initial_bid, reserve,
                expires, seller, category, a.extra
