@@ -22,6 +22,7 @@ HOUR_US = 3_600 * SECOND_US
 DAY_US = 24 * HOUR_US
 
 MACROS = f"""
+CREATE MACRO iso(t) AS strftime(make_timestamp(t), '%Y-%m-%dT%H:%M:%S.%fZ');
 CREATE MACRO never() AS {NEVER};
 CREATE MACRO next_grid(t, slide) AS (t // slide + 1) * slide;
 CREATE MACRO window_begin(t, slide) AS next_grid(t, slide) - 1;
@@ -47,8 +48,8 @@ _SPANS = """(
 """The spans between instants at which pairs of a key change."""
 
 DEFINITIONS = {
-    "q0": "SELECT t, t + 1, auction, bidder, price, extra FROM bid",
-    "q1": "SELECT t, t + 1, auction, bidder, CAST(0.908 AS DOUBLE) * price, extra FROM bid",
+    "q0": "SELECT t, t + 1, auction, bidder, price, iso(t), extra FROM bid",
+    "q1": "SELECT t, t + 1, auction, bidder, CAST(0.908 AS DOUBLE) * price, iso(t), extra FROM bid",
     "q2": "SELECT t, t + 1, auction, price FROM bid WHERE auction % 123 = 0",
     "q3": f"""
         SELECT GREATEST(a.t, p.t), GREATEST(a.t, p.t) + 1, name, city, state, a.id
@@ -69,7 +70,7 @@ DEFINITIONS = {
         SELECT k - 1, k + {HOP_US} - 1, auction, num FROM counted
         QUALIFY num = MAX(num) OVER (PARTITION BY k)""",
     "q7": f"""
-        SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, auction, price, bidder, extra FROM bid
+        SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, auction, price, bidder, iso(t), extra FROM bid
         QUALIFY price = MAX(price) OVER (PARTITION BY {_TUMBLED})""",
     "q8": f"""
         SELECT DISTINCT window_begin(p.t, {TEN_US}), window_end(p.t, {TEN_US}, {TEN_US}), p.id, name
@@ -77,10 +78,12 @@ DEFINITIONS = {
         WHERE window_begin(p.t, {TEN_US}) = window_begin(a.t, {TEN_US})""",
     "q9": f"""
         {_SALES}
-        SELECT instant, until, id, item, description, initial_bid, reserve, expires, seller, category, extra,
-               id, bidder, price, bid_extra
+        SELECT instant, until, id, item, description, initial_bid, reserve, iso(t), expires, seller, category,
+               extra, id, bidder, price, iso(bid_t), bid_extra
         FROM {_SPANS.format(key="id")} JOIN pairs USING (id) WHERE low <= instant AND instant < high
         QUALIFY ROW_NUMBER() OVER (PARTITION BY id, instant ORDER BY price DESC, bid_t) = 1""",
+    "q10": """
+        SELECT t, t + 1, auction, bidder, price, iso(t), extra, left(iso(t), 10), substr(iso(t), 12, 5) FROM bid""",
     "q11": f"""
         WITH marked AS (
             SELECT *, t - LAG(t) OVER (PARTITION BY bidder ORDER BY t) > {TEN_US} AS begins FROM bid),
@@ -88,7 +91,13 @@ DEFINITIONS = {
             SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY t) AS session FROM marked)
         SELECT MAX(t) + {TEN_US}, MAX(t) + {TEN_US} + 1, bidder, COUNT(*) FROM numbered GROUP BY bidder, session""",
     "q12": f"SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*) FROM bid GROUP BY ALL",
-    "q13": "SELECT t, t + 1, auction, bidder, price, value FROM bid JOIN side_input ON auction % 10000 = key",
+    "q13": "SELECT t, t + 1, auction, bidder, price, iso(t), value FROM bid JOIN side_input ON auction % 10000 = key",
+    "q14": """
+        SELECT t, t + 1, auction, bidder, CAST(0.908 AS DOUBLE) * price,
+               CASE WHEN hour(make_timestamp(t)) BETWEEN 8 AND 18 THEN 'dayTime'
+                    WHEN hour(make_timestamp(t)) IN (7, 19) THEN 'otherTime' ELSE 'nightTime' END,
+               iso(t), extra, len(string_split(extra, 'c')) - 1
+        FROM bid WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000""",
     "q15": f"SELECT {_DAY}, {_DAY} + {DAY_US}, {_STATISTICS} FROM bid GROUP BY ALL",
     "q16": f"SELECT {_DAY}, {_DAY} + {DAY_US}, channel, {_STATISTICS} FROM bid GROUP BY ALL",
     "q17": f"""
@@ -97,18 +106,18 @@ DEFINITIONS = {
         FROM bid GROUP BY ALL""",
     "q18": """
         SELECT t, COALESCE(LEAD(t) OVER (PARTITION BY bidder, auction ORDER BY t), never()),
-               auction, bidder, price, channel, url, extra
+               auction, bidder, price, channel, url, iso(t), extra
         FROM bid""",
     "q19": """
         WITH spans AS (
             SELECT auction, t AS instant, COALESCE(LEAD(t) OVER (PARTITION BY auction ORDER BY t), never()) AS until
             FROM bid)
-        SELECT instant, until, auction, bidder, price, channel, url, extra,
+        SELECT instant, until, auction, bidder, price, channel, url, iso(t), extra,
                ROW_NUMBER() OVER (PARTITION BY auction, instant ORDER BY price DESC, t) AS place
         FROM spans JOIN bid USING (auction) WHERE t <= instant QUALIFY place <= 10""",
     "q20": f"""
-        SELECT b.t, b.t + 1, auction, bidder, price, channel, url, b.extra, item, description, initial_bid, reserve,
-               expires, seller, category, a.extra
+        SELECT b.t, b.t + 1, auction, bidder, price, channel, url, iso(b.t), b.extra, item, description, initial_bid,
+               reserve, iso(a.t), expires, seller, category, a.extra
         FROM bid b JOIN auction a ON b.auction = a.id AND b.t - a.t BETWEEN 0 AND {HOUR_US - 1}
         WHERE category = 10""",
     "q21": """
