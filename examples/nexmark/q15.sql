@@ -1,6 +1,7 @@
 -- NEXMark q15: Bidding statistics report. A day's bids, bidders and auctions by level of price.
 
-SELECT COUNT(*) AS total_bids,
+SELECT DATE_FORMAT(WINDOW_START(), 'yyyy-MM-dd') AS day,
+       COUNT(*) AS total_bids,
        COUNT(*) FILTER (WHERE price < 10000) AS rank1_bids,
        COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,
        COUNT(*) FILTER (WHERE price >= 1000000) AS rank3_bids,

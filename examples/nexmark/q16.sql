@@ -1,6 +1,6 @@
 -- NEXMark q16: Channel statistics report. The same for each channel.
 
-SELECT channel,
+SELECT channel, DATE_FORMAT(WINDOW_START(), 'yyyy-MM-dd') AS day, MAX(DATE_FORMAT(STAMP(), 'HH:mm')) AS minute,
        COUNT(*) AS total_bids,
        COUNT(*) FILTER (WHERE price < 10000) AS rank1_bids,
        COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,

@@ -1,6 +1,6 @@
 -- NEXMark q17: Auction statistics report. A day's bids on each auction.
 
-SELECT auction,
+SELECT auction, DATE_FORMAT(WINDOW_START(), 'yyyy-MM-dd') AS day,
        COUNT(*) AS total_bids,
        COUNT(*) FILTER (WHERE price < 10000) AS rank1_bids,
        COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_bids,

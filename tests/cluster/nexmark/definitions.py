@@ -31,12 +31,13 @@ CREATE MACRO window_end(t, width, slide) AS next_grid(t + width, slide) - 1;
 
 _TUMBLED = f"window_begin(t, {TEN_US})"
 _LEVELS = ("TRUE", "price < 10000", "price BETWEEN 10000 AND 999999", "price >= 1000000")
+_COUNTS = ", ".join(f"COUNT(*) FILTER (WHERE {level})" for level in _LEVELS)
 _STATISTICS = ", ".join(
     f"COUNT({what}) FILTER (WHERE {level})"
     for what in ("*", "DISTINCT bidder", "DISTINCT auction")
     for level in _LEVELS
 )
-_DAY = f"window_begin(t, {DAY_US})"
+_DAY, _DATE = f"window_begin(t, {DAY_US})", "left(iso(t), 10)"
 _SALES = f"""
         WITH pairs AS (
             SELECT a.*, bidder, price, b.extra AS bid_extra, b.t AS bid_t, b.t AS low, a.t + {HOUR_US} AS high
@@ -73,7 +74,8 @@ DEFINITIONS = {
         SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, auction, price, bidder, iso(t), extra FROM bid
         QUALIFY price = MAX(price) OVER (PARTITION BY {_TUMBLED})""",
     "q8": f"""
-        SELECT DISTINCT window_begin(p.t, {TEN_US}), window_end(p.t, {TEN_US}, {TEN_US}), p.id, name
+        SELECT DISTINCT window_begin(p.t, {TEN_US}), window_end(p.t, {TEN_US}, {TEN_US}), p.id, name,
+                        iso(window_begin(p.t, {TEN_US}) + 1 - {TEN_US})
         FROM person p JOIN auction a ON p.id = a.seller
         WHERE window_begin(p.t, {TEN_US}) = window_begin(a.t, {TEN_US})""",
     "q9": f"""
@@ -89,8 +91,9 @@ DEFINITIONS = {
             SELECT *, t - LAG(t) OVER (PARTITION BY bidder ORDER BY t) > {TEN_US} AS begins FROM bid),
         numbered AS (
             SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY t) AS session FROM marked)
-        SELECT MAX(t) + {TEN_US}, MAX(t) + {TEN_US} + 1, bidder, COUNT(*) FROM numbered GROUP BY bidder, session""",
-    "q12": f"SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*) FROM bid GROUP BY ALL",
+        SELECT MAX(t) + {TEN_US}, MAX(t) + {TEN_US} + 1, bidder, COUNT(*), iso(MIN(t)), iso(MAX(t) + {TEN_US})
+        FROM numbered GROUP BY bidder, session""",
+    "q12": f"SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*), iso({_TUMBLED} + 1 - {TEN_US}), iso({_TUMBLED} + 1) FROM bid GROUP BY ALL",
     "q13": "SELECT t, t + 1, auction, bidder, price, iso(t), value FROM bid JOIN side_input ON auction % 10000 = key",
     "q14": """
         SELECT t, t + 1, auction, bidder, CAST(0.908 AS DOUBLE) * price,
@@ -98,10 +101,12 @@ DEFINITIONS = {
                     WHEN hour(make_timestamp(t)) IN (7, 19) THEN 'otherTime' ELSE 'nightTime' END,
                iso(t), extra, len(string_split(extra, 'c')) - 1
         FROM bid WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000""",
-    "q15": f"SELECT {_DAY}, {_DAY} + {DAY_US}, {_STATISTICS} FROM bid GROUP BY ALL",
-    "q16": f"SELECT {_DAY}, {_DAY} + {DAY_US}, channel, {_STATISTICS} FROM bid GROUP BY ALL",
+    "q15": f"SELECT {_DAY}, {_DAY} + {DAY_US}, {_DATE}, {_STATISTICS} FROM bid GROUP BY ALL",
+    "q16": f"""
+        SELECT {_DAY}, {_DAY} + {DAY_US}, channel, {_DATE}, MAX(substr(iso(t), 12, 5)), {_STATISTICS}
+        FROM bid GROUP BY ALL""",
     "q17": f"""
-        SELECT {_DAY}, {_DAY} + {DAY_US}, auction, {", ".join(f"COUNT(*) FILTER (WHERE {level})" for level in _LEVELS)},
+        SELECT {_DAY}, {_DAY} + {DAY_US}, auction, {_DATE}, {_COUNTS},
                MIN(price), MAX(price), AVG(price), SUM(price)::BIGINT
         FROM bid GROUP BY ALL""",
     "q18": """
