@@ -93,7 +93,9 @@ DEFINITIONS = {
             SELECT *, COUNT(*) FILTER (WHERE begins) OVER (PARTITION BY bidder ORDER BY t) AS session FROM marked)
         SELECT MAX(t) + {TEN_US}, MAX(t) + {TEN_US} + 1, bidder, COUNT(*), iso(MIN(t)), iso(MAX(t) + {TEN_US})
         FROM numbered GROUP BY bidder, session""",
-    "q12": f"SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*), iso({_TUMBLED} + 1 - {TEN_US}), iso({_TUMBLED} + 1) FROM bid GROUP BY ALL",
+    "q12": f"""
+        SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, bidder, COUNT(*), iso({_TUMBLED} + 1 - {TEN_US}), iso({_TUMBLED} + 1)
+        FROM bid GROUP BY ALL""",
     "q13": "SELECT t, t + 1, auction, bidder, price, iso(t), value FROM bid JOIN side_input ON auction % 10000 = key",
     "q14": """
         SELECT t, t + 1, auction, bidder, CAST(0.908 AS DOUBLE) * price,
