@@ -129,7 +129,11 @@ WINDOWS = [
     ("SELECT lane FROM traffic WINDOW(ROWS 10 »SECONDS«)", "takes no unit", "RANGE 10 SECONDS"),
     ("SELECT lane FROM traffic WINDOW(ROWS »1.5«)", "positive whole number", None),
     ("SELECT lane FROM traffic WINDOW(ROWS 10 SLIDE 2 »SECONDS«)", "takes no unit", None),
-    ("SELECT lane FROM traffic WINDOW(»LAST« 10)", "RANGE or ROWS was expected", "WINDOW(RANGE 5 MINUTES"),
+    (
+        "SELECT lane FROM traffic WINDOW(»LAST« 10)",
+        "RANGE, ROWS, SESSION or RESET was expected",
+        "WINDOW(RANGE 5 MINUTES",
+    ),
     ("SELECT lane FROM traffic WINDOW(RANGE »UNBOUNDED SLIDE 1 SECOND«)", "cannot slide", None),
     ("SELECT lane FROM traffic WINDOW(RANGE 1 HOUR) »WINDOW«(ROWS 3)", "two window clauses", None),
     ("SELECT lane FROM traffic »WINDWO«(RANGE 1 HOUR)", "no clause of FROM", "WINDOW(RANGE"),
@@ -244,9 +248,13 @@ ZIPS = [
     (
         "SELECT p.id FROM Person p JOIN traffic t ON p.id = t.lane »ZIP JOIN weather w«",
         "not what other joins have made",
-        "zip first",
+        "write it first",
     ),
-    ("SELECT lane FROM traffic t JOIN weather w »WITHIN« 5 S", "was not expected here", None),
+    (
+        "SELECT lane FROM traffic t JOIN »weather w« WITHIN 5 S",
+        "a join WITHIN a time needs a condition",
+        "ON a.x = b.x",
+    ),
 ]
 PAST = [
     ("SELECT lane FROM traffic SINCE 2 »HUORS« AGO", "no unit of time", "did you mean HOURS?"),

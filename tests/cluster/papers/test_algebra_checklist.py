@@ -30,7 +30,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
 from cluster.language.algebra import Filter as FilterNode
-from cluster.language.algebra import Node, inputs_of
+from cluster.language.algebra import Node, inputs_of, schema_of
 from cluster.language.algebra import TimeWindow as TimeWindowNode
 from cluster.language.catalog import Catalog, CatalogError
 from cluster.language.columns import AggregateCall
@@ -59,12 +59,13 @@ def random_rows(dice: random.Random, count: int = 10) -> Rows:
 # Language
 
 
-def test_create_stream_with_source_and_ordered_by_hides_the_stamp() -> None:
+def test_create_stream_with_source_and_ordered_by_keeps_the_stamp_out_of_its_columns() -> None:
     made = parse_statement("CREATE STREAM s (k TEXT, x INT, ts TIMESTAMP) SOURCE mqtt('port') ORDERED BY ts")
     assert isinstance(made, CreateStream)
     assert [column.name for column in made.stream.columns] == ["k", "x"]
-    with pytest.raises(FjordSqlError, match="is the stamp"):
-        translate("SELECT ts FROM s", Catalog.of([made.stream]))
+    catalog = Catalog.of([made.stream])
+    assert [column.name for column in schema_of(translate("SELECT * FROM s", catalog).node)] == ["k", "x"]
+    assert translate("SELECT ts FROM s", catalog).node == translate("SELECT STAMP() AS ts FROM s", catalog).node
     without = parse_statement("CREATE STREAM s (k TEXT, x INT) SOURCE mqtt()")
     assert isinstance(without, CreateStream)
     assert without.stream.stamp is None
