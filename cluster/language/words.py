@@ -121,7 +121,7 @@ LANGUAGE = frozenset((
     *(word for words in AFTER_OPERANDS.values() for phrase in words for word in phrase.split()),
     *BEFORE_OPERANDS, *FOLLOWED, *CALLED_CLAUSES,
     *("MEASURES", "ONE", "ROW", "PER", "MATCH", "AFTER", "SKIP", "PAST", "NEXT", "FIRST", "LAST", "PREV", "PATTERN"),
-    *("INTERVAL", "DEFINE", "ORDER", "STAMP", "NOW"),
+    *("INTERVAL", "DEFINE", "ORDER", "STAMP", "NOW", "EPOCH"),
     *("RANGE", "ROWS", "SLIDE", "SLIDES", "UNBOUNDED", "PARTITION", "COARSEST", "FINEST", "WITH", "BY", "ABOVE"),
     *("BELOW", "CREATE", "DROP", "STREAM", "RELATION", "UNIT", "FIXED", "TO", "MIN", "MAX", "ISTREAM", "DSTREAM"),
     *("RSTREAM", "FILTER", "ASC", "DESC", "NULLS", "FIRST", "LAST", "NEXT", "ROW", "ONLY", "OVER", "ORDER"),

@@ -70,6 +70,7 @@ SYNONYMS = {
     "deleted HOURS": "of MIN a, MAX b the first is not used yet",
     "deleted ,": "of MIN a, MAX b the comma may be left out",
     "inserted /*+ x */": "a hint is a comment",
+    "deleted ASC": "ascending is the default",
 }
 """What changes nothing, and why it may."""
 
