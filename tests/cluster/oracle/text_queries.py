@@ -138,7 +138,7 @@ class Queries:
         found = self._set_operation(place, kinds) if dice.random() < share else self.select(place, kinds)
         parentheses = dice.choice((1, 2)) if dice.random() < 0.05 else 0
         found = replace(found, names=names, parentheses=parentheses)
-        exact = isinstance(found, SetOperation) or columns_are_plain(found.outputs)
+        exact = columns_are_plain(found.outputs) if isinstance(found, Select) else not end_of(found.right)
         return with_top(dice, found) if exact and not place.lasting and dice.random() < TOPPED else found
 
     def _name(self, start: str) -> str:
