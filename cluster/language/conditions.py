@@ -178,10 +178,14 @@ class Conditions:
                 return self._join(node, operand, predicate, keep=wanted != negated)
             case _ if isinstance(inner, COMPARISONS) and not negated:
                 return self._compared(node, inner, wanted=wanted)
-            case exp.Anonymous():
+            case exp.Anonymous() if not self._is_declared(inner):
                 raise unsupported(self.context, inner)
             case _:
                 return self._with_values(node, condition, wanted=wanted)
+
+    def _is_declared(self, call: exp.Anonymous) -> bool:
+        """Return whether a call is of a function of users, which takes subqueries as values."""
+        return call.name.casefold() in self.context.catalog.functions
 
     def _with_values(self, node: Node, condition: exp.Expr, *, wanted: bool) -> Node:
         """Return the tuples for which a condition over values of subqueries is true, or those for which it is not."""
@@ -195,7 +199,7 @@ class Conditions:
 
     def _compared(self, node: Node, comparison: exp.Expr, *, wanted: bool) -> Node:
         left, right, operator = comparison.this, comparison.expression, type(comparison)
-        if isinstance(right, exp.Anonymous):
+        if isinstance(right, exp.Anonymous) and not self._is_declared(right):
             raise unsupported(self.context, right)
         if not _is_query(right) and _is_query(left):
             left, right, operator = right, left, SWAPPED[operator]

@@ -306,12 +306,10 @@ def _ranked_by(call: exp.Expr, checker: Checker) -> Scalar | msgspec.UnsetType:
 def _sampled_at(call: exp.Expr, argument: Scalar, checker: Checker) -> str:
     """Return the column with the stamps that FIRST and LAST order by: those of the stream that the argument reads."""
     context, scope = checker.context, checker.scope
+    sources = [item for item in scope.items if not item.holds_values]
     read = columns_read(argument.expression)
-    items = [
-        item
-        for item in scope.items
-        if not read or any(column.internal in read for column in (*item.columns, *item.stamps))
-    ]
+    items = [item for item in sources if any(column.internal in read for column in (*item.columns, *item.stamps))]
+    items = items or sources  # such as LAST('x'), or LAST of the value of a subquery
     if len(items) != 1:
         raise context.error(call, f"{function_name(call)} goes by the stamps of one stream, but this reads several")
     if items[0].sampled_at is None:

@@ -74,6 +74,11 @@ class ScopeItem:
         return (self.alias or "").casefold() == alias.casefold()
 
     @property
+    def holds_values(self) -> bool:
+        """True for no item of FROM, but the values of subqueries, which have no names."""
+        return self.alias is None and bool(self.columns) and not any(column.visible for column in self.columns)
+
+    @property
     def stamps(self) -> tuple[ScopeColumn, ...]:
         """The column with its stamps, if the plan has one."""
         if self.sampled_at is None:

@@ -18,7 +18,7 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.joins import join_items
-from cluster.language.ranks import ranks_in, refuse_values
+from cluster.language.ranks import refuse_values
 from cluster.language.scalar_subqueries import with_values
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.select_ends import SelectEnd, ended
@@ -271,9 +271,8 @@ class Translator:
             count = len(end.expressions)
             end, conditions = end.over([*grouped.expressions[:count]]), [*grouped.expressions[count:]]
         node = self.restrict(node, scope, conditions)
-        if not any(map(ranks_in, end.expressions)):
-            valued = with_values(node, scope, end.expressions, Subqueries(self))
-            node, scope, end = valued.node, valued.scope, end.over(valued.expressions)
+        valued = with_values(node, scope, end.expressions, Subqueries(self))
+        node, scope, end = valued.node, valued.scope, end.over(valued.expressions)
         return ended(end, node, scope, self.context, self.restrict)
 
     def _end(self, select: exp.Select, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> SelectEnd:

@@ -169,7 +169,7 @@ def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: P
     [
         ("SELECT spede FROM traffic", "there is no column 'spede'", "did you mean speed? traffic ({day}) has sensor"),
         ("SELECT altitude FROM traffic", "there is no column 'altitude'", "traffic ({day}) has sensor, speed"),
-        ("SELECT time FROM traffic", "'time' is the stamp of its stream", "a window defines"),
+        ("SELECT time + 1 AS t FROM traffic", "timestamp and integer cannot be added", "an interval is written"),
         ("SELECT sensor FROM traffik", "no file is given for 'traffik'", "did you mean traffic?"),
         ("SELECT x FROM weather", "no file is given for 'weather'", "--on weather=FILE for a stream, --relation"),
         ("SELECT x FROM weather", "no file is given for 'weather'", "derived stream, write the query in parentheses"),

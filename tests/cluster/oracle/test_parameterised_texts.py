@@ -34,8 +34,12 @@ QUANTITIES = (
     "LIFETIME",
 )
 SIGNED = ("ABOVE", "BELOW", "WITHIN", "TO")
-KEYS = ("GROUP BY", "GROUPING SETS", "ROLLUP", "CUBE", ",", "(")  # words before a key of GROUP BY, or a list of them
-CLAUSES = ("GROUP BY", "HAVING", "UNION", "EXCEPT", "INTERSECT", "LIFETIME", "SAMPLE", "SELECT")
+KEYED = ("GROUP BY", "ORDER BY")
+KEYS = (*KEYED, "GROUPING SETS", "ROLLUP", "CUBE", ",", "(")  # words before a key, or a list of them
+CLAUSES = (
+    *KEYED, "HAVING", "QUALIFY", "UNION", "EXCEPT", "INTERSECT", "LIFETIME", "SAMPLE", "SELECT", "LIMIT", "OFFSET",
+    "FETCH",
+)  # fmt: skip
 UNIT_WORDS = {*FREQUENCIES, *(name for _, names in UNITS.values() for name in names)}
 WORDS = {TokenType.TRUE: True, TokenType.FALSE: False, TokenType.NULL: None}
 
@@ -84,7 +88,7 @@ def literals(query: str, dice: random.Random) -> Iterator[tuple[int, int, object
             lists.pop()
         elif token.token_type != TokenType.IDENTIFIER and words[place] in CLAUSES:
             lists[-1] = words[place]
-        if lists[-1] == "GROUP BY" and before in KEYS:
+        if lists[-1] in KEYED and before in KEYS:
             continue  # what is written as a key may be more than a value
         if token.token_type in WORDS:
             value = WORDS[token.token_type]

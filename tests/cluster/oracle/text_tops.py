@@ -22,7 +22,8 @@ NULLS = (("", False), ("", False), ("NULLS LAST", False), ("NULLS FIRST", True))
 def with_top(dice: random.Random, query: Select | SetOperation) -> Select | SetOperation:
     """Return a query with an order, and the first rows of it; its columns have to be exact."""
     shown = outputs_of(query)
-    plain = isinstance(query, Select) and not query.distinct
+    outside = (query.parentheses > 0 or bool(query.names)) and not query.end and dice.random() < 0.5
+    plain = isinstance(query, Select) and not query.distinct and not outside  # outside there are no names of FROM
     keys = []
     for column in dice.sample(range(len(shown)), min(len(shown), dice.choice((1, 1, 2, 3)))):
         text = _written(dice, shown[column], column, anew=plain)
@@ -30,7 +31,6 @@ def with_top(dice: random.Random, query: Select | SetOperation) -> Select | SetO
         keys.append(TopKey(column, text, words, descending, nulls_first))
     limit = dice.choice((1, 1, 2, 3, None))
     offset = dice.choice((1, 2)) if limit is None or dice.random() < 0.3 else 0
-    outside = (query.parentheses > 0 or bool(query.names)) and not query.end and dice.random() < 0.5
     query = replace(query, parentheses=max(query.parentheses, int(outside)))
     return replace(query, top=Top(tuple(keys), _places(dice, limit, offset), limit, offset, outside))
 
