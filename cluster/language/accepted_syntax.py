@@ -246,7 +246,6 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_functions(),
     **_aggregates(),
     syntax.ErrorBound: {"expressions": _ONCE},
-    syntax.WindowBound: {"this": _kinds(*syntax.WINDOW_BOUNDS)},
     exp.Grouping: {"expressions": _KEYS - {NUMBER}},
     exp.Filter: {"this": _ONCE, "expression": _kinds("Where")},
 }
@@ -318,13 +317,18 @@ ROW_PATTERN_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """The syntax of MATCH_RECOGNIZE, an item of FROM."""
 
+WINDOW_BOUND_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
+    syntax.WindowBound: {"this": _kinds(*syntax.WINDOW_BOUNDS)}
+}
+"""The syntax of WINDOW_START() and WINDOW_END()."""
+
 Accepted = Mapping[tuple[type[exp.Expr], str], Kinds]
 
 
 def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
     """Return the syntax of queries, with the additions of a table."""
     found: dict[tuple[type[exp.Expr], str], Kinds] = {}
-    for table in (QUERY_SYNTAX, TIME_SYNTAX, ROW_PATTERN_SYNTAX, beside):
+    for table in (QUERY_SYNTAX, TIME_SYNTAX, ROW_PATTERN_SYNTAX, WINDOW_BOUND_SYNTAX, beside):
         for node, arguments in table.items():
             for argument, kinds in arguments.items():
                 found[node, argument] = found.get((node, argument), frozenset()) | kinds

@@ -116,10 +116,15 @@ class MergeAggregate(Operator):
     def _changes(self, due: pl.DataFrame) -> pl.DataFrame:
         """Cut each key where one of its rows begins or ends; merge the rows that cover a span that has ended."""
         if due.select((pl.col(END) - pl.col(START) == 1).all()).item():
-            # Rows of one instant overlap with equal intervals only, and these have been merged.
+            # Rows of one instant overlap with equal intervals only. Those that came together have been merged; what is
+            # left of a row whose first part has been answered has not.
             ended = pl.col(END) <= self._watermark_us
             self._pending = self._pending.filter(~ended)
-            return due.filter(ended)
+            merged = due.filter(ended)
+            instants = [START, END, *self._keys]
+            if merged.select(pl.struct(instants).is_duplicated().any()).item():
+                merged = merged.group_by(instants, maintain_order=True).agg(self._merge)
+            return merged
         keyed = due.with_columns(self._key_number())
         cuts = self._cuts(keyed).filter(pl.col(_CUT) <= self._watermark_us)
         merged = self._between(keyed, cuts)

@@ -12,6 +12,7 @@ from cluster.language.accepted_syntax import (
     QUERY_SYNTAX,
     ROW_PATTERN_SYNTAX,
     TIME_SYNTAX,
+    WINDOW_BOUND_SYNTAX,
     accepted_triples,
     occurrences,
 )
@@ -225,7 +226,7 @@ def test_every_argument_of_the_table_is_read_by_a_rule():
                 elif not same:
                     read.add(name)
     assert {name: query for name, query in ignored.items() if name not in SAME_WITHOUT} == {}
-    syntax = {**QUERY_SYNTAX, **TIME_SYNTAX, **ROW_PATTERN_SYNTAX}
+    syntax = {**QUERY_SYNTAX, **TIME_SYNTAX, **ROW_PATTERN_SYNTAX, **WINDOW_BOUND_SYNTAX}
     table = {(node.__name__, argument) for node, arguments in syntax.items() for argument in arguments}
     unread = {("Identifier", "quoted"), ("Stamp", "this"), ("StringAgg", "within"), *UNREAD}
     assert table - read - SETTINGS == unread

@@ -184,3 +184,13 @@ def test_the_clock_stands_still_until_it_is_moved() -> None:
     clock.advance("1m")
     clock.advance("500ms")
     assert clock() == 60.5
+
+
+@pytest.mark.parametrize("buckets", [1, 2, 3])
+def test_a_group_of_which_the_beginning_has_been_answered_stays_one_group(buckets: int) -> None:
+    items = [(5, {"sensor": "a"}), (9, {"sensor": "a"}), (11, {"sensor": "b"}), EOF()]
+    source = ScriptedSource({"sensor": str}, items, batch_size=1)
+    sql = "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 10 US) GROUP BY sensor"
+    answers = QueryRun(sql, {"traffic": source}, buckets=buckets).run()
+    found = [(each.start, each.end, each.row["n"]) for each in answers]
+    assert found == [(5, 9, 1), (9, 10, 2), (11, 20, 1)]
