@@ -3,41 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    Aggregate,
-    AntiJoin,
-    Difference,
-    Distinct,
-    Dstream,
-    Filter,
-    Held,
-    Intersection,
-    Istream,
-    Join,
-    Lookup,
-    Node,
-    PartitionedWindow,
-    PatternMatch,
-    Project,
-    Ranked,
-    SemiJoin,
-    SessionWindow,
-    Source,
-    StampJoin,
-    TimeWindow,
-    Union,
-    Zip,
-    inputs_of,
-    schema_of,
-)
+from cluster.language.algebra import Node, Source
 from cluster.language.columns import PASSING, STAMP, Scalar
 from cluster.language.walks import nodes_of
 from cluster.plan.completeness import count_fingerprint, fields_read
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, names_of, substituted
+from cluster.plan.expressions import columns_of, conjunction_of, names_of
+from cluster.plan.needs import Conditions, Need, columns_of_all, needed_below
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_acquisition_hints
 from cluster.plan.push_down import event_fingerprint, pushed_of, split_predicate
 from cluster.planning_budget import spend
@@ -113,19 +87,12 @@ def streams_of(node: Node) -> frozenset[str]:
     return frozenset(each.stream for each in nodes_of(node) if isinstance(each, Source))
 
 
-Conditions = tuple[Scalar, ...]
-
-N = TypeVar("N", bound=Node)
-_Need = tuple[N, frozenset[str], Conditions]
-"""A part of a plan, the needed ones of its columns, and conditions that all needed tuples meet."""
-
-
-def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[_Need[Source]]:
+def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need[Source]]:
     """Yield each source below `node` with the needed part of it, if `wanted` are needed of the node's output.
 
     This is its columns, and the conditions directly above it: this occurrence does not need other tuples.
     """
-    waiting: list[_Need[Node]] = [(node, wanted, conditions)]
+    waiting: list[Need[Node]] = [(node, wanted, conditions)]
     seen: set[tuple[int, frozenset[str], Conditions]] = set()
     while waiting:
         current, needed, known = waiting.pop()
@@ -137,70 +104,13 @@ def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterat
         if isinstance(current, Source):
             yield _needed_of_source(current, needed, known)
         else:
-            waiting.extend(reversed(list(_needed_below(current, needed, known))))
+            waiting.extend(reversed(list(needed_below(current, needed, known))))
 
 
-def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> _Need[Source]:
+def _needed_of_source(node: Source, wanted: frozenset[str], conditions: Conditions) -> Need[Source]:
     sampled = {column.name for column in node.sampled if column != STAMP}
-    probed = _columns(each.predicate for each in node.lookups if each.predicate)
+    probed = columns_of_all(each.predicate for each in node.lookups if each.predicate)
     # A condition on columns of the relation does not restrict the samples.
     known = tuple(condition for condition in conditions if columns_of(condition) <= sampled)
-    unknown = _columns(condition for condition in conditions if condition not in known)
+    unknown = columns_of_all(condition for condition in conditions if condition not in known)
     return node, (wanted | probed | unknown) & sampled, known
-
-
-def _needed_below(  # noqa: C901 - a case per kind of node
-    node: Node, wanted: frozenset[str], conditions: Conditions
-) -> Iterator[_Need[Node]]:
-    match node:
-        case Project():
-            outputs = {output.name: output.scalar for output in node.outputs}
-            below = [substituted(condition, outputs) for condition in conditions]
-            known = tuple(condition for condition in below if condition is not None)
-            scalars = [scalar for name, scalar in outputs.items() if name in wanted]
-            yield node.input, _columns(scalars), known
-        case Filter():
-            here = (*conditions, *conjuncts_of(node.predicate))
-            yield node.input, wanted | columns_of(node.predicate), here
-        case TimeWindow():
-            # The tuples in a window of time do not depend on each other.
-            yield node.input, wanted, conditions
-        case Aggregate():
-            arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
-            yield node.input, frozenset(node.keys) | _columns(arguments), ()
-        case Ranked():
-            read = frozenset((*node.keys, *(each.column for each in node.order)))
-            yield node.input, (wanted & names_of(node.input)) | read, ()
-        case PartitionedWindow() | SessionWindow():
-            yield node.input, wanted | frozenset(node.keys), ()
-        case Lookup():
-            needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())
-            yield node.input, needed & names_of(node.input), ()
-        case Held():
-            # Only the time of these streams matters.
-            yield node.input, frozenset(), ()
-        case Join() | Zip() | StampJoin() | SemiJoin() | AntiJoin():
-            # The pairs of a zipper join depend on all tuples: no condition from above holds below.
-            needed = wanted if isinstance(node, Zip) else wanted | _read_of_pairs(node)
-            needed = needed.union(*node.keys) if isinstance(node, Zip | StampJoin) else needed
-            for side in (node.left, node.right):
-                yield side, needed & names_of(side), ()
-        case Union():
-            places = [place for place, column in enumerate(schema_of(node)) if column.name in wanted]
-            for side in (node.left, node.right):
-                yield side, frozenset(schema_of(side)[place].name for place in places), ()
-        case Distinct() | Difference() | Intersection() | Istream() | Dstream() | PatternMatch():
-            # Equality of whole tuples, or their order: every column matters.
-            for side in inputs_of(node):
-                yield side, names_of(side), ()
-        case _:
-            for side in inputs_of(node):
-                yield side, wanted, ()
-
-
-def _read_of_pairs(node: Join | StampJoin | SemiJoin | AntiJoin) -> frozenset[str]:
-    return columns_of(node.predicate) if node.predicate else frozenset()
-
-
-def _columns(scalars: Iterable[Scalar]) -> frozenset[str]:
-    return frozenset().union(*(columns_of(scalar) for scalar in scalars))

@@ -14,6 +14,7 @@ from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
+from cluster.plan.partner_columns import with_partner_columns
 from cluster.plan.rules import (
     duplicates,
     emptiness,
@@ -168,6 +169,7 @@ def rewrite(
     same: dict[Node, Node] = {}
     """The one object that stands for all equal ones: comparing the nodes above is then fast."""
 
+    node = with_partner_columns(node)
     shared = parts_shared(node)
     common: dict[int, Node] = {}
     """Results of large parts that are shared."""

@@ -67,14 +67,17 @@ def _places(join: StampJoin, part: Scalar) -> tuple[list[Scalar], list[Scalar]] 
 
 
 def narrow_stamp_join(node: Node) -> Node | None:
-    """Keep, of both sides of a join by stamps, only what its condition and the projection above read."""
+    """Keep, of both sides of a join by stamps, only what its condition and the projection above read.
+
+    On the right of one with the latest tuple all columns break ties: they stay (cluster/plan/partner_columns.py).
+    """
     if not (isinstance(node, Project) and isinstance(node.input, StampJoin)):
         return None
     join = node.input
     needed = frozenset().union(*join.keys, *(columns_of(output.scalar) for output in node.outputs))
     if join.predicate is not None:
         needed |= columns_of(join.predicate)
-    left, right = kept(join.left, needed), kept(join.right, needed)
+    left, right = kept(join.left, needed), kept(join.right, names_of(join.right) if join.latest else needed)
     if len(left) == len(names_of(join.left)) and len(right) == len(names_of(join.right)):
         return None
     return replace(node, input=replace(join, left=project(join.left, left), right=project(join.right, right)))

@@ -298,7 +298,7 @@ APPLIES = [
         where(stamped(A, B, latest=True), '"u" > 1 AND "v" > 1 AND "y" > 1'),
         where(stamped(where(A, '"x" > 1 AND "y" > 1'), where(B, U), latest=True), V),
     ),
-    (t.narrow_stamp_join, pick(stamped(A, B, latest=True), z='"y"'), pick(stamped(A, NARROW_B, latest=True), z='"y"')),
+    (t.narrow_stamp_join, pick(stamped(A, B, latest=True), z='"v"'), pick(stamped(NARROW_A, B, latest=True), z='"v"')),
 ]
 
 # (rule, plan that looks like one for it but is not)
@@ -397,6 +397,7 @@ HOLDS_BACK = [
     (t.filter_below_stamp_join, where(stamped(A, B), "FALSE")),
     (t.filter_below_stamp_join, where(StampJoin(REALS, B, (("r", "u"),), -1, 0, latest=True), '"u" = 1')),
     (t.narrow_stamp_join, pick(stamped(A, B), z='"x"')),
+    (t.narrow_stamp_join, pick(stamped(NARROW_A, B, latest=True), z='"x"')),
 ]
 
 

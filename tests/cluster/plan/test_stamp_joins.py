@@ -102,6 +102,34 @@ def test_equal_stamps_are_joined_whatever_the_order_of_arrival(text: str, a: Any
     assert found[0] == found[1] == found[2] == [+bag for bag in evaluate(node, {"a": a, "b": b}, INSTANTS)]
 
 
+CHOSEN = "SELECT b.y AS y FROM a ASOF JOIN b ON STAMP(a) > STAMP(b)"
+READINGS = {
+    "what is selected": (CHOSEN, 2),
+    "a condition on it": (f"{CHOSEN} WHERE b.y > 0", 2),
+    "a condition on both sides": (f"{CHOSEN} WHERE a.y < b.y", 2),
+    "a condition on a subquery": (f"SELECT y FROM ({CHOSEN}) AS found WHERE y > 0", 2),
+    "what a subquery has in vain": (
+        "SELECT y FROM (SELECT b.x, b.y FROM a ASOF JOIN b ON STAMP(a) > STAMP(b) WHERE a.y < b.y) AS found",
+        2,
+    ),
+    "groups": (f"SELECT MAX(y) AS y FROM ({CHOSEN} WHERE b.y > -5) AS found WINDOW(RANGE 1 US)", 2),
+    "another column in the condition": (f"{CHOSEN} WHERE b.x > 0", -1),
+    "another column that is selected": ("SELECT b.y AS y, b.x FROM a ASOF JOIN b ON STAMP(a) > STAMP(b)", -1),
+    "a condition that holds anyhow": (f"{CHOSEN} WHERE TRUE OR b.x > 0", -1),
+}
+"""By what the query reads: its text, and y of the partner: of (1, 2) and (3, -1), x before y."""
+
+
+@pytest.mark.parametrize("case", READINGS)
+def test_of_equal_stamps_the_partner_is_chosen_by_what_the_query_reads_not_by_how_it_is_planned(case: str) -> None:
+    text, chosen = READINGS[case]
+    streams: Streams = {"a": [(7, (0, 0))], "b": [(6, (1, 2)), (6, (3, -1))]}
+    node = rewrite(translate(text, CATALOG).node).node
+    assert rewrite(node).node == node
+    rows = run_plan(node, deliveries(streams, random.Random(1)))
+    assert [next(iter(bag))[0] for bag in snapshots_of(rows, INSTANTS) if +bag] == [chosen]
+
+
 def test_sensors_are_asked_for_what_is_read_and_for_keys() -> None:
     bands = []
     for join in ("ASOF JOIN b", "JOIN b WITHIN 1 SECOND"):

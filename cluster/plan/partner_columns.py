@@ -1,0 +1,75 @@
+"""ASOF joins with exactly the columns of the right that the query reads: their values break ties between partners.
+
+Of right tuples with equal stamps, the partner is the one with the greatest values. Rules move and remove what is above
+a join, so what they leave of the right's columns depends on how a query is written. Here it is what the query reads as
+it was written, and no rule removes any of it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from cluster.language.algebra import Node, Project, StampJoin, inputs_of, schema_of
+from cluster.language.columns import Output
+from cluster.language.plans import column_scalar, null_scalar, project
+from cluster.language.walks import above, nodes_of
+from cluster.plan.expressions import kept, names_of
+from cluster.plan.needs import needed_below
+from cluster.planning_budget import spend
+
+
+def with_partner_columns(node: Node) -> Node:
+    """Return a plan, not rewritten yet, in which the right of an ASOF join has only the columns that are read of it."""
+    if not any(isinstance(each, StampJoin) and each.latest for each in nodes_of(node)):
+        return node
+    read = _columns_read(node)
+    made: dict[int, Node] = {}
+
+    def visit(current: Node) -> Node:
+        found = made.get(id(current))
+        if found is None:
+            found = above(current, tuple([visit(each) for each in inputs_of(current)]))
+            if isinstance(found, StampJoin) and found.latest:
+                found = _narrowed(found, read[id(current)])
+            made[id(current)] = found
+        return found
+
+    return visit(node)
+
+
+def _narrowed(join: StampJoin, read: frozenset[str]) -> Node:
+    """Return a join of the same columns, with NULL for those that nothing reads."""
+    right = project(join.right, kept(join.right, read.union(*join.keys)))
+    if right == join.right:
+        return join
+    unread = names_of(join.right) - names_of(right)
+    outputs = [
+        Output(each.name, null_scalar(each) if each.name in unread else column_scalar(each), each.unit)
+        for each in schema_of(join)
+    ]
+    return Project(replace(join, right=right), tuple(outputs))
+
+
+def _columns_read(node: Node) -> dict[int, frozenset[str]]:
+    """Return which columns of each node of a plan are read, by identity of the node."""
+    found: dict[int, frozenset[str]] = {}
+    waiting = [(node, names_of(node))]
+    while waiting:
+        current, read = waiting.pop()
+        known = found.get(id(current))
+        if known is not None and read <= known:
+            continue
+        spend()
+        found[id(current)] = read if known is None else known | read
+        waiting.extend(_read_below(current, found[id(current)]))
+    return found
+
+
+def _read_below(node: Node, read: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
+    if isinstance(node, StampJoin) and node.latest:
+        own = read.union(*node.keys)
+        yield from ((side, own & names_of(side)) for side in (node.left, node.right))
+    else:
+        yield from ((below, needed) for below, needed, _ in needed_below(node, read, ()))
