@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 
 class MicroBatchControl(msgspec.Struct, frozen=True):
@@ -24,6 +25,9 @@ class MicroBatchControl(msgspec.Struct, frozen=True):
         By identity of a relation: the newest version that counts.
     reached_us
         The position of the streams; 0 if it is not known.
+    begun_us
+        By stream: the instant at which it begins, if that may be known since this micro-batch. What has begun before
+        stays as it is.
     """
 
     epoch: int
@@ -32,6 +36,7 @@ class MicroBatchControl(msgspec.Struct, frozen=True):
     failures: dict[str, str] = {}
     relations: dict[str, int] = {}
     reached_us: int = 0
+    begun_us: dict[str, int] = {}
 
 
 def merged_control(controls: Iterable[MicroBatchControl]) -> MicroBatchControl:
@@ -42,4 +47,4 @@ def merged_control(controls: Iterable[MicroBatchControl]) -> MicroBatchControl:
     for control in others:
         watermarks.update(control.watermarks_us)
         failures.update(control.failures)
-    return MicroBatchControl(first.epoch, first.previous_epoch, watermarks, failures, first.relations, first.reached_us)
+    return replace(first, watermarks_us=watermarks, failures=failures)

@@ -64,6 +64,7 @@ class HostedFragment:
         self._outlet: PushQueue = self._dataflow.outlet(last)
         self._counted: Counters = {}
         self._saved = {placed.name: _moved(placed) for placed in self._dataflow.operators}
+        self._begun: set[str] = set()
         self._early = None
         if self._own_early is not None:
             running = {placed.name: placed for placed in self._dataflow.operators}
@@ -112,6 +113,8 @@ class HostedFragment:
     def run(self, control: MicroBatchControl, arrived: Mapping[str, Sequence[pl.DataFrame]]) -> list[pl.DataFrame]:
         """Run its operators over what has arrived at its exchanges; return answers."""
         self._used = True
+        if control.begun_us:
+            self._begun |= {each.name for each in self._dataflow.operators if each.operator.begin(control.begun_us)}
         for name, queue in self._arrivals.items():
             pieces = arrived.get(name)
             watermark_us = control.watermarks_us.get(name)
@@ -150,12 +153,13 @@ class HostedFragment:
         everything, self.unwritten = new_plan and self.unwritten, False
         for placed in self._dataflow.operators:
             before, now = self._saved[placed.name], _moved(placed)
-            if everything or now != before:
+            if everything or now != before or placed.name in self._begun:
                 self._saved[placed.name] = now
                 state = placed.operator.save()
                 if state:
                     store.put(placed.name, pack_state(state))
                     self.version = version
+        self._begun.clear()
         changes = {} if self._early is None else self._early.changes(everything=everything)
         for name, state in changes.items():
             store.put(name, pack_state(state))

@@ -28,6 +28,11 @@ class Operator(ABC):
     warning: Exception | None = None
     """What it could not do in its last transition although it went on; its query gets this as an error."""
 
+    def begin(self, begun_us: Mapping[str, int]) -> bool:
+        """Take note of where streams begin, by stream; return whether that changes the state."""
+        del begun_us
+        return False
+
     @abstractmethod
     def transition(self, port: int, batch: Batch) -> Batch:
         """Process one batch on one input and return the answers that are final now.

@@ -352,7 +352,7 @@ class Held(SharedNode, frozen=True):
     filled
         Whether the rows begin only when the windows of `input` can be full: as long after the query as its tuples last.
     begins_us
-        The instant at which the query begins: fixed when it does, None before.
+        The instant at which the query begins: fixed when it does, None before, and if the streams begin later.
     epoch
         The epoch with which the query begins: no other one shares these rows.
     marks

@@ -15,18 +15,19 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import ALWAYS
+from cluster.fjord.batch import ALWAYS, START
 from cluster.fjord.bucket_host import BucketHost, Kept, VersionedTables
 from cluster.fjord.collecting import Answered, HostOutput, collected
 from cluster.fjord.control import MicroBatchControl, merged_control
 from cluster.fjord.counters import Counters, summed
 from cluster.fjord.exchange import sent_by
 from cluster.fjord.stateless_host import StatelessHost
-from cluster.fjord.stored_rows import StoredRows
+from cluster.fjord.stored_rows import StoredRows, read_together
 from cluster.fjord.stream_scan import StreamScan
 from cluster.fjord.upstream_dataflow import UpstreamDataflow
 from cluster.language.algebra import History
 from cluster.local.memory_tables import MemoryStore, MemoryTables
+from cluster.physical.beginnings import beginning_us, unbegun_streams
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, Fragment, Host
 from cluster.plan.epoch import Plan
@@ -187,6 +188,7 @@ class LocalEngine:
         self._plan = plan
         self._physical = lower(plan, self._physical)
         self._fragments = {host: self._physical.hosted(host).fragments for host in Host}
+        self._unbegun = set(unbegun_streams(self._fragments[Host.STATEFUL]))
         self._stateless = StatelessHost(self._fragments[Host.STATELESS], clock=self._clock)
 
     def _without_state(
@@ -214,12 +216,15 @@ class LocalEngine:
         counted: list[Counters] = []
         reached_us = max(self._watermarks_us.values(), default=0)
         versions = dict(relations)
+        begun_us = self._beginnings()
         for pieces in _dealt(rows, parts):
             sent = sent_by(self._dataflow(self._fragments[Host.STATEFUL], pieces, relations, {}), self._buckets)
             for bucket, exchange, piece in sent.pieces:
                 arrived[bucket].setdefault(exchange, []).append(piece)
             controls.append(
-                MicroBatchControl(self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us)
+                MicroBatchControl(
+                    self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us, begun_us
+                )
             )
             counted.append(sent.counters)
         control = merged_control(controls)
@@ -233,6 +238,18 @@ class LocalEngine:
             )
             for bucket, store in enumerate(self._stores)
         ]
+
+    def _beginnings(self) -> dict[str, int]:
+        """Return where streams begin that a query waits for; nothing has been forgotten of one that has not begun."""
+        found = {}
+        for stream in self._unbegun:
+            pieces = read_together(list(self._ahead.get(stream, ())), (START,))
+            first_us = min((each.select(pl.col(START).min()).item() for each in pieces if each.height), default=None)
+            begins_us = beginning_us(None, [(first_us, self._watermarks_us.get(stream))])
+            if begins_us is not None:
+                found[stream] = begins_us
+        self._unbegun -= found.keys()
+        return found
 
     def _dataflow(
         self,

@@ -129,6 +129,7 @@ class Trial:
 def in_step(reading: Mapping[str, Iterator[pl.DataFrame]]) -> Iterator[tuple[dict[str, Arrival], int]]:
     """Yield arrivals, and how many rows they have, in the order of time: no stream gets ahead of the others.
 
+    All streams begin together, with the earliest row of any: first of all there is that promise, without rows.
     With the last rows all streams have ended: nothing comes later.
 
     Parameters
@@ -138,6 +139,7 @@ def in_step(reading: Mapping[str, Iterator[pl.DataFrame]]) -> Iterator[tuple[dic
     """
     waiting = dict.fromkeys(reading, pl.DataFrame())
     open_ = dict(reading)
+    begun = len(reading) == 1
     while True:
         for name in [each for each in open_ if not waiting[each].height]:
             while name in open_ and not waiting[name].height:
@@ -146,6 +148,10 @@ def in_step(reading: Mapping[str, Iterator[pl.DataFrame]]) -> Iterator[tuple[dic
                     del open_[name]
                 else:
                     waiting[name] = following
+        if not begun:
+            first_us = min((int(rows[START][0]) for rows in waiting.values() if rows.height), default=NEVER)
+            yield {name: Arrival((), first_us) for name in reading}, 0
+            begun = True
         until_us = min((int(waiting[name][START][-1]) for name in open_), default=NEVER)
         arrivals, came = {}, 0
         for name, rows in waiting.items():

@@ -15,7 +15,7 @@ from cluster.physical.rules.templates import shares_tuples
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.physical.successors import Step, indexed, place_in, successor
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import sources_with_history
+from cluster.plan.history import has_own_beginning
 from cluster.plan.pane_query import pane_query_of
 from cluster.shared_nodes import remembered
 
@@ -107,9 +107,9 @@ def _tallied(kind: Lowered, tally: SubscriberTally, subscribers: tuple[Subscribe
 
 
 def begins_with_others(node: Node) -> bool:
-    """Return whether a query may begin with the epoch of others: if neither its group nor its history needs one."""
+    """Return whether a query may begin with the epoch of others: if neither its group nor its beginning needs one."""
     kind, _ = _lowered(node)
-    return (isinstance(kind, WindowedQuery) or shares_tuples(kind.template)) and not any(sources_with_history(node))
+    return (isinstance(kind, WindowedQuery) or shares_tuples(kind.template)) and not has_own_beginning(node)
 
 
 def lower_alone(node: Node) -> Fragment:

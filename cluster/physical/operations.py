@@ -414,7 +414,7 @@ class Held(_Operation, frozen=True):
     streams
         The streams whose instants determine the version of the table.
     begins_us
-        The instant at which the query begins; None for that of the first tuple.
+        The instant at which the query begins; None for that at which the streams do (cluster/physical/beginnings.py).
     waits_us
         How much later the rows begin.
     marked

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from msgspec.structs import replace
 
@@ -18,6 +19,7 @@ from cluster.language.walks import nodes_of, rebuilt
 
 EVER_US = -(2**62)
 """Before all stamps."""
+NOTHING_STORED: Mapping[str, int | None] = MappingProxyType({})
 
 
 def sources_with_history(node: Node) -> Iterator[tuple[Source, History]]:
@@ -27,7 +29,14 @@ def sources_with_history(node: Node) -> Iterator[tuple[Source, History]]:
             yield each, each.history
 
 
-def with_history_starts(node: Node, epoch: int, stands_us: Mapping[str, int | None]) -> Node:
+def has_own_beginning(node: Node) -> bool:
+    """Return whether the instants from which a plan reads are fixed in it when it begins."""
+    return any(sources_with_history(node)) or bool(streams_of_held(node))
+
+
+def with_history_starts(
+    node: Node, epoch: int, stands_us: Mapping[str, int | None], stored_us: Mapping[str, int | None] = NOTHING_STORED
+) -> Node:
     """Return a plan with the instants from which it reads.
 
     Parameters
@@ -37,12 +46,14 @@ def with_history_starts(node: Node, epoch: int, stands_us: Mapping[str, int | No
     epoch
         The epoch with which the query begins.
     stands_us
-        By stream: its low watermark at the position where the epoch begins; None if it has no tuples yet.
+        By stream: its low watermark at the position where the epoch begins; None if it has none yet.
+    stored_us
+        By stream: the earliest stamp that is stored of it.
     """
 
     def beginning_of(each: Node) -> Node:
         if isinstance(each, Held):
-            return replace(each, begins_us=_first_instant(each, stands_us), epoch=epoch)
+            return replace(each, begins_us=_first_instant(each, stands_us, stored_us), epoch=epoch)
         return beginning(each) if isinstance(each, Source) else each
 
     def beginning(source: Source) -> Source:
@@ -53,17 +64,20 @@ def with_history_starts(node: Node, epoch: int, stands_us: Mapping[str, int | No
         begins = EVER_US if stands is None or back is None else max(EVER_US, stands - back)
         return replace(source, history=replace(history, begins_us=begins, epoch=epoch))
 
-    return rebuilt(node, beginning_of) if any(sources_with_history(node)) or streams_of_held(node) else node
+    return rebuilt(node, beginning_of) if has_own_beginning(node) else node
 
 
-def _first_instant(held: Held, stands_us: Mapping[str, int | None]) -> int | None:
-    """Return the instant at which the rows of relations begin; None for that of the first tuple."""
+def _first_instant(held: Held, stands_us: Mapping[str, int | None], stored_us: Mapping[str, int | None]) -> int | None:
+    """Return the instant at which the rows of relations begin; None if all streams are still to begin."""
     found = []
     for source in (each for each in nodes_of(held.input) if isinstance(each, Source)):
-        begins = stands_us.get(source.stream) if source.history is None else source.history.begins_us
-        found.append(EVER_US if begins is None else begins)
-    first = min(found, default=EVER_US)
-    return None if first == EVER_US else first
+        stands = stands_us.get(source.stream)
+        if stands is None:
+            continue
+        begins = stands if source.history is None or source.history.begins_us is None else source.history.begins_us
+        stored = stored_us.get(source.stream)
+        found.append(begins if begins > EVER_US else stands if stored is None else min(stored, stands))
+    return min(found, default=None)
 
 
 @lru_cache(maxsize=4096)

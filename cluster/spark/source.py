@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from cluster.functions.allowed import FunctionRules
 from cluster.physical.answer_files import ANSWERS_RETURNED, may_be_written_by_tasks
+from cluster.physical.beginnings import unbegun_streams
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.relations_read import MEMORY_BYTES
@@ -27,6 +28,7 @@ from cluster.spark.named_files import sync_named
 from cluster.spark.offsets import Offset, Reader, begins_between, from_spark, next_offset
 from cluster.spark.reading.backfill import Reached, backfill_reached, backfill_reads
 from cluster.spark.reading.batch_size import rows_at_once
+from cluster.spark.reading.beginnings import Beginnings
 from cluster.spark.reading.live import LiveReads
 from cluster.spark.reading.reads import UpstreamTask, divided
 from cluster.spark.reading.tables import TableVersions
@@ -117,6 +119,7 @@ class FjordReader(DataSourceStreamReader):
         self._unchanged_since: dict[int, int] = {}
         self._tables = TableVersions(options.streams_folder)
         self._live = LiveReads(options.host, self._tables)
+        self._beginnings = Beginnings(self._tables)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's interface
         """Return the first position: no plan, nothing read."""
@@ -149,12 +152,14 @@ class FjordReader(DataSourceStreamReader):
         if first == last:
             return []
         plan = self._hosted(last.epoch)
+        begins = begins_between(first, last, self._plan)
         reads = [
-            *self._live.between(plan, begins_between(first, last, self._plan), last.versions),
+            *self._live.between(plan, begins, last.versions),
             *backfill_reads(first, last, plan, self._tables, to_the_watermark=self._options.host is Host.STATELESS),
         ]
         if self._options.host is Host.STATELESS and not any(read.files for read in reads):
             return []  # no bucket waits for how far the streams have come
+        begun_us = self._beginnings.between(unbegun_streams(plan.fragments), begins, last.versions)
         tasks_write = all(map(may_be_written_by_tasks, plan.fragments))
         return [
             _Task(
@@ -174,6 +179,7 @@ class FjordReader(DataSourceStreamReader):
                     answers_folder=self._options.answers_folder if tasks_write else "",
                     answers_returned=self._options.answers_returned,
                     functions=self._options.functions,
+                    begun_us=begun_us,
                 )
             )
             for origin, part in enumerate(divided(reads, self._options.max_partitions))

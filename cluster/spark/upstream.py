@@ -48,7 +48,13 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     if task.origin == 0 or sent.failures:
         control = pack_control(
             MicroBatchControl(
-                task.epoch, task.previous_epoch, sent.watermarks_us, sent.failures, task.relations, task.reached_us
+                task.epoch,
+                task.previous_epoch,
+                sent.watermarks_us,
+                sent.failures,
+                task.relations,
+                task.reached_us,
+                task.begun_us,
             )
         )
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))

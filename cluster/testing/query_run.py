@@ -23,7 +23,7 @@ from cluster.local.declared_functions import declared_function, declared_functio
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.history import sources_with_history
+from cluster.plan.history import sources_with_history, with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
 from protocols.text.durations import parse_duration_us
@@ -138,6 +138,7 @@ class QueryRun:
                 f"query {name} has history, and tuples of the past are not kept here",
                 hint="give it to QueryRun at once",
             )
+        node = with_history_starts(node, epoch, {each: source.watermark_us for each, source in self._streams.items()})
         self._plan = Plan(epoch, (*self._plan.queries, PlannedQuery(name, epoch, node)))
 
     def drop(self, name: str) -> None:

@@ -143,6 +143,11 @@ class ScriptedSource:
     def position(self, position: tuple[int, int, float | None]) -> None:
         self._place, self._watermark_us, self._wakes = position
 
+    @property
+    def watermark_us(self) -> int | None:
+        """Nothing comes any more that is stamped before this instant; None before there is one."""
+        return None if self._watermark_us <= ALWAYS else self._watermark_us
+
     def pending(self, now: float) -> bool:
         """Return whether it has an item at a time."""
         return self._place < len(self._script) and (self._wakes is None or self._wakes <= now)

@@ -13,12 +13,12 @@ depend on the cuts, rows do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.lookup import LookupTable, Tables
 from cluster.fjord.operators.ordered_output import table_of
@@ -27,11 +27,11 @@ from cluster.language.algebra import Node, schema_of
 from cluster.language.columns import QUERY_GROUP
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
-_REACHED = "fjord_reached"
+_REACHED, _STREAM = "fjord_reached", "fjord_stream"
 
 
 class Held(Operator):
-    """Keeps the instant up to which rows have been answered.
+    """Keeps the instant up to which rows have been answered, and before where the streams begin that have begun.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Held(Operator):
     tables
         The source of the table; None for an operator that is only tried, not run.
     begins_us
-        The instant at which the query begins; None for that of the first tuple or watermark that comes.
+        The instant at which the query begins; None for the earliest at which a stream does, once all have begun.
     waits_us
         How much later the rows begin.
     groups
@@ -70,6 +70,17 @@ class Held(Operator):
         marks = {} if groups is None else {QUERY_GROUP.name: pl.Int64()}
         self._nothing = pl.DataFrame(schema={**INTERVAL, **columns, **marks})
         self._reached_us = None if begins_us is None else begins_us + waits_us
+        self._begun_us: dict[str, int] = {}
+
+    def begin(self, begun_us: Mapping[str, int]) -> bool:
+        """Begin when all streams have."""
+        new = {each: begun_us[each] for each in self._streams & begun_us.keys() if each not in self._begun_us}
+        if self._reached_us is not None or not new:
+            return False
+        self._begun_us |= new
+        if self._begun_us.keys() == self._streams:
+            self._reached_us = min(self._begun_us.values()) + self._waits_us
+        return True
 
     def transition(self, port: int, batch: Batch) -> Batch:
         """Answer the rows that hold up to the last whole second before the watermark, and certainly go on or not."""
@@ -77,11 +88,7 @@ class Held(Operator):
         self.warning = None
         watermark_us = batch.watermark_us
         if self._reached_us is None:
-            first_us = int(batch.rows.item(0, START)) if batch.rows.height else NEVER
-            begins_us = min(first_us, watermark_us)
-            if begins_us <= ALWAYS or begins_us >= NEVER:
-                return Batch(self._nothing, watermark_us)
-            self._reached_us = begins_us + self._waits_us
+            return Batch(self._nothing, watermark_us)
         until_us = watermark_us if watermark_us >= NEVER else (watermark_us - 1) // MOST_LAG_US * MOST_LAG_US
         return self._up_to(until_us, min(watermark_us, max(until_us, self._reached_us)))
 
@@ -115,8 +122,13 @@ class Held(Operator):
 
     def save(self) -> State:
         """Return the instant, in a table: rows may hold although none is kept."""
-        return {"reached": pl.DataFrame({_REACHED: [self._reached_us]}, {_REACHED: pl.Int64})}
+        reached = pl.DataFrame({_REACHED: [self._reached_us]}, {_REACHED: pl.Int64})
+        if self._reached_us is not None or not self._begun_us:
+            return {"reached": reached}
+        begun = {_STREAM: list(self._begun_us), _REACHED: list(self._begun_us.values())}
+        return {"reached": reached, "begun": pl.DataFrame(begun, {_STREAM: pl.String, _REACHED: pl.Int64})}
 
     def restore(self, state: State) -> None:
         """Restore it."""
         self._reached_us = table_of(state, "reached").item(0, _REACHED)
+        self._begun_us = dict(table_of(state, "begun").iter_rows()) if "begun" in state else {}

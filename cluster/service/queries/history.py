@@ -71,7 +71,11 @@ def begun_at(node: Node, epoch: int, positions: Mapping[str, int], tables: Mappi
         stream: watermark_at(tables[stream].log, positions[stream])
         for stream in {*history_starts(node), *streams_of_held(node)}
     }
-    return with_history_starts(node, epoch, watermarks)
+    stored = {
+        stream: StoredFiles.at(tables[stream].root, tables[stream].version).first_us
+        for stream in history_starts(node).keys() & streams_of_held(node)
+    }
+    return with_history_starts(node, epoch, watermarks, stored)
 
 
 def history_of(node: Node, tables: Mapping[str, StreamTable]) -> Iterator[HistoryRead]:

@@ -75,6 +75,8 @@ class UpstreamTask(msgspec.Struct, frozen=True):
         Where it writes its answers if there are more than it returns; empty if it returns all.
     functions
         What functions of users may be and take.
+    begun_us
+        By stream: the instant at which it begins, if that may be known since this micro-batch.
     """
 
     plans_folder: str
@@ -92,6 +94,7 @@ class UpstreamTask(msgspec.Struct, frozen=True):
     answers_folder: str = ""
     answers_returned: int = ANSWERS_RETURNED
     functions: FunctionRules = FunctionRules()
+    begun_us: dict[str, int] = {}
 
     @property
     def reached_us(self) -> int:

@@ -14,18 +14,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
-from cluster.fjord.batch import NEVER, START
+from cluster.fjord.batch import NEVER, START, Batch
+from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Node
+from cluster.language.algebra import Held as HeldNode
+from cluster.language.algebra import Node, Relation
 from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
+from cluster.language.walks import nodes_of
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
+from cluster.physical.beginnings import beginning_us
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite
+from cluster.testing import ABORT, EOF, PAUSE, WATERMARK, QueryRun, ScriptedRelation, ScriptedSource
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -105,6 +110,13 @@ CASES: dict[str, Definition] = {
         ]
     ),
 }
+UNBEGUN: dict[str, Definition] = {
+    next(iter(CASES)): next(iter(CASES.values())),
+    f"SELECT * FROM r WHERE NOT EXISTS (SELECT * FROM {W} WHERE x = k AND y > 99)": lambda rows, _, filled: (
+        rows if filled else []
+    ),
+}
+"""Queries that may be there before the stream."""
 KEYS = st.sampled_from([1, 2, 3, None])
 TUPLES = st.lists(st.tuples(st.integers(0, LAST), KEYS, st.integers(1, 3)), max_size=10)
 VERSION = st.lists(st.tuples(KEYS, st.integers(1, 3)), max_size=4)
@@ -116,10 +128,14 @@ def plan_of(text: str, *, early: bool = False) -> Plan:
     return Plan(1, (PlannedQuery("q", 1, node, early=early),))
 
 
-def planned(text: str) -> Node:
+def unbegun(text: str, epoch: int = 1) -> Node:
+    return planned(text, epoch, None)
+
+
+def planned(text: str, epoch: int = 1, stands_us: int | None = 0) -> Node:
     node = rewrite(translate(text, CATALOG).node).node
     check_supported(node)
-    return with_history_starts(node, 1, {"a": 0})
+    return with_history_starts(node, epoch, {"a": stands_us})
 
 
 def frame(tuples: Sequence[Row]) -> pl.DataFrame:
@@ -255,3 +271,111 @@ def test_a_relation_that_cannot_be_read_is_an_error_and_no_silence() -> None:
 def test_relations_alone_have_no_time(text: str) -> None:
     with pytest.raises(FjordSqlError):
         translate(text, CATALOG)
+
+
+BEGUN = {
+    "RANGE 4 US": (6, lambda at, t: t <= at < t + 4),
+    "RANGE 2 US SLIDE 5 US OFFSET 4 US": (8, lambda at, t: 0 <= (at - 3) // 5 * 5 + 3 - t < 2),
+    "RANGE 5 US SLIDE 5 US": (11, lambda at, t: 0 <= (at + 1) // 5 * 5 - 1 - t < 5),
+}
+"""By window: how much later rows without a partner begin, and whether a tuple is valid at an instant."""
+FIELDS = {"x": int, "y": int}
+
+
+@pytest.mark.parametrize("window", BEGUN)
+@pytest.mark.parametrize("condition", ["", " AND y = 1", " AND y > 99"])
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    stamps=st.lists(st.tuples(st.integers(3, 30), st.integers(1, 2), st.integers(1, 3)), min_size=1, max_size=8),
+    promised=st.sampled_from([None, None, 1]),
+    lateness=st.integers(0, 4),
+    seed=st.integers(0, 2**32),
+)
+def test_rows_begin_with_the_stream_not_with_what_passes_conditions_however_tuples_are_cut_into_micro_batches(
+    window: str, condition: str, stamps: list[Row], promised: int | None, lateness: int, seed: int
+) -> None:
+    dice = random.Random(seed)
+    text = f"SELECT k FROM r WHERE NOT EXISTS (SELECT * FROM a WINDOW({window}) WHERE x = k{condition})"
+    comes = sorted(stamps, key=lambda each: each[0] + dice.random() * lateness)
+    items: list[Any] = [(at, {"x": x, "y": y}) for at, x, y in comes]
+    for _ in range(2):
+        items.insert(dice.randrange(len(items) + 1), ABORT())
+    start = [] if promised is None else [WATERMARK(promised), PAUSE("1s")]
+    lasts, valid = BEGUN[window]
+    begins = min(at for at, _, _ in stamps) if promised is None else promised
+    keeps = {"": lambda _: True, " AND y = 1": lambda y: y == 1, " AND y > 99": lambda _: False}[condition]
+    for size in (1, 2, 100):
+        source = ScriptedSource(FIELDS, [*start, *items, EOF()], batch_size=size, lateness=f"{lateness}us")
+        run = QueryRun(text, {"a": source}, {"r": ScriptedRelation({"k": int}, [{"k": 1}, {"k": 2}])})
+        run.run()
+        run.clock.advance("2s")
+        run.run()
+        for at in range(60):
+            found = sorted(each.row["k"] for each in run.answers if each.start <= at < (each.end or NEVER))
+            there = {x for t, x, y in stamps if keeps(y) and valid(at, t)}
+            assert found == [k for k in (1, 2) if at >= begins + lasts and k not in there], (size, at)
+
+
+def test_the_beginning_is_kept_before_any_row_has_come() -> None:
+    text = f"SELECT k, v FROM r WHERE NOT EXISTS (SELECT * FROM {W} WHERE x = k AND y > 99)"
+    tables = MemoryTables({"r@1": [version([(1, 1)])]})
+    engine = LocalEngine(Plan(1, (PlannedQuery("q", 1, unbegun(text)),)), tables=lambda: tables)
+    engine.run({"a": Arrival((), 2 * STEP)})
+    engine.forget()
+    found = engine.run({"a": Arrival((arriving([(30, 1, 1)]),), NEVER)}).rows
+    assert found["start_us"].min() == 2 * STEP + FILLED
+
+
+def test_rows_in_the_time_of_two_streams_begin_when_both_have_begun_at_the_earlier_beginning() -> None:
+    table = translate("SELECT r.k FROM r, a WHERE x = k", CATALOG).node
+    (relation,) = (each for each in nodes_of(table) if isinstance(each, Relation))
+
+    def made() -> Held:
+        return Held(relation, frozenset("ab"), MemoryTables({"r@1": [version([(1, 1)])]}), waits_us=2)
+
+    held = made()
+    assert held.begin({"a": 5, "c": 1})
+    assert not held.begin({"a": 3}), "it has begun"
+    assert held.transition(0, Batch(pl.DataFrame(), 10**9)).rows.is_empty()
+    restored = made()
+    restored.restore(held.save())
+    assert restored.begin({"b": 9})
+    assert not restored.begin({"a": 1, "b": 1})
+    again = made()
+    again.restore(restored.save())
+    assert again.transition(0, Batch(pl.DataFrame(), 10**9)).rows[START].min() == 5 + 2
+
+
+def test_with_all_history_rows_begin_with_the_first_stored_tuple() -> None:
+    node = unbegun(f"SELECT * FROM r WHERE NOT EXISTS (SELECT * FROM {W} SINCE BEGINNING WHERE x = k AND y > 99)")
+    for stands, stored, begins in ((90, 7, 7), (90, None, 90), (None, None, None)):
+        begun = with_history_starts(node, 1, {"a": stands}, {"a": stored})
+        assert [each.begins_us for each in nodes_of(begun) if isinstance(each, HeldNode)] == [begins]
+
+
+def test_a_query_that_is_added_later_begins_where_the_stream_stands() -> None:
+    source = ScriptedSource(FIELDS, [(5, {"x": 1}), (9, {"x": 2}), PAUSE("1s"), (50, {"x": 3, "y": 1}), EOF()])
+    silent = "SELECT k FROM r WHERE NOT EXISTS (SELECT * FROM a WINDOW(RANGE 10 US) WHERE x = k AND y = 1)"
+    run = QueryRun({}, {"a": source}, {"r": ScriptedRelation({"k": int}, [{"k": 1}])})
+    run.run()
+    run.add("silent", silent)
+    run.clock.advance("2s")
+    assert min(each.start for each in run.run()) == 9 + 12
+
+
+@pytest.mark.parametrize(
+    ("commits", "begins"),
+    [
+        ([], None),
+        ([(5, None), (None, 3), (4, 3)], None),
+        ([(5, None), (None, 3), (4, 4), (7, 9)], 4),
+        ([(None, 2), (5, 9)], 2),
+        ([(5, 3), (9, 8)], 5),
+    ],
+)
+def test_a_stream_begins_at_its_earliest_tuple_or_at_a_watermark_before(commits: Any, begins: int | None) -> None:
+    assert beginning_us(None, commits) == begins
+    for cut in range(len(commits)):
+        stamps = [at for at, _ in commits[:cut] if at is not None]
+        if beginning_us(None, commits[:cut]) is None:
+            assert beginning_us(min(stamps, default=None), commits[cut:]) == begins

@@ -24,11 +24,13 @@ from tests.cluster.local.test_flowing_relations import (
     LAST,
     SCHEMA,
     STEP,
+    UNBEGUN,
     frame,
     histories,
     meant,
     planned,
     snapshot,
+    unbegun,
     version,
 )
 
@@ -51,6 +53,8 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
     from cluster.spark.source import SourceOptions
 
     queries = tuple(PlannedQuery(f"q{number}", 1, planned(text)) for number, text in enumerate(CASES))
+    # These are there before the stream, and begin with it: with its first tuple, though that does not pass.
+    queries += tuple(PlannedQuery(f"u{n}", 1, unbegun(text, epoch=-n)) for n, text in enumerate(UNBEGUN))
     table = StreamTable(str(tmp_path / "streams" / "a"), SCHEMA)
     results = ResultsTable(str(tmp_path / "results"), "cases")
     PlanFiles(tmp_path / "plans").write(lower(Plan(1, queries)))
@@ -105,3 +109,6 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
     for number, text in enumerate(CASES):
         for at in range(0, (LAST + 8) * STEP, STEP):
             assert snapshot(found.get(f"q{number}", []), at) == meant(CASES[text], TUPLES, changes, at), (text, at)
+    for number, (text, definition) in enumerate(UNBEGUN.items()):
+        for at in range(0, (LAST + 8) * STEP, STEP):
+            assert snapshot(found.get(f"u{number}", []), at) == meant(definition, TUPLES, changes, at), (text, at)
