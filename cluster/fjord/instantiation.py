@@ -174,13 +174,12 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
             return _device_aggregates(operation, fragment)
         case kinds.Held():
             groups = tuple(sorted(fragment.groups)) if operation.marked else None
-            waits = (operation.begins_us, operation.waits_us)
             return Held(
                 operation.table.table,
                 frozenset(operation.streams),
                 tables,
-                begins_us=waits[0],
-                waits_us=waits[1],
+                begins_us=operation.begins_us,
+                waits_us=operation.waits_us,
                 groups=groups,
             )
         case kinds.PaneAggregate():

@@ -38,7 +38,7 @@ def bounded(value: pl.Series, low: int, high: int) -> pl.Series:
     """Return integers, NULL where they are not between two others."""
     value = whole(value)
     least, most = value.min(), value.max()
-    if least is None or (low <= least and most <= high):  # type: ignore[operator]
+    if least is None or (low <= least and most <= high):  # type: ignore[operator] # both are integers
         return value
     return value.zip_with(value.is_between(low, high), pl.Series([None], dtype=pl.Int64))
 

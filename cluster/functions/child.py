@@ -73,8 +73,8 @@ def _bound(memory_bytes: int) -> None:
 
 def _loaded(header: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the function, and what is known of it."""
-    import importlib  # noqa: PLC0415
-    import inspect  # noqa: PLC0415
+    import importlib  # noqa: PLC0415 - as in main
+    import inspect  # noqa: PLC0415 - as in main
 
     sys.path[:] = header["path"]
     found = getattr(importlib.import_module(header["module"]), header["attribute"])
@@ -95,7 +95,7 @@ def _called(function: Any, language: str, result: str, header: dict[str, Any], c
 
 
 def _with_polars(function: Any, result: str, rows: int, columns: bytes) -> bytes:
-    import polars as pl  # noqa: PLC0415
+    import polars as pl  # noqa: PLC0415 - a function that takes Arrow needs none
 
     given = pl.read_ipc_stream(io.BytesIO(columns)).get_columns()
     found = function(*given)
@@ -113,7 +113,7 @@ def _with_polars(function: Any, result: str, rows: int, columns: bytes) -> bytes
 
 
 def _with_arrow(function: Any, result: str, rows: int, columns: bytes) -> bytes:
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415 - as in main
 
     table = pa.ipc.open_stream(columns).read_all()
     found = function(*(_as_array(column, pa) for column in table.columns))

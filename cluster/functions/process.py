@@ -74,7 +74,7 @@ class FunctionProcess:
             start_new_session=True,
         )
         assert self._child.stdin is not None  # noqa: S101 - they are pipes
-        assert self._child.stdout is not None  # noqa: S101
+        assert self._child.stdout is not None  # noqa: S101 - likewise
         self._input, self._output = self._child.stdin.fileno(), self._child.stdout.fileno()
         os.set_blocking(self._input, False)
         try:

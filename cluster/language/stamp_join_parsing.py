@@ -10,6 +10,7 @@ from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
 
 SIDES = ("INNER", "LEFT")
+NO_USING = "a join by stamps has no USING"
 
 
 class StampJoinParsing(ZipJoinParsing):
@@ -43,24 +44,14 @@ class StampJoinParsing(ZipJoinParsing):
             self._match(TokenType.L_PAREN)
             join.set("match", self._parse_disjunction())
             self._match_r_paren()
-        self._parse_stamp_condition(join, ASOF_SHAPE)
+        twice = "this join has two WITHIN", f"it is written {ASOF_SHAPE}"
+        self._parse_condition_of(join, ASOF_SHAPE, no_using=NO_USING, twice=twice)
         return self.expression(join, place)
 
     def _at_asof(self) -> bool:
         """Return whether an ASOF join comes next, and not a name."""
         quoted = self._curr is not None and self._curr.token_type == TokenType.IDENTIFIER
         return not quoted and self._at_clause("ASOF", "JOIN", "LEFT", "RIGHT", "FULL", "INNER")
-
-    def _parse_stamp_condition(self, join: StampJoin, shape: str) -> None:
-        if self._match(TokenType.ON):
-            condition = self._parse_disjunction()
-            if condition is not None and condition.find(Within):
-                self.refuse("WITHIN stands before ON", token=self._prev, hint=f"it is written {shape}")
-            join.set("on", condition)
-        elif self._match(TokenType.USING):
-            self.refuse("a join by stamps has no USING", token=self._prev, hint=f"write {shape}")
-        elif self._at_word("WITHIN"):
-            self.refuse("this join has two WITHIN", hint=f"it is written {shape}")
 
     def _parse_joined_item(self) -> StreamItem:
         """Return the item of FROM that comes next, with WITHIN behind it, if it is one of a join."""
@@ -78,7 +69,7 @@ class StampJoinParsing(ZipJoinParsing):
         if join.args.get("method") or kind not in {None, "INNER", "OUTER"} or (kind == "OUTER" and not side):
             self.refuse("WITHIN bounds joins with a condition", token=first, hint=f"write {NEAR_SHAPE}")
         if join.args.get("using"):
-            self.refuse("a join by stamps has no USING", token=first, hint=f"write {NEAR_SHAPE}")
+            self.refuse(NO_USING, token=first, hint=f"write {NEAR_SHAPE}")
         on = join.args.get("on")
         if on is not None and on.find(Within):
             self.refuse("WITHIN stands before ON", token=first, hint=f"it is written {NEAR_SHAPE}")

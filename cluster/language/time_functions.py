@@ -44,7 +44,6 @@ SHAPES = {
     "TO_CHAR": "TO_CHAR(timestamp, 'YYYY-MM-DD HH24:MI')",
 }
 """How each is written, by its name."""
-TIME_FUNCTION_NAMES = ("STAMP", "EXTRACT", *SHAPES)
 _ALIKE = {"DAYOFMONTH": "DAY", "DAYOFYEAR": "DOY"}
 
 

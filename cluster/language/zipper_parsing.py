@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.sensor_clauses import stands_for_number
@@ -33,16 +34,22 @@ class ZipJoinParsing(StreamItemParsing):
         join = ZipJoin(this=self._parse_stream_item(), side=side)
         if self._at_word("WITHIN"):
             join.set("within", self._parse_zip_bounds())
+        no_using = "ZIP JOIN ... USING is not part of FjordSQL"
+        twice = "this zipper join has two WITHIN", f"bounds are written {BOUNDS_SHAPES}"
+        self._parse_condition_of(join, ZIP_SHAPE, no_using=no_using, twice=twice)
+        return self.expression(join, place)
+
+    def _parse_condition_of(self, join: exp.Join, shape: str, *, no_using: str, twice: tuple[str, str]) -> None:
+        """Read ON behind a join with bounds; refuse USING, and bounds that stand behind it or twice."""
         if self._match(TokenType.ON):
             condition = self._parse_disjunction()
             if condition is not None and condition.find(Within):
-                self.refuse("WITHIN stands before ON", token=self._prev, hint=f"it is written {ZIP_SHAPE}")
+                self.refuse("WITHIN stands before ON", token=self._prev, hint=f"it is written {shape}")
             join.set("on", condition)
         elif self._match(TokenType.USING):
-            self.refuse("ZIP JOIN ... USING is not part of FjordSQL", token=self._prev, hint=f"write {ZIP_SHAPE}")
+            self.refuse(no_using, token=self._prev, hint=f"write {shape}")
         elif self._at_word("WITHIN"):
-            self.refuse("this zipper join has two WITHIN", hint=f"bounds are written {BOUNDS_SHAPES}")
-        return self.expression(join, place)
+            self.refuse(twice[0], hint=twice[1])
 
     def _parse_zip_bounds(self) -> ZipBounds:
         place = self._curr
