@@ -10,7 +10,7 @@ import pytest
 
 from cluster.language.accepted_syntax import WINDOW_BOUND_SYNTAX
 from cluster.language.syntax import WindowBound
-from cluster.testing import EOF, WATERMARK, QueryRun, ScriptedSource
+from cluster.testing import EOF, QueryRun, ScriptedSource
 
 SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
@@ -41,9 +41,9 @@ def instant_us(text: str) -> int:
 def test_a_row_is_of_the_tuples_between_its_bounds(seed: int) -> None:
     dice = random.Random(f"bounds/{seed}")
     window, gap_us = window_drawn(dice)
-    stamps = sorted(TURN_US - 6 * gap_us + dice.randrange(14 * gap_us) for _ in range(dice.randrange(1, 25)))
+    drawn = [TURN_US - 6 * gap_us + dice.randrange(14 * gap_us) for _ in range(dice.randrange(1, 25))]
     # Some at the very bounds of hours.
-    stamps = sorted({stamp // HOUR_US * HOUR_US if dice.random() < 0.3 else stamp for stamp in stamps})
+    stamps = sorted({stamp // HOUR_US * HOUR_US if dice.random() < 0.3 else stamp for stamp in drawn})
     tuples = [(stamp, dice.choice("ab"), dice.randrange(9)) for stamp in stamps]
     grouped = dice.random() < 0.5
     having = dice.choice(("", " HAVING WINDOW_END() - WINDOW_START() > INTERVAL '2' HOUR"))
@@ -54,11 +54,7 @@ def test_a_row_is_of_the_tuples_between_its_bounds(seed: int) -> None:
         f"SELECT {', '.join([*keys, ''])}WINDOW_START() AS since, WINDOW_END() AS until, COUNT(*) AS n, SUM(x) AS x "
         f"FROM traffic WINDOW({window}){' GROUP BY ' + ', '.join(group) if group else ''}{having}"
     )
-    items: list[object] = []
-    for number, (stamp, sensor, x) in enumerate(dice.sample(tuples, len(tuples))):
-        items.append((stamp, {"sensor": sensor, "x": x}))
-        if number == len(tuples) - 1:
-            items.append(WATERMARK(stamps[-1]))
+    items = [(stamp, {"sensor": sensor, "x": x}) for stamp, sensor, x in dice.sample(tuples, len(tuples))]
     source = ScriptedSource({"sensor": str, "x": int}, [*items, EOF()], batch_size=100)
     answers = QueryRun(sql, {"traffic": source}, buckets=dice.choice((1, 2))).run()
     seen: Counter[tuple[object, ...]] = Counter()
