@@ -6,7 +6,6 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -16,8 +15,9 @@ from cluster.plan.epoch import Plan
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
-from tests.cluster.nexmark.definitions import DEFINITIONS, Row, changes, evaluated
+from tests.cluster.nexmark.definitions import DEFINITIONS, changes, evaluated
 from tests.cluster.nexmark.running import SIDE_INPUT, SIDE_ROWS, generator, micro_batches, planned, schemas
+from tests.cluster.spark.stored_answers import answers_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,11 +59,7 @@ def test_every_query_answers_what_duckdb_does(spark: SparkSession, tmp_path: Pat
             fjord.wait_until_idle()
     finally:
         fjord.stop()
-    found: dict[str, list[Row]] = {}
-    columns = ["query", "start_us", "end_us", "kind", "row"]
-    for query, start, end, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():
-        assert kind == "row", row
-        found.setdefault(query, []).append((start, end, *msgspec.json.decode(row).values()))
+    found = answers_in(results)
     sources = {**streams, SIDE_INPUT.name: SIDE_ROWS}
     wrong = [name for name in DEFINITIONS if changes(evaluated(name, sources)) != changes(found.get(name, []))]
     assert not wrong

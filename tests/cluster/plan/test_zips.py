@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from functools import cache
 from typing import Any
 
 import pytest
@@ -11,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.acceptance import check_supported
-from cluster.language.algebra import Node
-from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.catalog import StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import translate
@@ -20,13 +17,16 @@ from cluster.physical.errors import UnsupportedPlanError
 from cluster.plan.demand import demands_of
 from cluster.plan.explain import explain
 from cluster.plan.rewrite import rewrite
-from protocols.wire.streams import Field, FieldType, StreamSchema
-from tests.cluster.oracle.comparison import snapshots_of
-from tests.cluster.oracle.running import deliveries, run_plan
-from tests.cluster.plan.snapshots import Streams, evaluate
+from tests.cluster.plan.snapshots import Streams
+from tests.cluster.plan.two_stream_queries import (
+    CATALOG,
+    INTEGER,
+    MANY,
+    STREAMS,
+    check_answers,
+    check_any_arrival,
+)
 
-INTEGER = FieldType.INTEGER
-CATALOG = Catalog.of([StreamSchema(name, (Field("x", INTEGER), Field("y", INTEGER))) for name in ("a", "b")])
 INSTANTS = 40
 
 QUERIES = [
@@ -47,19 +47,6 @@ QUERIES = [
     "SELECT i.x, b.y FROM ISTREAM(a WINDOW(RANGE 4 US)) AS i ZIP JOIN b WITHIN 3 US ON i.x = b.x",
     "SELECT x FROM a WHERE x IN (SELECT b.x FROM b ZIP JOIN a AS c WITHIN 2 US)",
 ]
-VALUES = st.one_of(st.integers(0, 2), st.none())
-ROWS = st.dictionaries(st.integers(0, 24), st.tuples(VALUES, VALUES), max_size=9).map(lambda rows: list(rows.items()))
-STREAMS = st.fixed_dictionaries({"a": ROWS, "b": ROWS})
-"""One tuple an instant: of several the first is chosen by columns, and the rewriter drops those that nothing reads."""
-
-
-@cache
-def planned(text: str) -> tuple[Node, Node]:
-    """A text's plan, as it is and rewritten."""
-    node = translate(text, CATALOG).node
-    better = rewrite(node).node
-    check_supported(better)
-    return node, better
 
 
 # A few of each; the oracle draws zipper joins without end (`make oracle`).
@@ -67,29 +54,13 @@ def planned(text: str) -> tuple[Node, Node]:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(streams=STREAMS, seed=st.integers(0, 2**32))
 def test_zip_joins_answer_as_defined_before_and_after_rewriting(text: str, streams: Streams, seed: int) -> None:
-    node, better = planned(text)
-    meant = evaluate(node, streams, INSTANTS)
-    assert [+bag for bag in evaluate(better, streams, INSTANTS)] == [+bag for bag in meant]
-    dice = random.Random(seed)
-    batches = deliveries(streams, dice)
-    restarts = frozenset(number for number in range(len(batches)) if dice.random() < 0.3)
-    rows = run_plan(better, batches, restart_after=restarts)
-    assert [+bag for bag in snapshots_of(rows, INSTANTS)] == [+bag for bag in meant]
-
-
-MANY = st.lists(st.tuples(st.integers(0, 9), st.tuples(VALUES, VALUES)), max_size=12)
+    check_answers(text, streams, seed, INSTANTS)
 
 
 @settings(max_examples=100, deadline=None)
 @given(a=MANY, b=MANY, seed=st.integers(0, 2**32))
 def test_equal_stamps_are_paired_whatever_the_order_of_arrival(a: Any, b: Any, seed: int) -> None:
-    node = rewrite(translate(QUERIES[2], CATALOG).node).node
-    dice = random.Random(seed)
-    found = []
-    for _ in range(3):
-        shuffled = {name: dice.sample(rows, len(rows)) for name, rows in (("a", a), ("b", b))}
-        found.append([+bag for bag in snapshots_of(run_plan(node, deliveries(shuffled, dice)), INSTANTS)])
-    assert found[0] == found[1] == found[2] == [+bag for bag in evaluate(node, {"a": a, "b": b}, INSTANTS)]
+    check_any_arrival(QUERIES[2], a, b, seed, INSTANTS)
 
 
 def test_sensors_are_asked_for_what_is_read_and_for_keys() -> None:

@@ -7,7 +7,6 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -33,6 +32,7 @@ from tests.cluster.local.test_flowing_relations import (
     unbegun,
     version,
 )
+from tests.cluster.spark.stored_answers import answers_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,11 +101,7 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
                 fjord = start()
     finally:
         fjord.stop()
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    columns = ["query", "start_us", "end_us", "kind", "row"]
-    for query, start_us, end_us, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():
-        assert kind == "row", row
-        found.setdefault(query, []).append((start_us, end_us, *msgspec.json.decode(row).values()))
+    found = answers_in(results)
     for number, text in enumerate(CASES):
         for at in range(0, (LAST + 8) * STEP, STEP):
             assert snapshot(found.get(f"q{number}", []), at) == meant(CASES[text], TUPLES, changes, at), (text, at)

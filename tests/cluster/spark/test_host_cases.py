@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import polars as pl
 import pytest
 
@@ -29,6 +28,7 @@ from tests.cluster.local.host_cases import (
     planned,
     relation_frame,
 )
+from tests.cluster.spark.stored_answers import answers_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,10 +79,6 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path, r
     finally:
         fjord.stop()
     assert any(Path(results.root).glob("part-????????????????-*.parquet")) == (returned == 0)
-    found: dict[str, list[tuple[Any, ...]]] = {}
-    columns = ["query", "start_us", "end_us", "kind", "row"]
-    for query, start, end, kind, row in pl.scan_delta(results.root).select(columns).collect().iter_rows():
-        assert kind == "row", row
-        found.setdefault(query, []).append((start, end, *msgspec.json.decode(row).values()))
+    found = answers_in(results)
     wrong = {name: wrong_in for name in CASES if (wrong_in := difference(name, found.get(name.replace(" ", "-"), [])))}
     assert not wrong

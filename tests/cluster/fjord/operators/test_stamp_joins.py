@@ -4,75 +4,25 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.stamp_joining import StampJoin
-from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import ZipKind
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
+from tests.cluster.fjord.operators.two_sided_running import EMPTY, ROWS, frame, run_two_sided
 from tests.cluster.stamp_join_definition import Row, Stamped, asof_rows, interval_rows
 
 LAST = 45
-NAMES = (("k", "n"), ("k2", "n2"))
-TYPES = (pl.String, pl.Int64)
-
-
-def frame(side: int, rows: list[Stamped]) -> pl.DataFrame:
-    schema = {START: pl.Int64, END: pl.Int64, **dict(zip(NAMES[side], TYPES, strict=True))}
-    return pl.DataFrame([(at, at + 1, *row) for at, row in rows], schema=schema, orient="row")
-
-
-EMPTY = frame(0, []), frame(1, [])
-ROWS = st.lists(
-    st.tuples(st.integers(0, 30), st.tuples(st.sampled_from(["a", "a", "b", None]), st.integers(0, 3) | st.none())),
-    max_size=14,
-)
 BOUNDS = st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(lambda both: (min(both), max(both)))
 LESS = read_scalar('"n" < "n2"', FieldType.BOOLEAN)
-
-
-def run(
-    make: Callable[[], Operator], sides: list[list[Stamped]], dice: random.Random, *, left_open: bool = False
-) -> Counter[Stamped]:
-    """Feed the inputs: some rows long before the watermark reaches them, out of order; restart now and then."""
-    subject = make()
-    waiting = [list(rows) for rows in sides]
-    reached, promised = [ALWAYS, ALWAYS], ALWAYS
-    found: Counter[Stamped] = Counter()
-    while min(reached) < NEVER:
-        port = dice.choice([port for port in (0, 1) if reached[port] < NEVER])
-        until = dice.choice([reached[port], max(reached[port], -1) + dice.randint(1, 9), NEVER])
-        until = NEVER if until > LAST else until
-        early = dice.random()
-        comes = [at < until or dice.random() < early for at, _ in waiting[port]]
-        brought = [each for each, now in zip(waiting[port], comes, strict=True) if now]
-        waiting[port] = [each for each, now in zip(waiting[port], comes, strict=True) if not now]
-        dice.shuffle(brought)
-        emitted = subject.transition(port, Batch(frame(port, sorted(brought, key=lambda each: each[0])), until))
-        reached[port] = max(reached[port], until)
-        starts = emitted.rows[START].to_list()
-        assert starts == sorted(starts), "in start order"
-        assert all(start >= promised for start in starts), "never before an earlier watermark"
-        assert emitted.watermark_us == min(reached)
-        assert all(end == start + 1 for start, end, *_ in emitted.rows.rows())
-        promised = emitted.watermark_us
-        found.update((start, tuple(row)) for start, _, *row in emitted.rows.rows())
-        if dice.random() < 0.3:
-            state = unpack_state(pack_state(subject.save()))
-            subject = make()
-            subject.restore(state)
-    kept = subject.save()
-    assert all(table.height == 0 for table in kept.values() if isinstance(table, pl.DataFrame)), "nothing stays"
-    return found
 
 
 def equal(one: Row, other: Row) -> bool:
@@ -95,7 +45,7 @@ def test_asof_by_definition_however_inputs_are_cut(
 
     meets = equal if keyed else lambda *_: True
     meant = Counter(asof_rows(left, right, meets, (low, high), kind, 2))
-    assert run(make, [left, right], random.Random(seed)) == meant
+    assert run_two_sided(make, [left, right], random.Random(seed), last=LAST) == meant
 
 
 @settings(max_examples=300, deadline=None)
@@ -121,7 +71,7 @@ def test_intervals_by_definition_however_inputs_are_cut(
         return (not keyed or equal(one, other)) and (not less or smaller)
 
     meant = Counter(interval_rows(left, right, meets, bounds, kind, (2, 2)))
-    assert run(make, [left, right], random.Random(seed)) == meant
+    assert run_two_sided(make, [left, right], random.Random(seed), last=LAST) == meant
 
 
 def heights(subject: Operator) -> dict[str, int]:

@@ -12,24 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.errors import StateError
-from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
+from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.zipping import Zip
-from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import ZipKind
+from tests.cluster.fjord.operators.two_sided_running import EMPTY, ROWS, frame, run_two_sided
 from tests.cluster.zip_definition import Stamped, zip_rows, zipped
 
 LAST = 40
-NAMES = (("k", "n"), ("k2", "n2"))
-TYPES = (pl.String, pl.Int64)
 KINDS: tuple[ZipKind, ...] = get_args(ZipKind)
-
-
-def frame(side: int, rows: list[Stamped]) -> pl.DataFrame:
-    schema = {START: pl.Int64, END: pl.Int64, **dict(zip(NAMES[side], TYPES, strict=True))}
-    return pl.DataFrame([(at, at + 1, *row) for at, row in rows], schema=schema, orient="row")
-
-
-EMPTY = frame(0, []), frame(1, [])
 
 
 def make(bounds: tuple[int, int], kind: ZipKind = "full", *, keyed: bool = True) -> Zip:
@@ -42,44 +32,10 @@ def defined(sides: list[list[Stamped]], bounds: tuple[int, int], kind: ZipKind, 
     return Counter(zip_rows(sides[0], sides[1], (key, key), bounds, kind, (2, 2)))
 
 
-ROWS = st.lists(
-    st.tuples(st.integers(0, 30), st.tuples(st.sampled_from(["a", "a", "b", None]), st.integers(0, 3) | st.none())),
-    max_size=14,
-)
 BOUNDS = st.one_of(
     st.integers(0, 8).map(lambda tolerance: (-tolerance, tolerance)),
     st.tuples(st.integers(-9, 9), st.integers(-9, 9)).map(lambda both: (min(both), max(both))),
 )
-
-
-def run(subject: Zip, again: Any, sides: list[list[Stamped]], dice: random.Random) -> Counter[Stamped]:
-    """Feed the inputs: some rows long before the watermark reaches them, out of order; restart now and then."""
-    waiting = [list(rows) for rows in sides]
-    reached, promised = [ALWAYS, ALWAYS], ALWAYS
-    found: Counter[Stamped] = Counter()
-    while min(reached) < NEVER:
-        port = dice.choice([port for port in (0, 1) if reached[port] < NEVER])
-        until = dice.choice([reached[port], max(reached[port], -1) + dice.randint(1, 9), NEVER])
-        until = NEVER if until > LAST else until
-        early = dice.random()
-        comes = [at < until or dice.random() < early for at, _ in waiting[port]]
-        brought = [each for each, now in zip(waiting[port], comes, strict=True) if now]
-        waiting[port] = [each for each, now in zip(waiting[port], comes, strict=True) if not now]
-        dice.shuffle(brought)
-        emitted = subject.transition(port, Batch(frame(port, sorted(brought, key=lambda each: each[0])), until))
-        reached[port] = max(reached[port], until)
-        starts = emitted.rows[START].to_list()
-        assert starts == sorted(starts), "in start order"
-        assert all(start >= promised for start in starts), "never before an earlier watermark"
-        assert emitted.watermark_us == min(reached)
-        assert all(end == start + 1 for start, end, *_ in emitted.rows.rows())
-        promised = emitted.watermark_us
-        found.update((start, tuple(row)) for start, _, *row in emitted.rows.rows())
-        if dice.random() < 0.3:
-            subject = again(unpack_state(pack_state(subject.save())))
-    kept = subject.save()
-    assert all(table.height == 0 for table in kept.values() if isinstance(table, pl.DataFrame)), "nothing stays"
-    return found
 
 
 @settings(max_examples=300, deadline=None)
@@ -87,12 +43,7 @@ def run(subject: Zip, again: Any, sides: list[list[Stamped]], dice: random.Rando
 def test_zip_pairs_by_definition_however_inputs_are_cut(
     left: list[Stamped], right: list[Stamped], bounds: tuple[int, int], kind: ZipKind, keyed: bool, seed: int
 ) -> None:
-    def again(state: Any) -> Zip:
-        subject = make(bounds, kind, keyed=keyed)
-        subject.restore(state)
-        return subject
-
-    found = run(make(bounds, kind, keyed=keyed), again, [left, right], random.Random(seed))
+    found = run_two_sided(lambda: make(bounds, kind, keyed=keyed), [left, right], random.Random(seed), last=LAST)
     assert found == defined([left, right], bounds, kind, keyed=keyed)
 
 
