@@ -79,6 +79,8 @@ def _in(scalars: Scalars, _: FieldType, depth: int) -> Scalar:
     parts += [scalars.argument(other, max(0, depth - 2), Exactness.SAME, "IN") for _ in range(count)]
     if scalars.dice.random() < 0.15:
         parts[-1] = scalars.null(other)
+    if count == 1 and parts[1].query is not None:
+        parts[1] = scalars.literal(other)  # IN ((SELECT ...)) is a condition on all rows of a query
     listed = ", ".join(f"{{{n}}}" for n in range(1, count + 1))
     either = " OR ".join(_same(0, n, one, other) for n in range(1, count + 1))
     return _negatable(scalars, "IN", f"IN ({listed})", f"({either})", parts)

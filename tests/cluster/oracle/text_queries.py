@@ -229,7 +229,9 @@ class Queries:
         items, end = self._at_end(from_.offered, behind_from=not (where or keys or elements or having))
         found = Select(outputs, items, where, keys, elements, grouped, having, quantifier, end)
         free = kinds is None and outer is None and not single and not lasting and columns_are_plain(outputs)
-        return with_ranks(dice, inner if grouped else scalars, found) if free and dice.random() < RANKED else found
+        if not free or dice.random() >= RANKED:
+            return found
+        return with_ranks(dice, inner if grouped else scalars, found, [each.name for each in from_.columns])
 
     def _from(self, place: Place, *, alone: bool) -> _From:
         dice = self.dice

@@ -60,8 +60,11 @@ def _places(dice: random.Random, limit: int | None, offset: int) -> str:
     return " ".join(reversed(parts) if dice.random() < 0.3 else parts)
 
 
-def with_ranks(dice: random.Random, scalars: Scalars, query: Select) -> Select:
-    """Return a SELECT with a rank among its columns, or a condition on one; its columns have to be exact."""
+def with_ranks(dice: random.Random, scalars: Scalars, query: Select, read: Sequence[str]) -> Select:
+    """Return a SELECT with a rank among its columns, or a condition on one; its columns have to be exact.
+
+    Its name is none of the columns that the SELECT reads: QUALIFY would mean those.
+    """
     shown = outputs_of(query)
     rank = _rank(dice, scalars, [each.scalar for each in shown])
     if rank is None:
@@ -77,7 +80,7 @@ def with_ranks(dice: random.Random, scalars: Scalars, query: Select) -> Select:
     if style == "condition":
         return replace(query, qualify=bounded)
     scalar = bounded if style == "truth" else rank
-    name = unique(dice.choice(("nth", "standing")), [each.name for each in shown])
+    name = unique(dice.choice(("nth", "standing")), [*(each.name for each in shown), *read])
     named = replace(query, outputs=(*query.outputs, Output(scalar, name, f"AS {name}")))
     if style == "column":
         return named
