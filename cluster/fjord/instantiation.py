@@ -36,6 +36,7 @@ from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.sequence import Sequence
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
@@ -117,6 +118,9 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
             return PatternMatch(empty_rows(operation.columns), operation.keys, operation.pattern)
         case kinds.StampJoin():
             return _stamp_join(operation)
+        case kinds.Sequence():
+            columns = empty_rows(operation.columns)
+            return Sequence(columns, operation.keys, operation.ties, operation.calls)
         case kinds.Lookup():
             return Lookup(operation.table, frozenset(operation.streams), tables)
         case kinds.Ranked():

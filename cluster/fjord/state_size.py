@@ -143,6 +143,8 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
             return operation.left
         case kinds.StampJoin():
             return (*operation.left, *operation.right)
+        case kinds.Sequence():
+            return (*operation.columns, *(Column(call.name, call.type) for call in operation.calls))
         case kinds.Zip():
             return (*operation.left, *operation.right, Column(operation.apart, FieldType.INTEGER))
         case kinds.MergeAggregate():
@@ -211,6 +213,8 @@ class _Estimate:
                     return self._alive(below)
                 keys = tuple(each for each in operation.columns if each.name in operation.keys)
                 return groups_of(keys) * float(operation.most)
+            case kinds.Sequence():
+                return self._kept_in_order(node, operation)
             case kinds.Zip():
                 left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)
@@ -225,6 +229,14 @@ class _Estimate:
             if isinstance(node.operation, kinds.GridWindow):
                 return node.operation.grid.step.usual_us
         return operation.slide_us
+
+    def _kept_in_order(self, node: OperatorNode, operation: kinds.Sequence) -> float:
+        """Return how many tuples are kept for functions over tuples in order: so many of each key, and some by age."""
+        keyed = bool(set(operation.keys) - {QUERY_GROUP.name})
+        by_count = max((call.reach_rows for call in operation.calls), default=0)
+        reach_us = max(max(call.reach_us or 0, call.within_us or 0) for call in operation.calls)
+        per_second = self._flows.of(node.inputs[0]).per_second
+        return by_count * (KEYS_ASSUMED if keyed else 1) + per_second * reach_us / 1e6
 
     def _listed(self, node: OperatorNode) -> float:
         """Return the bytes of the lists of values in the rows of a node, where a row is of many tuples."""

@@ -65,6 +65,8 @@ _OF_FAMILY = {
     Family.ANY: SCALARS,
 }
 _ONCE = _kinds(AGGREGATE)
+_NOTHING = _kinds(NULL, AGGREGATE)
+_IN_ORDER = SCALARS - _NOTHING
 _KEYS = _kinds(COLUMN, NUMBER, EXPRESSION, CONDITION)
 _LISTS = _kinds("Tuple", "Rollup", "Cube", "GroupingSets")
 _IDENTIFIER, _QUANTITY, _BOUNDS, _STREAM = (_kinds(each) for each in ("Identifier", "Quantity", "Bounds", "StreamItem"))
@@ -152,7 +154,7 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     exp.GroupingSets: {"expressions": _KEYS | _LISTS},
     **_alike((exp.Rollup, exp.Cube), expressions=_KEYS | {"Tuple"}),
     exp.Having: {"this": TRUTHS},
-    exp.Qualify: {"this": _kinds(CONDITION, COLUMN)},
+    exp.Qualify: {"this": TRUTHS},
     syntax.TopClause: {"expressions": _kinds("OrderKey"), "limit": _LITERAL, "offset": _LITERAL},
     syntax.OrderKey: {"this": _KEYS | _ONCE, "desc": _kinds(TRUE), "nulls_first": _kinds(TRUE)},
     syntax.RankCall: {
@@ -160,6 +162,27 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
         "partition": (_KEYS | _ONCE) - {NUMBER},
         "expressions": _kinds("OrderKey"),
     },
+    # Functions over tuples in order
+    syntax.Over: {
+        "this": _kinds("Lag", "Lead", "Changed", "Hysteresis", "FirstValue", "LastValue", "IgnoreNulls", AGGREGATE),
+        "partition": _kinds(COLUMN),
+        "order": _kinds("SequenceOrder"),
+        "frame": _kinds("SequenceFrame"),
+        "within": _QUANTITY,
+    },
+    syntax.SequenceOrder: {"this": _IDENTIFIER},
+    syntax.SequenceFrame: {
+        "kind": _kinds("ROWS", "RANGE"),
+        "this": _QUANTITY,
+        "between": _kinds(TRUE),
+        "interval": _kinds(TRUE),
+    },
+    exp.Lag: {"this": _IN_ORDER, "offset": _LITERAL, "default": _IN_ORDER | {NULL}},
+    exp.Lead: {"this": _IN_ORDER, "offset": _LITERAL},
+    syntax.Changed: {"expressions": _IN_ORDER},
+    syntax.Hysteresis: {"this": NUMBERS - _NOTHING, "above": _LITERAL, "below": _LITERAL},
+    **_alike((exp.FirstValue, exp.LastValue), this=_IN_ORDER),
+    exp.IgnoreNulls: {"this": _kinds("FirstValue", "LastValue")},
     # FROM
     exp.From: {"this": _STREAM},
     exp.Join: {
@@ -461,7 +484,7 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     exp.Null: NULL,
     **dict.fromkeys(CONDITIONS, CONDITION),
     **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Except, exp.Intersect), QUERY),
-    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter), AGGREGATE),
+    **dict.fromkeys((*AGGREGATES, syntax.ErrorBound, exp.Grouping, exp.Filter, syntax.Over), AGGREGATE),
     **dict.fromkeys((*ARITHMETIC, *FUNCTIONS, *ARROWS), EXPRESSION),
     row_pattern_syntax.Navigation: EXPRESSION,
     **dict.fromkeys(

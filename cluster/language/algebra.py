@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from cluster.language.columns import AggregateCall, Column, Ordering, Output, RankFunction, Scalar, Schema
 from cluster.language.row_patterns import RowPattern
+from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session
 from cluster.shared_nodes import SharedNode, remembered
 from protocols.wire.streams import FieldType
@@ -293,6 +294,18 @@ class StampJoin(_Pair, frozen=True):
     latest: bool = False
 
 
+class Sequence(SharedNode, frozen=True):
+    """Tuples, valid at their own instant only, each with what functions compute over those of its `keys` in order.
+
+    The order is that of stamps; of equal stamps it is that of the columns of `ties`, with NULLs last.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    ties: tuple[str, ...]
+    calls: tuple[SequenceCall, ...]
+
+
 class SemiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
@@ -451,6 +464,7 @@ Node = (
     | Zip
     | PatternMatch
     | StampJoin
+    | Sequence
     | SemiJoin
     | AntiJoin
     | Distinct
@@ -482,6 +496,8 @@ def schema_of(node: Node) -> Schema:
             return schema_of(node.left) + schema_of(node.right)
         case Zip():
             return (*schema_of(node.left), *schema_of(node.right), Column(node.apart, FieldType.INTEGER, "us"))
+        case Sequence():
+            return (*schema_of(node.input), *(Column(call.name, call.type, call.unit) for call in node.calls))
         case Aggregate():
             by_name = {column.name: column for column in schema_of(node.input)}
             return tuple(by_name[key] for key in node.keys) + tuple(

@@ -26,6 +26,7 @@ OPERATOR_WORDS = {
     "Zip": "a zipper join",
     "PatternMatch": "MATCH_RECOGNIZE",
     "StampJoin": "a join by stamps",
+    "Sequence": "OVER",
     "SemiJoin": "a subquery in a condition",
     "AntiJoin": "a subquery in a condition",
     "Distinct": "DISTINCT",

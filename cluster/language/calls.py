@@ -29,11 +29,20 @@ from cluster.language.functions import (
     Function,
     Result,
 )
-from cluster.language.syntax import QUERIES, ErrorBound, RankCall, holds_query, span_of
+from cluster.language.syntax import (
+    QUERIES,
+    Changed,
+    ErrorBound,
+    Hysteresis,
+    Over,
+    RankCall,
+    holds_query,
+    span_of,
+)
 from cluster.language.time_functions import as_timestamp
 from cluster.language.type_words import TYPE_WORDS, meant_type, written_type
 from cluster.language.typing_rules import Typed, common_unit
-from cluster.language.words import FOREIGN_OPERATORS, QUOTES
+from cluster.language.words import FOREIGN_OPERATORS, HYSTERESIS_SHAPE, OVER_ELSEWHERE, QUOTES
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -226,7 +235,7 @@ NO_TEST = (
 )
 
 
-def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
+def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noqa: C901 - a case for each kind
     """Return the error for what is no scalar expression of FjordSQL."""
     if (error := foreign_part(context, expression) or _misplaced_rank(context, expression)) is not None:
         return error
@@ -235,10 +244,13 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:
             return context.error(expression, "ERROR_BOUND takes one aggregate", "ERROR_BOUND(AVG(speed))")
         case exp.WithinGroup() if "called" in expression.this.meta:
             return unsupported_call(context, expression, expression.this)
-        case exp.Window():
-            return context.error(
-                expression, "OVER is not part of FjordSQL", "windows belong to streams: FROM stream WINDOW(...)"
-            )
+        case Over():
+            return context.error(expression, *OVER_ELSEWHERE)
+        case exp.Lag() | exp.Lead() | exp.FirstValue() | exp.LastValue() | Changed() | Hysteresis():
+            name = called(expression, expression.sql_name()).upper()
+            shape = HYSTERESIS_SHAPE if name == "HYSTERESIS" else f"{name}(x) OVER (PARTITION BY k ORDER BY STAMP())"
+            shape += " WITHIN 5 MINUTES" if name == "LEAD" else ""
+            return context.error(expression, f"behind {name} stands OVER", f"it is written {shape}")
         case exp.Filter():
             if type(expression.this) not in AGGREGATES:
                 return context.error(expression, *FILTER_ELSEWHERE)

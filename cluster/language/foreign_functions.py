@@ -6,7 +6,7 @@ from cluster.language.words import HOPPING, RESET_SHAPE, SESSION_SHAPE, TUMBLING
 
 _NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"
-_NEIGHBOURS = "rows of a stream have no numbers and no neighbours: aggregate a window, WINDOW(ROWS 2)"
+_NEIGHBOURS = "LAG(x), COUNT(*) and others with OVER (PARTITION BY k ORDER BY STAMP()) are about the tuples before one"
 _TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM, SUBSTRING, LEFT, RIGHT, REPLACE, SPLIT_PART, LPAD and RPAD"
 _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
 _LOGARITHM = "write LN(x), LOG10(x) or LOG2(x)"
@@ -86,7 +86,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write VAR_POP(x)": ("VARP", "VAR_P"),
     "write FIRST(x) or MIN(x)": ("ANY_VALUE", "ARBITRARY"),
     "write FIRST(x) or LAST(x)": (
-        *("FIRST_VALUE", "LAST_VALUE", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"),
+        *("LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"),
     ),
     "write GROUPING(a, b)": ("GROUPING_ID", "GROUPING__ID"),
     "write AVG(x)": ("AVERAGE", "MEAN"),
@@ -100,7 +100,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write SUM(x) FILTER (WHERE condition)": ("SUM_IF", "SUMIF"),
     "write BOOL_OR(x)": ("SOME",),
     "write COUNT(DISTINCT x)": ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT", "COUNT_DISTINCT", "APPROX_COUNT"),
-    _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD", "NTH_VALUE"),
+    _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTH_VALUE"),
 }  # fmt: skip
 
 INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for name in names}

@@ -30,6 +30,7 @@ from cluster.language.syntax import (
     QUERIES,
     Completeness,
     ErrorBound,
+    Over,
     StringAgg,
     WindowBound,
     slot_for,
@@ -58,7 +59,7 @@ def aggregates_in(expression: exp.Expr) -> list[exp.Expr]:
         return [expression]
     if isinstance(expression, exp.Filter):
         return aggregates_in(expression.this)
-    if isinstance(expression, (*QUERIES, exp.Window)):
+    if isinstance(expression, (*QUERIES, Over)):
         return []
     return [call for child in expression.iter_expressions() for call in aggregates_in(child)]
 

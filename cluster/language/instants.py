@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Project,
     Ranked,
     SemiJoin,
+    Sequence,
     SessionWindow,
     Source,
     StampJoin,
@@ -32,7 +33,7 @@ from cluster.shared_nodes import remembered
 def is_instantaneous(node: Node) -> bool:
     """Return whether every tuple of a plan is valid at one instant only (papers/pipes_algebra.md table 5.15)."""
     match node:
-        case Source() | Istream() | Dstream() | Zip() | PatternMatch() | StampJoin():
+        case Source() | Istream() | Dstream() | Zip() | PatternMatch() | StampJoin() | Sequence():
             return True
         case Filter() | Project() | Distinct() | Aggregate() | Lookup() | Ranked():
             return is_instantaneous(node.input)

@@ -23,11 +23,13 @@ from cluster.language.order_parsing import MODIFIERS, TOP, OrderParsing
 from cluster.language.parameter_marks import is_mark
 from cluster.language.refused_spellings import RefusedSpellings
 from cluster.language.sensor_clauses import LIFETIME_SHAPE, placeholder
+from cluster.language.sequence_parsing import SequenceParsing
 from cluster.language.spelling import SPELLINGS
 from cluster.language.stamp_join_parsing import StampJoinParsing
 from cluster.language.syntax import (
     TIME_FUNCTIONS,
     WINDOW_BOUNDS,
+    Changed,
     Completeness,
     ErrorBound,
     FoldedMatch,
@@ -81,6 +83,7 @@ class FjordSqlParser(
     StampJoinParsing,
     RefusedSpellings,
     OrderParsing,
+    SequenceParsing,
     JsonParsing,
     TimeParsing,
     parser.Parser,
@@ -123,6 +126,7 @@ class FjordSqlParser(
         **parser.Parser.FUNCTION_PARSERS,
         **{kind.sql_name(): partial(JsonParsing.parse_json_call, kind=kind) for kind in CALLS_WITH_CLAUSES},
         **dict.fromkeys(SPELLINGS[StringAgg], JsonParsing.parse_string_agg),
+        "HYSTERESIS": lambda self: self._parse_hysteresis(),
     }
     TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
         exp.DType.TIMESTAMP: lambda _self, this, _type: TimestampLiteral(this=this),
@@ -135,11 +139,14 @@ class FjordSqlParser(
         for kind, parse in parser.Parser.COLUMN_OPERATORS.items()
         if kind not in (TokenType.PLACEHOLDER, *ARROW_TOKENS)
     }
+    # What stands behind OVER is read here (SequenceParsing), not by sqlglot.
+    WINDOW_BEFORE_PAREN_TOKENS: ClassVar[set[TokenType]] = set()
     _steps: int = 0
     SET_OP_MODIFIERS: ClassVar[set[str]] = {*parser.Parser.SET_OP_MODIFIERS, "lifetime", "top"}
     FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {
         **parser.Parser.FUNCTIONS,
         "COMPLETENESS": lambda arguments: Completeness(expressions=arguments),
+        "CHANGED": lambda arguments: Changed(expressions=arguments),
         "EVERY": exp.LogicalAnd.from_arg_list,
         "STAMP": stamp_of,
         "NOW": Now.from_arg_list,

@@ -23,6 +23,7 @@ from cluster.language.scalar_subqueries import with_values
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.select_ends import SelectEnd, ended
 from cluster.language.select_names import check_column_name
+from cluster.language.sequences import goes_by_order, over_words, sequenced
 from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
 from cluster.language.stars import is_star, shown_by_star
@@ -30,6 +31,7 @@ from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import (
     QUERIES,
     ErrorBound,
+    Over,
     RankCall,
     Slot,
     StampJoin,
@@ -257,6 +259,7 @@ class Translator:
         end = self._end(select, scope, bodies, names)
         shown = [*end.expressions, *conditions]
         aggregates = any(aggregates_in(each) for each in shown)
+        in_order = goes_by_order(end, self.context, grouped=grouping is not None or aggregates)
         if having and grouping is None and not aggregates:
             raise self.context.error(having.this, "HAVING needs GROUP BY or an aggregate", "write WHERE")
         if grouping is not None or aggregates:
@@ -273,6 +276,11 @@ class Translator:
         node = self.restrict(node, scope, conditions)
         valued = with_values(node, scope, end.expressions, Subqueries(self))
         node, scope, end = valued.node, valued.scope, end.over(valued.expressions)
+        if in_order:
+            found = sequenced(node, scope, self.context, end.expressions)
+            node, scope, end = found.node, found.scope, end.over([*found.expressions])
+            if end.qualify is not None:
+                node, end = self.restrict(node, scope, [end.qualify]), replace(end, qualify=None)
         return ended(end, node, scope, self.context, self.restrict)
 
     def _end(self, select: exp.Select, scope: Scope, bodies: list[exp.Expr], names: list[str]) -> SelectEnd:
@@ -359,6 +367,8 @@ class Translator:
             return scope.find(item, self.context).visible
         if isinstance(item, exp.Grouping):
             return "grouping"
+        if isinstance(item, Over) and (words := over_words(item, scope, self.context)):
+            return "_".join(words)[:64]
         item = item.this if isinstance(item, exp.Filter) else item
         function = AGGREGATES.get(type(item))
         if function is None:

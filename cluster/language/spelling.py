@@ -46,6 +46,11 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),
     exp.Grouping: ("GROUPING",),
+    exp.Lag: ("LAG",),
+    exp.Lead: ("LEAD",),
+    exp.FirstValue: ("FIRST_VALUE",),
+    exp.LastValue: ("LAST_VALUE",),
+    syntax.Changed: ("CHANGED",),
 }
 """The names under which functions and aggregates can be called; the first is the one of the documentation."""
 
@@ -156,6 +161,19 @@ def _window(node: exp.Expr) -> list[str]:
     parts = (("slide", "SLIDE"), ("offset", "OFFSET"), ("longest", "MAX"), ("zone", "AT TIME ZONE"), ("early", "EARLY"))
     words = (words.split() for part, words in parts if node.args.get(part))
     return ["WINDOW", kind, *of_kind, *keys, *(word for each in words for word in each)]
+
+
+def _over(node: exp.Expr) -> list[str]:
+    partition = node.args.get("partition")
+    keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
+    empty = not any(node.args.get(part) for part in ("partition", "order", "frame"))
+    return ["OVER", *keys, *_if(empty, "()"), *_if(node.args.get("within"), "WITHIN")]
+
+
+def _frame(node: exp.Expr) -> list[str]:
+    between, interval = node.args.get("between"), node.args.get("interval")
+    until = _if(between, "BETWEEN", "AND", "CURRENT", "ROW")
+    return [node.args["kind"], *_if(not node.this, "UNBOUNDED"), "PRECEDING", *until, *_if(interval, "INTERVAL")]
 
 
 def _case(node: exp.Expr) -> list[str]:
@@ -276,6 +294,11 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     row_pattern_syntax.VariableDefinition: lambda _node: ["AS"],
     row_pattern_syntax.Navigation: _navigation,
     syntax.StringAgg: _string_agg,
+    syntax.Over: _over,
+    syntax.SequenceOrder: lambda node: ["ORDER BY"] if node.this else ["ORDER BY", "STAMP"],
+    syntax.SequenceFrame: _frame,
+    syntax.Hysteresis: lambda node: ["HYSTERESIS", "ABOVE", *_if(node.args.get("below"), "BELOW")],
+    exp.IgnoreNulls: lambda _node: ["IGNORE", "NULLS"],
     syntax.ZipJoin: _zip_join,
     syntax.StampJoin: _stamp_join,
     syntax.ZipBounds: lambda node: ["WITHIN", *_if(node.this, "TO")],

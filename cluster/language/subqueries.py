@@ -146,6 +146,9 @@ class Subqueries:
                 "a subquery that is grouped cannot refer to the query around it",
                 "group a subquery in FROM by the column it should match, and join it",
             )
+        if qualify := select.args.get("qualify"):
+            reason = "a subquery with QUALIFY cannot refer to the query around it"
+            raise context.error(qualify.this, reason, "put the query with QUALIFY into FROM of this subquery")
         node = self.translator.restrict(node, scope, inside)
         items = [each.this if isinstance(each, exp.Alias) else each for each in select.expressions]
         if value and (len(items) != 1 or isinstance(items[0], exp.Star)):

@@ -145,6 +145,43 @@ class StringAgg(exp.Expression, exp.AggFunc):
     }
 
 
+class Hysteresis(exp.Expression, exp.Func):
+    """``HYSTERESIS(value ABOVE number [BELOW number])``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "above": True, "below": False}
+
+
+class Changed(exp.Expression, exp.Func):
+    """``CHANGED(value, ...)``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
+    is_var_len_args = True
+
+
+class SequenceOrder(exp.Expression):
+    """``ORDER BY STAMP()``; with ``this``, the column that is the stamp."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": False}
+
+
+class SequenceFrame(exp.Expression):
+    """``ROWS`` or ``RANGE`` and how far a frame reaches back; without ``this``, to the first tuple."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False, "between": False, "interval": False}
+
+
+class Over(exp.Expression):
+    """``function OVER ([PARTITION BY ...] [ORDER BY STAMP()] [frame]) [WITHIN distance]``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "partition": False,
+        "order": False,
+        "frame": False,
+        "within": False,
+    }
+
+
 STRING_AGG_SHAPE = "{}(x, ', ' ORDER BY x)"
 
 

@@ -23,6 +23,7 @@ from cluster.language.columns import (
     Schema,
 )
 from cluster.language.row_patterns import RowPattern
+from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session
 from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.programs import Measure
@@ -368,6 +369,15 @@ class StampJoin(_Operation, frozen=True):
     latest: bool
 
 
+class Sequence(_Operation, frozen=True):
+    """Rows with functions over those before and behind them, in order; fields as of the algebra's node."""
+
+    columns: Schema
+    keys: tuple[str, ...]
+    ties: tuple[str, ...]
+    calls: tuple[SequenceCall, ...]
+
+
 class Lookup(_Operation, frozen=True):
     """Rows with what a table of relations has for them.
 
@@ -480,6 +490,7 @@ PlainOperation = (
     | PatternMatch
     | StampJoin
     | Ranked
+    | Sequence
     | Granularity
     | Changes
     | Sink

@@ -23,6 +23,7 @@ from cluster.language.algebra import (
     Ranked,
     Relation,
     SemiJoin,
+    Sequence,
     SessionWindow,
     Source,
     StampJoin,
@@ -99,6 +100,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             | Zip()
             | PatternMatch()
             | Ranked()
+            | Sequence()
             | CountWindow()
             | PartitionedWindow()
             | SessionWindow()

@@ -23,6 +23,7 @@ from cluster.plan.explain import (
     pattern_words,
     ranked_words,
     readable,
+    sequence_words,
     session_words,
     since_words,
     stamp_join_words,
@@ -115,6 +116,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return stamp_join_words(join.kind, bounds_us, shown, join.predicate, latest=join.latest)
         case kinds.Held(table=table, waits_us=waits_us):
             return held_words(table.table, filled=waits_us > 0)
+        case kinds.Sequence(keys=keys, calls=calls):
+            return sequence_words(calls, tuple(key for key in keys if key not in _MADE))
         case kinds.Lookup(table=table):
             return described_lookup(table)
         case kinds.Ranked(function=function, order=order, above=above, most=most, name=name) as ranked:

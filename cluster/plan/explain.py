@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     Ranked,
     Relation,
     SemiJoin,
+    Sequence,
     SessionWindow,
     Source,
     StampJoin,
@@ -45,6 +46,7 @@ from cluster.language.algebra import (
 from cluster.language.columns import AggregateCall, Ordering, Output, RankFunction, Scalar
 from cluster.language.plans import plain_column
 from cluster.language.row_patterns import RowPattern, pattern_text
+from cluster.language.sequence_calls import SequenceCall
 from cluster.language.translation import Query
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.relations_read import relations_of
@@ -147,6 +149,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case StampJoin():
             bounds_us = (node.low_us, node.high_us)
             return stamp_join_words(node.kind, bounds_us, node.keys, node.predicate, latest=node.latest)
+        case Sequence():
+            return sequence_words(node.calls, node.keys)
         case SemiJoin():
             return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
         case AntiJoin():
@@ -337,6 +341,27 @@ def stamp_join_words(
         return f"{which}join with the latest {before}{'' if low_us is None else f' within {_signed(-low_us)}'}{on}"
     bounds = f"{'any time before' if low_us is None else _signed(low_us)} to {_signed(high_us)}"
     return f"{which}join of stamps {bounds} apart{on}{f' and {readable(predicate)}' if predicate else ''}"
+
+
+def sequence_words(calls: tuple[SequenceCall, ...], keys: tuple[str, ...]) -> str:
+    """Return one line about functions over tuples in order."""
+    of_each = f" of each {listed(keys)}" if keys else ""
+    return f"in order{of_each}: {listed(tuple(_sequence_call_words(call) for call in calls))}"
+
+
+def _sequence_call_words(call: SequenceCall) -> str:
+    argument = "*" if call.argument is None else call.argument
+    if call.function in ("lag", "lead"):
+        default = "" if call.default is None else f", {call.default}"
+        within = "" if call.within_us is None else f" within {_signed(call.within_us)}"
+        return f"{call.function.upper()}({argument}, {call.rows}{default}){within}"
+    known = " IGNORE NULLS" if call.known else ""
+    frame = "so far"
+    if call.rows is not None:
+        frame = f"of {_tuples(call.rows)} before and this one"
+    elif call.range_us is not None:
+        frame = f"of the last {format_duration(call.range_us)}"
+    return f"{call.function.upper()}({argument}{known}) {frame}"
 
 
 def _signed(distance_us: int) -> str:

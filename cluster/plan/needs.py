@@ -23,6 +23,7 @@ from cluster.language.algebra import (
     Project,
     Ranked,
     SemiJoin,
+    Sequence,
     SessionWindow,
     StampJoin,
     TimeWindow,
@@ -91,7 +92,7 @@ def needed_below(  # noqa: C901 - a case per kind of node
             places = [place for place, column in enumerate(schema_of(node)) if column.name in wanted]
             for side in (node.left, node.right):
                 yield side, frozenset(schema_of(side)[place].name for place in places), ()
-        case Distinct() | Difference() | Intersection() | Istream() | Dstream() | PatternMatch():
+        case Distinct() | Difference() | Intersection() | Istream() | Dstream() | PatternMatch() | Sequence():
             # Equality of whole tuples, or their order: every column matters.
             for side in inputs_of(node):
                 yield side, names_of(side), ()

@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     selection.filter_below_union,
     selection.filter_below_time_window,
     selection.filter_below_partitioned_window,
+    selection.filter_below_sequence,
     selection.filter_below_aggregate,
     selection.filter_below_ranked,
     selection.filter_below_distinct,

@@ -25,6 +25,7 @@ from cluster.language.algebra import (
     Ranked,
     Relation,
     SemiJoin,
+    Sequence,
     SessionWindow,
     Source,
     StampJoin,
@@ -85,6 +86,8 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return operations.PatternMatch(schema_of(node.input), node.keys, node.pattern)
         case StampJoin():
             return _stamp_join(node)
+        case Sequence():
+            return operations.Sequence(schema_of(node.input), node.keys, node.ties, node.calls)
         case SemiJoin() | AntiJoin():
             left, right = schema_of(node.left), schema_of(node.right)
             return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))

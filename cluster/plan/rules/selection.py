@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     PartitionedWindow,
     Project,
     Ranked,
+    Sequence,
     SessionWindow,
     TimeWindow,
     Union,
@@ -73,6 +74,13 @@ def filter_below_partitioned_window(node: Node) -> Node | None:
     return _split(node, node.input, frozenset(node.input.keys))
 
 
+def filter_below_sequence(node: Node) -> Node | None:
+    """Select before computing over tuples in order where p reads only the keys: whole sequences are removed."""
+    if not (isinstance(node, Filter) and isinstance(node.input, Sequence)):
+        return None
+    return _split(node, node.input, frozenset(node.input.keys))
+
+
 def filter_below_aggregate(node: Node) -> Node | None:
     """σp(γ_keys(S)) = γ_keys(σp(S)) where p reads only keys, and at least one: whole groups are removed."""
     if not (isinstance(node, Filter) and isinstance(node.input, Aggregate)):
@@ -88,7 +96,7 @@ def filter_below_ranked(node: Node) -> Node | None:
 
 
 def _split(
-    node: Filter, grouped: Aggregate | PartitionedWindow | SessionWindow | Ranked, keys: frozenset[str]
+    node: Filter, grouped: Aggregate | PartitionedWindow | SessionWindow | Ranked | Sequence, keys: frozenset[str]
 ) -> Node | None:
     parts = conjuncts_of(node.predicate)
     # A condition without columns would make the group of an aggregate without keys appear or vanish: it stays above.

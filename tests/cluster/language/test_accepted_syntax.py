@@ -177,6 +177,9 @@ SETTINGS = {
     ("TryCast", "safe"),
     ("Greatest", "ignore_nulls"),
     ("Least", "ignore_nulls"),
+    ("SequenceFrame", "between"),
+    ("SequenceFrame", "interval"),
+    ("SequenceOrder", "this"),
 }
 """What sqlglot notes on every node of a class, whatever the text says."""
 SAME_WITHOUT = {
@@ -195,6 +198,7 @@ SAME_WITHOUT = {
     ("PatternText", "expressions"): "what stands there is understood when it is parsed",
     ("RowPatternClause", "one_row"): "there is no other way",
     ("RowPatternClause", "interval"): "another way to write a duration",
+    ("Over", "order"): "there is no other order than that of stamps",
     ("Select", "expressions"): "EXISTS asks for rows only; what is selected is checked all the same",
 }
 """Arguments without which a query can mean the same, and why."""

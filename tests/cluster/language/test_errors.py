@@ -118,7 +118,7 @@ GROUPS = [
     ),
     ("SELECT »ERROR_BOUND(COUNT(*))« FROM traffic GROUP BY FLOOR(speed WITHIN 1)", "in which group", "GROUP BY"),
     ("SELECT APPROX_QUANTILE(speed, »2«) FROM traffic", "share from 0 to 1", None),
-    ("SELECT »SUM(speed) OVER (PARTITION BY lane)« FROM traffic", "OVER is not part", "windows belong to streams"),
+    ("SELECT »SUM(speed) OVER (PARTITION BY lane)« FROM traffic", "without an order", "add ORDER BY STAMP()"),
 ]
 WINDOWS = [
     ("SELECT lane FROM traffic WINDOW(RANGE 5 »MINTUES«)", "no unit of time", "did you mean MINUTES?"),

@@ -13,11 +13,14 @@ from cluster.language.algebra import (
     Join,
     Node,
     PatternMatch,
+    Sequence,
     Union,
     Zip,
 )
 from cluster.language.instants import is_instantaneous
 from cluster.language.row_patterns import PatternElement, RowPattern
+from cluster.language.sequence_calls import SequenceCall
+from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import ALSO_A, A, B, call, grouped, pick, where, window
 
 HOUR = window(A, 3_600_000_000)
@@ -39,6 +42,7 @@ PATTERN = RowPattern((PatternElement("A"),), (), (), (), (), (), None)
         (Dstream(HOUR), True),
         (Zip(A, B, (), 0, 0, "inner", "apart"), True),
         (PatternMatch(A, (), PATTERN), True),
+        (Sequence(A, (), ("x",), (SequenceCall("n", "count", None, FieldType.INTEGER),)), True),
         (where(A, "x > 1"), True),
         (where(HOUR, "x > 1"), False),
         (pick(A, x="x"), True),

@@ -208,6 +208,24 @@ CASES: dict[str, str] = {
     "GROUP BY sensor",
     "aggregate of aggregates": f"SELECT MAX(n) AS most FROM (SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor) AS c",
     "granularity": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US) GRANULARITY(4 US)",
+    # functions over tuples in order
+    "the value before": "SELECT sensor, speed, LAG(speed) OVER (PARTITION BY sensor ORDER BY STAMP()) AS before FROM traffic",
+    "the value before of some": "SELECT sensor, lane, LAG(lane, 2, -1) OVER (PARTITION BY sensor) AS before FROM traffic WHERE lane > 1",
+    "the value before of all": "SELECT speed - LAG(speed) OVER () AS rise FROM traffic",
+    "the value before if near": "SELECT sensor, LAG(open) OVER (PARTITION BY sensor) WITHIN 4 US AS before FROM traffic",
+    "the value behind": "SELECT sensor, lane, LEAD(lane) OVER (PARTITION BY sensor, segment) WITHIN 5 US AS behind FROM traffic",
+    "changes": "SELECT sensor, lane FROM traffic QUALIFY CHANGED(lane) OVER (PARTITION BY sensor)",
+    "changes of a condition": "SELECT sensor, high FROM (SELECT sensor, HYSTERESIS(speed ABOVE 2 BELOW 0.5) OVER (PARTITION BY sensor) "
+    "AS high FROM traffic) AS t QUALIFY high AND CHANGED(high) OVER (PARTITION BY sensor)",
+    "running sums": "SELECT sensor, SUM(lane) OVER (PARTITION BY sensor ORDER BY STAMP()) AS n, COUNT(*) OVER (PARTITION BY sensor "
+    "ROWS 2 PRECEDING) AS few, AVG(speed) OVER (PARTITION BY sensor RANGE BETWEEN 6 US PRECEDING AND CURRENT ROW) AS x FROM traffic",
+    "first and last of frames": "SELECT segment, FIRST_VALUE(speed IGNORE NULLS) OVER (PARTITION BY segment ORDER BY STAMP()) AS f, "
+    "LAST_VALUE(lane) IGNORE NULLS OVER (PARTITION BY segment ROWS UNBOUNDED PRECEDING) AS l, "
+    "MAX(sensor) OVER (PARTITION BY segment ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS m FROM traffic",
+    "sums of changes": f"SELECT sensor, COUNT(*) AS n FROM (SELECT sensor FROM traffic QUALIFY CHANGED(open) OVER (PARTITION BY sensor)) AS c {W} "
+    "GROUP BY sensor",
+    "order of groups": f"SELECT sensor, n, LAG(n) OVER (PARTITION BY sensor) AS before FROM Istream((SELECT sensor, COUNT(*) AS n FROM traffic {W} "
+    "GROUP BY sensor)) AS c",
     # DISTINCT and set operations
     "distinct": "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 10 US)",
     "distinct at every instant": "SELECT DISTINCT lane, open FROM traffic",

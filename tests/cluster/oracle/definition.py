@@ -66,6 +66,9 @@ from cluster.language.algebra import (
     inputs_of,
     schema_of,
 )
+from cluster.language.algebra import (
+    Sequence as Ordered,
+)
 from cluster.language.columns import STAMP, AggregateCall, Joining, Scalar, Schema
 from cluster.language.dialect import parse_scalar
 from cluster.language.syntax import IntervalLiteral, TimeFunction, TimestampLiteral
@@ -75,6 +78,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.calendar_definition import boundaries_of
 from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.functions.declared import MEANINGS
+from tests.cluster.oracle.sequence_sql import OrderSql
 from tests.cluster.oracle.session_windows import session_closings
 
 Row = tuple[Any, ...]
@@ -357,6 +361,10 @@ def _names(schema: Schema) -> str:
     return "".join(f', "{column.name}"' for column in schema)
 
 
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
 def _within(schema: Schema, table: str) -> str:
     return "".join(f', {table}."{column.name}"' for column in schema)
 
@@ -503,6 +511,22 @@ class _Writer:
                 return self._aggregate(node)
             case Ranked():
                 return self._ranked(node)
+            case Ordered():
+                return self._ordered(node, names)
+
+    def _ordered(self, node: Ordered, names: str) -> str:
+        """Every copy of a tuple is one of its own."""
+        below = f'(SELECT *, unnest(range("#n")) AS "#copy" FROM {self.of(node.input)})'
+        quoted = [[f'"{name}"' for name in each] for each in (node.keys, node.ties)]
+        order = OrderSql(('"#run"', *dict.fromkeys(quoted[0])), '"#t"', quoted[1])
+        calls = "".join(
+            f", {order.of(call, call.argument and _quoted(call.argument), call.default and _quoted(call.default))}"
+            f' AS "{call.name}"'
+            for call in node.calls
+        )
+        own = _names(schema_of(node.input))
+        rows = f"SELECT {HEAD}{own}{calls} FROM {order.placed(below)}"
+        return f'SELECT {HEAD}, count(*) AS "#n", NULL::BIGINT AS "#o"{names} FROM ({rows}) GROUP BY {HEAD}{names}'
 
     def _time_window(self, node: TimeWindow, names: str) -> str:
         """Sum of S(x) for x in [max(k - w, 0), k - 1], where k = floor((t + 1) / a) * a; empty for t < a - 1."""

@@ -23,7 +23,8 @@ from cluster.language.algebra import Node
 from cluster.local.memory_tables import MemoryStore, MemoryTables
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host
-from cluster.physical.operations import Changes, Exchange
+from cluster.physical.operations import Changes, Exchange, Operation
+from cluster.physical.operations import Sequence as InOrder
 from cluster.plan.epoch import Plan, PlannedQuery
 from tests.cluster.oracle.comparison import first_difference, snapshots_of
 from tests.cluster.oracle.definition import Row
@@ -94,7 +95,7 @@ def compare_early(
     stores = [MemoryStore() for _ in range(buckets)]
     host = BucketHost(lambda _: [fragment], buckets, tables, OrderedDict())
     subscriber, final, compared = Subscriber(), [], Compared()
-    late_by = sum(isinstance(each.operation, Changes) and not each.operation.insertions for each in fragment.behind)
+    late_by = sum(_late_by(each.operation) for each in fragment.behind)
     seen: list[tuple[int, list[Row]]] = []
     for number, batch in enumerate(batches):
         answers, watermarks = _answers(fragment, host, stores, batch, tables)
@@ -123,6 +124,17 @@ def compare_early(
             found = snapshots_of(known, instants)
             compared.wrong = _differ(f"when {frontier} was passed", expected[:until], found[:until])
     return compared
+
+
+def _late_by(operation: Operation) -> int:
+    """Return by how much the rows of an operator are certain later than those before them have come."""
+    match operation:
+        case Changes():
+            return 0 if operation.insertions else 1
+        case InOrder():
+            return max((call.within_us or 0 for call in operation.calls if call.function == "lead"), default=0)
+        case _:
+            return 0
 
 
 def _answers(

@@ -30,6 +30,7 @@ from cluster.language.algebra import (
     Project,
     Ranked,
     SemiJoin,
+    Sequence,
     SessionWindow,
     Source,
     TimeWindow,
@@ -41,6 +42,7 @@ from cluster.language.algebra import (
 from cluster.language.bounds import unbounded_operator
 from cluster.language.columns import STAMP, AggregateCall, Column, Joining, Ordering, Output, Scalar, Schema
 from cluster.language.instants import is_instantaneous
+from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
@@ -82,6 +84,7 @@ KINDS: tuple[type[Node], ...] = (
     Granularity,
     Istream,
     Dstream,
+    Sequence,
 )
 MOST_COLUMNS = 5
 
@@ -258,6 +261,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
         return draw(_ranks(node, names))
     if kind is WindowBounds:
         return draw(_with_bounds(node, names))
+    if kind is Sequence:
+        return draw(_sequences(node if is_instantaneous(node) else draw(_chronons(node)), names))
     if kind is Granularity:
         return Granularity(node, draw(st.sampled_from((2, 3, 4))))
     return kind(node)
@@ -266,7 +271,7 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
 _CHOICES = (
     TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Filter, Filter, Project, Union,
     WindowBounds, Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity,
-    Istream, Dstream, Ranked, Ranked,
+    Istream, Dstream, Ranked, Ranked, Sequence, Sequence,
 )  # fmt: skip
 
 
@@ -395,6 +400,41 @@ def _aggregates(draw: Any, node: Node, names: _Names) -> Node:
     keys = draw(st.lists(st.sampled_from(columns), max_size=2, unique=True))
     calls = [draw(_calls(schema, names)) for _ in range(draw(st.integers(1, 2)))]
     return Aggregate(node, tuple(keys), tuple(calls))
+
+
+@st.composite
+def _sequences(draw: Any, node: Node, names: _Names) -> Node:
+    schema = schema_of(node)
+    keys = draw(st.lists(st.sampled_from([column.name for column in schema]), max_size=2, unique=True))
+    calls = [draw(_sequence_calls(schema, names)) for _ in range(draw(st.integers(1, 2)))]
+    return Sequence(node, tuple(keys), tuple(column.name for column in schema), tuple(calls))
+
+
+@st.composite
+def _sequence_calls(draw: Any, schema: Schema, names: _Names) -> SequenceCall:
+    column = draw(st.sampled_from(schema))
+    numbers = [each for each in schema if each.type in (INTEGER, REAL)]
+    function = draw(st.sampled_from(("lag", "lag", "lead", "first", "last", "count", "sum", "avg", "min", "max")))
+    if function in ("sum", "avg"):
+        if not numbers:
+            return SequenceCall(names.fresh(), "count", None, INTEGER, rows=2)
+        column = draw(st.sampled_from(numbers))
+    far = draw(st.integers(0, 6))
+    if function in ("lag", "lead"):
+        within = far if function == "lead" or draw(st.booleans()) else None
+        rows = draw(st.integers(1, 2))
+        default = column.name if function == "lag" and draw(st.integers(0, 2)) == 0 else None
+        return SequenceCall(
+            names.fresh(), function, column.name, column.type, rows=rows, default=default, within_us=within
+        )
+    kind = INTEGER if function == "count" else REAL if function == "avg" else column.type
+    rows, range_us, peers = draw(
+        st.sampled_from(((far + 1, None, False), (None, far + 1, True), (None, None, True), (None, None, False)))
+    )
+    known = function in ("first", "last") and draw(st.booleans())
+    return SequenceCall(
+        names.fresh(), function, column.name, kind, rows=rows, range_us=range_us, peers=peers, known=known
+    )
 
 
 RANKED = ("arg_min", "arg_max")

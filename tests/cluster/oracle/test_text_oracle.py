@@ -26,7 +26,7 @@ from tests.cluster.oracle.text_queries import random_text
 from tests.cluster.oracle.text_running import accepted
 from tests.cluster.oracle.text_writing import written
 
-SEED = 20_261_122
+SEED = 20_261_126
 TEXTS = 5500
 """So many have everything in them; half of that is usually enough."""
 AT_ONCE = 250

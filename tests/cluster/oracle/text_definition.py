@@ -18,6 +18,7 @@ from tests.cluster.oracle.definition import Snapshots
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import (
     Changes,
+    InOrder,
     Item,
     Named,
     Nested,
@@ -220,6 +221,8 @@ def _item_reach(item: Item | Zipped, names: dict[str, Query]) -> int:
             below = reach(item.source.query, names)
         case Named():
             below = reach(names[item.source.name], names)
+        case InOrder():
+            below = _item_reach(item.source.item, names)
         case Changes():
             below = _item_reach(item.source.item, names) + 1
         case _:
@@ -258,7 +261,7 @@ def _item_granule(item: Item | Zipped, names: dict[str, Query]) -> int:
             below = granule_of(item.source.query, names)
         case Named():
             below = granule_of(names[item.source.name], names)
-        case Changes():
+        case Changes() | InOrder():
             below = _item_granule(item.source.item, names)
         case _:
             below = 1

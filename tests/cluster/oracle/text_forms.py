@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from protocols.wire.streams import FieldType
+from tests.cluster.oracle.sequence_sql import OrderSql
 from tests.cluster.oracle.text_expressions import Scalar
+from tests.cluster.oracle.text_in_order import Called
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,41 @@ class Changes:
 
 
 @dataclass(frozen=True)
+class InOrder:
+    """A query whose columns are those of an item, by place, and functions over its tuples in order.
+
+    Parameters
+    ----------
+    item
+        What it reads.
+    columns
+        Its columns, by place, and how they are written.
+    calls
+        The functions, each with the name of its column.
+    keys
+        The columns of PARTITION BY, by place.
+    where
+        A column that is not NULL, by place, and how that is written.
+    qualify
+        A condition as written, and in DuckDB over the columns of the query.
+    """
+
+    item: Item
+    columns: tuple[tuple[int, str], ...]
+    calls: tuple[tuple[Called, str], ...]
+    keys: tuple[int, ...]
+    where: tuple[int, str] | None = None
+    qualify: tuple[str, Called | None, str] | None = None
+
+    @property
+    def order(self) -> OrderSql:
+        """How tuples are ordered: by the columns that are read."""
+        every = [*(call for call, _ in self.calls), *([self.qualify[1]] if self.qualify and self.qualify[1] else [])]
+        read = {*(place for place, _ in self.columns), *self.keys, *(place for call in every for place in call.reads)}
+        return OrderSql(("r", *(f"c{key}" for key in self.keys)), "t", [f"c{place}" for place in sorted(read)])
+
+
+@dataclass(frozen=True)
 class Item:
     """What stands in FROM.
 
@@ -107,7 +144,7 @@ class Item:
         What is written before it, unless it is the first.
     """
 
-    source: Stream | Relation | Named | Nested | Changes
+    source: Stream | Relation | Named | Nested | Changes | InOrder
     mark: str
     width: int
     clauses: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Exactness, Known
 from tests.cluster.oracle.text_forms import (
     Changes,
+    InOrder,
     Item,
     Named,
     Nested,
@@ -24,11 +25,12 @@ from tests.cluster.oracle.text_forms import (
     outputs_of,
     types_of,
 )
-from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, events_name
+from tests.cluster.oracle.text_in_order import Called, InOrderDrawing
+from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, STAMPED_BY, events_name
 
 STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "wild", "road")
 ALIASES = ("a", "b", "t", "u", "other", "Select", "from", "x1", "Zip", "lifetime", "k")
-INTEGER, REAL = FieldType.INTEGER, FieldType.REAL
+BOOLEAN, INTEGER, REAL = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Items:
             return self._relation(place, taken)
         kinds = ["stream"] * 10 + ["events"]
         if place.depth > 0:
-            kinds += ["nested"] * 3 + ["changes"] * 2
+            kinds += ["nested"] * 3 + ["changes"] * 2 + ["in order"] * 2
         if place.names and not place.instants:
             kinds += ["named"] * 4
         match self.dice.choice(kinds):
@@ -120,6 +122,8 @@ class Items:
                 return self._nested(place, taken)
             case "named":
                 return self._named(place, taken)
+            case "in order":
+                return self._in_order(place, taken)
             case _:
                 return self._changes(place, taken)
 
@@ -209,6 +213,53 @@ class Items:
         item = Item(Changes(dice.choice((kind, kind.title())), kind, inner.item), mark, inner.item.width)
         return self._with_clauses(place, item, columns, taken, [], inner.alias, instants=kind != "RSTREAM")
 
+    def _in_order(self, place: Place, taken: Sequence[str]) -> Offered:
+        dice = self.dice
+        inner = self.item(Place(0, instants=True), ())
+        assert isinstance(inner.item, Item)
+        own = inner.columns
+        keys = tuple(dice.sample(range(len(own)), min(len(own), dice.choice((0, 1, 1, 2)))))
+        stamp = STAMPED_BY.get(inner.item.source.table) if isinstance(inner.item.source, Stream) else None
+        drawing = InOrderDrawing(dice, own, keys, stamp)
+        shown = dice.sample(range(len(own)), min(len(own), dice.choice((1, 2, 2))))
+        columns = tuple((place, spelling.name(dice, own[place].name)) for place in shown)
+        calls = tuple((drawing.called(), f"made_{n}") for n in range(dice.choice((1, 1, 2))))
+        where = None
+        if dice.random() < 0.2:
+            tested = dice.randrange(len(own))
+            where = (tested, spelling.name(dice, own[tested].name))
+        query = InOrder(inner.item, columns, calls, keys, where, self._qualify(drawing, calls))
+        mark = self.mark()
+        made = [
+            *(replace(own[place], sql=f"{mark}.c{n}", stamp="", sampled=False) for n, place in enumerate(shown)),
+            *(
+                Known(name, call.type, f"{mark}.c{len(shown) + n}", "", call.exactness, wild=True)
+                for n, (call, name) in enumerate(calls)
+            ),
+        ]
+        item = Item(query, mark, len(made))
+        windowed = not place.instants and dice.random() < 0.4
+        return self._with_clauses(place, item, made, taken, [], "", instants=True, windowed=windowed)
+
+    def _qualify(
+        self, drawing: InOrderDrawing, calls: Sequence[tuple[Called, str]]
+    ) -> tuple[str, Called | None, str] | None:
+        """Return a condition of QUALIFY: text, the function in it, and DuckDB."""
+        dice = self.dice
+        if dice.random() < 0.5:
+            return None
+        call = drawing.condition()
+        written = [("TRUE", None, "TRUE"), ("NULL", None, "NULL::BOOLEAN")]
+        named = [(each, name) for each, name in calls if each.type is BOOLEAN]
+        if named:
+            each, name = dice.choice(named)
+            written += [(name, each, "{}"), (name, each, "{}")]
+        written += [
+            (call.text, call, "{}"), (f"NOT {call.text}", call, "NOT {}"),
+            (f"COALESCE({call.text}, FALSE)", call, "coalesce({}, FALSE)"),
+        ]  # fmt: skip
+        return dice.choice(written)
+
     def _with_clauses(
         self, place: Place, item: Item, columns: Sequence[Known], taken: Sequence[str], clauses: list[str], alias: str,
         *, base: bool = False, instants: bool = False, windowed: bool | None = None,
@@ -288,7 +339,7 @@ def has_live(query: Query) -> bool:
                 return not any(clause.upper().startswith("SINCE") for clause in item.clauses)
             case Nested(inner):
                 return has_live(inner)
-            case Changes(item=inner):
+            case Changes(item=inner) | InOrder(item=inner):
                 return live(inner)
             case _:
                 return False
@@ -321,7 +372,7 @@ def reads_unlasting(item: Item | Zipped) -> bool:
             return True
         case Nested(query):
             return has_unlasting(query)
-        case Changes(item=inner):
+        case Changes(item=inner) | InOrder(item=inner):
             return reads_unlasting(inner)
         case _:
             return False

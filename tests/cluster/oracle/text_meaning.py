@@ -22,6 +22,7 @@ from tests.cluster.oracle.text_aggregates import aggregate_sql
 from tests.cluster.oracle.text_expressions import INSTANT, QUERY, Hole, Scalar
 from tests.cluster.oracle.text_forms import (
     Changes,
+    InOrder,
     Item,
     KeySet,
     Named,
@@ -275,6 +276,8 @@ class Meaning:
                 return self._query(source.query)
             case Changes():
                 return self._changes(source)
+            case InOrder():
+                return self._in_order(source)
 
     def _ordered(self, item: Item) -> bool:
         source = item.source
@@ -283,6 +286,21 @@ class Meaning:
         if isinstance(source, Named):
             return keeps_order(self._names[source.name])
         return isinstance(source, Stream)
+
+    def _in_order(self, query: InOrder) -> str:
+        kept = "" if query.where is None else f" WHERE c{query.where[0]} IS NOT NULL"
+        order = query.order
+        calls = [call.sql(order) for call, _ in query.calls]
+        shown = [*(f"c{place}" for place, _ in query.columns), *calls]
+        columns = "".join(f", {each} AS d{n}" for n, each in enumerate(shown))
+        named = "".join(f", d{n} AS c{n}" for n in range(len(shown)))
+        condition = "TRUE"
+        if query.qualify is not None:
+            _, call, condition = query.qualify
+            condition = condition if call is None else condition.format(call.sql(order))
+        placed = order.placed(f"(SELECT * FROM {self._item(query.item)}{kept})")
+        sql = f"SELECT r, t{columns}, {condition} AS q FROM {placed}"
+        return self._table(("in order", sql), f"SELECT r, t, NULL::BIGINT AS o{named} FROM ({sql}) WHERE q")
 
     def _changes(self, changes: Changes) -> str:
         table = self._item(changes.item)

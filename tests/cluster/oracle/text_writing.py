@@ -8,6 +8,7 @@ from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import QUERY, Binding, Hole, Scalar
 from tests.cluster.oracle.text_forms import (
     Changes,
+    InOrder,
     Item,
     Key,
     KeySet,
@@ -151,5 +152,14 @@ def _item(item: Item | Zipped) -> str:
             return f"({query_text(item.source.query)}){clauses}"
         case Changes():
             return f"{item.source.text}({_item(item.source.item)}){clauses}"
+        case InOrder():
+            return f"({_in_order(item.source)}){clauses}"
         case Stream() | Relation() | Named():
             return f"{item.source.text}{clauses}"
+
+
+def _in_order(query: InOrder) -> str:
+    shown = [*(text for _, text in query.columns), *(f"{call.text} AS {name}" for call, name in query.calls)]
+    where = "" if query.where is None else f" WHERE {query.where[1]} IS NOT NULL"
+    qualify = "" if query.qualify is None else f" QUALIFY {query.qualify[0]}"
+    return f"SELECT {', '.join(shown)} FROM {_item(query.item)}{where}{qualify}"

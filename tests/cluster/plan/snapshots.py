@@ -40,10 +40,14 @@ from cluster.language.algebra import (
     Zip,
     schema_of,
 )
+from cluster.language.algebra import (
+    Sequence as Ordered,
+)
 from cluster.language.columns import AggregateCall, Ordering
 from cluster.language.dialect import parse_scalar
 from cluster.language.window_shapes import Grid, Session
 from tests.cluster.pattern_plans import pattern_rows
+from tests.cluster.sequence_definition import sequence_rows
 from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
@@ -167,6 +171,8 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             return [_joined(node, one, other) for one, other in zip(of(node.left), of(node.right), strict=True)]
         case PatternMatch():
             return _stamped(pattern_rows(node, _tuples(of(node.input))), instants)
+        case Ordered():
+            return _ordered(node, of(node.input))
         case Zip():
             return _zipped(node, of(node.left), of(node.right))
         case StampJoin():
@@ -353,6 +359,15 @@ def _by_stamps(node: StampJoin, left: Snapshots, right: Snapshots) -> Snapshots:
     ):
         if at < len(found):
             found[at][row] += 1
+    return found
+
+
+def _ordered(node: Ordered, below: Snapshots) -> Snapshots:
+    names = [column.name for column in schema_of(node.input)]
+    rows = [(t, row) for t, bag in enumerate(below) for row in bag.elements()]
+    found: Snapshots = [Counter() for _ in below]
+    for at, row in sequence_rows(rows, names, node.keys, node.ties, node.calls):
+        found[at][row] += 1
     return found
 
 

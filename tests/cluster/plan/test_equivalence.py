@@ -24,6 +24,7 @@ from cluster.language.algebra import (
     PatternMatch,
     Ranked,
     SemiJoin,
+    Sequence,
     StampJoin,
     TimeWindow,
     Union,
@@ -32,12 +33,13 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import Ordering, Output
 from cluster.language.row_patterns import Definition, PatternElement, Reach, RowPattern, Skip
+from cluster.language.sequence_calls import SequenceCall
 from cluster.plan.explain import explain
 from cluster.plan.expressions import read_scalar
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import RULES, rewrite
 from protocols.wire.streams import FieldType
-from tests.cluster.plan.plans import call, condition, pick, source
+from tests.cluster.plan.plans import INTEGER, call, condition, pick, source
 from tests.cluster.plan.snapshots import evaluate
 from tests.cluster.plan.test_rules import APPLIES
 
@@ -186,6 +188,23 @@ def stamp_joins(draw):
     return StampJoin(zipped.left, zipped.right, zipped.keys, min(low, high), high, kind, predicate, latest)
 
 
+@st.composite
+def in_order(draw):
+    node: Node = SOURCES[draw(st.sampled_from("ab"))]
+    if draw(st.booleans()):
+        node = Filter(node, condition(draw(predicates(_names(node)))))
+    names = _names(node)
+    keys = draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
+    column = draw(st.sampled_from(names))
+    calls = {
+        "lag": SequenceCall("made", "lag", column, INTEGER, rows=draw(st.integers(1, 2))),
+        "lead": SequenceCall("made", "lead", column, INTEGER, rows=1, within_us=draw(st.integers(0, 4))),
+        "sum": SequenceCall("made", "sum", column, INTEGER, peers=True),
+    }
+    made = Sequence(node, tuple(keys), tuple(names), (calls[draw(st.sampled_from(sorted(calls)))],))
+    return Filter(made, condition(draw(predicates(_names(made))))) if draw(st.booleans()) else made
+
+
 def _apart(node: Node, taken: list[str]) -> Node:
     fresh = {f"{name}_{len(taken)}": f'"{name}"' for name in _names(node)}
     return pick(node, **fresh)
@@ -200,7 +219,9 @@ def _shaped(node: Node, like: Node) -> Node:
 def plans(draw, depth=None):
     depth = draw(st.integers(1, 5)) if depth is None else depth
     if depth <= 0:
-        return draw(st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips(), stamp_joins(), matched()))
+        return draw(
+            st.one_of(st.sampled_from(list(SOURCES.values())), counted(), zips(), stamp_joins(), matched(), in_order())
+        )
     kind = draw(
         st.sampled_from(
             ["filter"] * 4 + ["project", "window"] * 3 + ["join", "any", "none", "distinct", "aggregate"] * 2

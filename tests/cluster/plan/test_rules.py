@@ -22,6 +22,7 @@ from cluster.language.algebra import (
     Ranked,
     Relation,
     SemiJoin,
+    Sequence,
     SessionWindow,
     Source,
     StampJoin,
@@ -32,6 +33,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.columns import AggregateCall, Column, Ordering
+from cluster.language.sequence_calls import SequenceCall
 from cluster.language.walks import nodes_of
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.rewrite import RULES
@@ -77,7 +79,14 @@ def zipped(left: Node, right: Node, kind: ZipKind = "inner") -> Zip:
     return Zip(left, right, (("x", "u"),), -1, 3, kind, "apart_us")
 
 
+def in_order(node: Node) -> Sequence:
+    """The value before, of each x."""
+    before = SequenceCall("before", "lag", "y", FieldType.INTEGER, rows=1)
+    return Sequence(node, ("x",), ("x", "y"), (before,))
+
+
 NEVER = "CAST(NULL AS INTEGER) > 1"
+BEFORE = '"before" > 1'
 X, Y, U = '"x" > 1', '"y" > 1', '"u" > 1'
 
 # (rule, plan, what the rule makes of it)
@@ -93,6 +102,12 @@ APPLIES = [
     ),
     (s.filter_below_union, where(Union(A, ALSO_A), X), Union(where(A, X), where(ALSO_A, X))),
     (s.filter_below_time_window, where(window(A, 5, 2), X), window(where(A, X), 5, 2)),
+    (s.filter_below_sequence, where(in_order(A), X), in_order(where(A, X))),
+    (
+        s.filter_below_sequence,
+        where(in_order(A), '"x" > 1 AND "before" > 1'),
+        where(in_order(where(A, X)), '"before" > 1'),
+    ),
     (
         s.filter_below_partitioned_window,
         where(PartitionedWindow(A, ("x",), 3), '"x" > 1 AND "y" > 1'),
@@ -315,6 +330,9 @@ HOLDS_BACK = [
     (w.merge_windows_below_distinct, Distinct(window(TimeWindow(A, 9, 1, Grid(Span("us", 9))), 4))),
     (p.project_above_window, SessionWindow(pick(A, k='"x" % 2'), ("k",), SESSION)),
     (s.filter_below_ranked, where(Ranked(A, ("x",), (Ordering("y"),), name="place"), '"y" > 1 AND "place" < 3')),
+    (s.filter_below_sequence, where(in_order(A), Y)),
+    (s.filter_below_sequence, where(in_order(A), BEFORE)),
+    (s.filter_below_sequence, where(in_order(A), "FALSE")),
     (s.filter_below_partitioned_window, where(CountWindow(A, 3), X)),
     (s.filter_below_aggregate, where(grouped(A, "x", call("count")), '"count" > 1')),
     (s.filter_below_aggregate, where(grouped(A, "", call("count")), "FALSE")),

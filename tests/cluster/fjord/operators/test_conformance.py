@@ -47,6 +47,7 @@ from cluster.fjord.operators.ranking import Ranked
 from cluster.fjord.operators.reordering import Reorder
 from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
+from cluster.fjord.operators.sequence import Sequence as Ordered
 from cluster.fjord.operators.session_window import SessionWindow
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
@@ -57,6 +58,7 @@ from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
+from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
@@ -196,6 +198,10 @@ def zipped(low: int, high: int, kind: str, *keys: tuple[str, str]) -> Case:
     return Case(make, chronons=True)
 
 
+def in_order(*calls: SequenceCall) -> Case:
+    return Case(lambda: Ordered(LEFT, ("k",), ("k", "n"), calls), chronons=True)
+
+
 CASES: dict[type[Operator], tuple[Case, ...]] = {
     Changes: (Case(lambda: Changes(LEFT, insertions=True)), Case(lambda: Changes(LEFT, insertions=False))),
     Coalesce: (Case(lambda: Coalesce(LEFT, 4)), Case(lambda: Coalesce(LEFT, 30))),
@@ -272,6 +278,15 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         Case(lambda: SessionWindow(LEFT, (), Session(3, 60, early=True), lag_us=2), chronons=True),
         Case(lambda: SessionWindow(LEFT, ("k",), Session(5, 60, early=True), lag_us=None), chronons=True),
     ),
+    Ordered: (
+        in_order(
+            SequenceCall("before", "lag", "n", INTEGER, rows=2), SequenceCall("s", "sum", "n", INTEGER, peers=True)
+        ),
+        in_order(
+            SequenceCall("behind", "lead", "n", INTEGER, rows=1, within_us=4),
+            SequenceCall("most", "max", "k", TEXT, range_us=5, peers=True),
+        ),
+    ),
     Split: (Case(lambda: Split(LEFT, 1)), Case(lambda: Split(LEFT, 4))),
     TimeWindow: (Case(lambda: TimeWindow(5)), Case(lambda: TimeWindow(4, 6)), Case(lambda: TimeWindow(None, 3))),
     DeviceAggregates: (
@@ -329,6 +344,8 @@ INSTANTANEOUS = (
     "MergeAggregate 1",
     "SessionWindow 0",
     "SessionWindow 1",
+    "Sequence 0",
+    "Sequence 1",
     "Zip 1",
     "PatternMatch 0",
     "Ranked 0",

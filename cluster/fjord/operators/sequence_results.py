@@ -1,0 +1,235 @@
+"""The results of functions over tuples in order: arrays of frames in, columns out (:class:`Sequence` uses them).
+
+What a frame of all tuples so far needs is kept as a running result in the tuples themselves: that of the first one
+that is still there stands for all before it. Sums of reals are added one value after the other, scaled down so that no
+partial sum overflows; those of shorter frames anew for each frame. So no result depends on how tuples are cut into
+batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from cluster.fjord.operators.ordered_tuples import (
+    Flags,
+    OrderedTuples,
+    Places,
+    following,
+    preceding,
+    reduced,
+)
+from cluster.fjord.real_values import settled
+from cluster.fjord.scalars import POLARS_TYPES
+from cluster.fjord.scaled_reals import LARGEST, SCALE
+from cluster.language.sequence_calls import SequenceCall
+from protocols.wire.streams import FieldType
+
+NOWHERE = -1
+"""The place of a tuple that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningColumn:
+    """A running result that tuples keep: its name and type."""
+
+    name: str
+    type: type[pl.DataType]
+
+
+def running_columns(calls: tuple[SequenceCall, ...], types: dict[str, type[pl.DataType]]) -> tuple[RunningColumn, ...]:
+    """Return the running results that calls need, given the types of the columns that they read."""
+    return tuple(column for number, call in enumerate(calls) for column in _running(number, call, types))
+
+
+def _running(number: int, call: SequenceCall, types: dict[str, type[pl.DataType]]) -> Iterator[RunningColumn]:
+    if not call.whole:
+        return
+    if call.function in ("count", "sum", "avg"):
+        yield RunningColumn(f"fjord_count_{number}", pl.Int64)
+    if call.function in ("sum", "avg"):
+        yield RunningColumn(f"fjord_sum_{number}", pl.Float64 if _is_real(call) else pl.Int64)
+    if call.function in ("min", "max", "first") or (call.function == "last" and call.known):
+        assert call.argument is not None  # noqa: S101 - only COUNT(*) has no argument
+        yield RunningColumn(f"fjord_value_{number}", types[call.argument])
+
+
+def _is_real(call: SequenceCall) -> bool:
+    return call.type is FieldType.REAL
+
+
+class SequenceResults:
+    """Computes the results of calls over tuples in order.
+
+    Parameters
+    ----------
+    rows
+        The tuples, with the running results of those that were there before.
+    order
+        Their order.
+    """
+
+    def __init__(self, rows: pl.DataFrame, order: OrderedTuples) -> None:
+        self._rows = rows
+        self._order = order
+        self.running: dict[str, pl.Series] = {}
+        """By name: the running results of all tuples."""
+
+    def result(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
+        """Return the results of a call for some tuples, and note its running results."""
+        match call.function:
+            case "lag" | "lead":
+                found = self._neighbours(call, places)
+            case "count" | "sum" | "avg":
+                found = self._total(number, call, places)
+            case "min" | "max":
+                found = self._extreme(number, call, places)
+            case "first" | "last":
+                found = self._end(number, call, places)
+        return settled(found.cast(POLARS_TYPES[call.type])).alias(call.name)
+
+    def partner(self, call: SequenceCall, places: Places) -> Places:
+        """Return the places of the tuples that LAG or LEAD give the values of; NOWHERE where there is none."""
+        assert call.rows is not None  # noqa: S101 - these have an offset
+        order = self._order
+        if call.function == "lag":
+            found = places - call.rows
+            exists = found >= order.begin[places]
+        else:
+            found = places + call.rows
+            exists = found < order.end[places]
+        found = np.where(exists, found, places)
+        if call.within_us is not None:
+            exists &= np.abs(order.stamps[found] - order.stamps[places]) <= call.within_us
+        return np.where(exists, found, NOWHERE)
+
+    def _neighbours(self, call: SequenceCall, places: Places) -> pl.Series:
+        partners = self.partner(call, places)
+        found = _taken(self._argument(call), partners)
+        if call.default is None:
+            return found
+        return _taken(self._rows[call.default], places).zip_with(pl.Series(partners == NOWHERE), found)
+
+    def _argument(self, call: SequenceCall) -> pl.Series:
+        assert call.argument is not None  # noqa: S101 - only COUNT(*) has no argument
+        return self._rows[call.argument]
+
+    def _frame(self, call: SequenceCall, places: Places) -> tuple[Places, Places]:
+        order = self._order
+        high = order.peers_end[places] if call.peers else places + 1
+        if call.rows is not None:
+            return np.maximum(places - call.rows, order.begin[places]), high
+        if call.range_us is not None:
+            return order.since(places, call.range_us), high
+        return order.begin[places], high
+
+    def _total(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
+        counted = np.ones(len(self._rows), np.int64)
+        if call.argument is not None:
+            counted = self._argument(call).is_not_null().cast(pl.Int64).to_numpy()
+        low, high = self._frame(call, places)
+        counts = self._summed(f"fjord_count_{number}", call, counted, low, high)
+        if call.function == "count":
+            return pl.Series(counts)
+        if not _is_real(call):
+            values = self._argument(call).fill_null(0).to_numpy()
+            sums = self._summed(f"fjord_sum_{number}", call, values, low, high)
+            return pl.Series(sums).zip_with(pl.Series(counts > 0), pl.Series([None], dtype=pl.Int64))
+        scaled = self._argument(call).cast(pl.Float64).fill_null(0.0).to_numpy() * SCALE
+        name = f"fjord_sum_{number}"
+        total: NDArray[np.float64] = (
+            self._folded(name, scaled, high) if call.whole else reduced(scaled, low, high, np.add).astype(np.float64)
+        )
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+            found = total / SCALE
+            if call.function == "avg":
+                found = np.clip(total / counts, -LARGEST * SCALE, LARGEST * SCALE) / SCALE
+        return pl.Series(np.where(counts > 0, found, np.nan))
+
+    def _summed(
+        self, name: str, call: SequenceCall, values: NDArray[np.int64], low: Places, high: Places
+    ) -> NDArray[np.int64]:
+        """Return the sums of integers over frames: exact, and wrapping around."""
+        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(values, dtype=np.int64)))
+        if not call.whole:
+            return sums[high] - sums[low]
+        order = self._order
+        before = np.where(order.carried, self._rows[name].fill_null(0).to_numpy(), 0)[order.begin]
+        running = before + sums[1:] - sums[order.fresh]
+        self.running[name] = pl.Series(name, running)
+        return running[high - 1]
+
+    def _folded(self, name: str, values: NDArray[np.float64], high: Places) -> NDArray[np.float64]:
+        carried = self._order.carried
+        begun = np.where(carried, self._rows[name].fill_null(0.0).to_numpy(), values)
+        # Of the tuples that were there before only the first of a key counts: its result contains its own value.
+        at_begin = np.zeros(len(values), np.bool_)
+        at_begin[self._order.begins] = True
+        running = self._order.folded(np.where(at_begin, begun, values), np.add)
+        self.running[name] = pl.Series(name, running)
+        return running[high - 1].astype(np.float64)
+
+    def _extreme(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
+        name = f"fjord_value_{number}"
+        values = self._argument(call)
+        if call.whole:
+            values = pl.concat([values, self._rows[name]])
+        combine, missing = (np.minimum, len(values) + 1) if call.function == "min" else (np.maximum, NOWHERE)
+        ordered = values.cast(pl.Int8) if values.dtype == pl.Boolean else values
+        ranks = ordered.rank("dense").cast(pl.Int64).fill_null(missing).to_numpy()
+        sample = np.full(len(values) + 2, NOWHERE)
+        sample[ranks] = np.arange(len(values))
+        sample[missing] = NOWHERE
+        low, high = self._frame(call, places)
+        if not call.whole:
+            return _taken(values, sample[reduced(ranks, low, high, combine)])
+        own, begun = ranks[: len(self._rows)].copy(), ranks[len(self._rows) :]
+        begins = self._order.begins[self._order.carried[self._order.begins]]
+        own[begins] = begun[begins]
+        running = sample[self._order.folded(own, combine)]
+        self.running[name] = _taken(values, running).alias(name)
+        return _taken(values, running[high - 1])
+
+    def _end(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
+        values = self._argument(call)
+        low, high = self._frame(call, places)
+        present = values.is_not_null().to_numpy() if call.known else np.ones(len(values), np.bool_)
+        if call.function == "last" and not call.known:
+            return _taken(values, high - 1)
+        if not call.whole:
+            if call.function == "first":
+                found = following(present)[low]
+                return _taken(values, np.where(found < high, found, NOWHERE))
+            found = preceding(present)[high - 1]
+            return _taken(values, np.where(found >= low, found, NOWHERE))
+        name = f"fjord_value_{number}"
+        both = pl.concat([values, self._rows[name]])
+        running = self._whole_end(call, present, both)
+        self.running[name] = _taken(both, running).alias(name)
+        return _taken(both, running[high - 1])
+
+    def _whole_end(self, call: SequenceCall, present: Flags, both: pl.Series) -> Places:
+        """Return, by tuple, the place of the first or last value so far; behind all places are the known results."""
+        order, count = self._order, len(self._rows)
+        kept = both[count:].is_not_null().to_numpy() if call.known else np.ones(count, np.bool_)
+        begins = order.begin
+        known = np.where(order.carried[begins] & kept[begins], count + begins, NOWHERE)
+        places = np.arange(count)
+        if call.function == "first":
+            behind = np.append(following(present), count)
+            own = np.where(behind[order.fresh] <= places, behind[order.fresh], NOWHERE)
+            return np.where(known != NOWHERE, known, own)
+        own = preceding(present)
+        return np.where(own >= order.fresh, own, known)
+
+
+def _taken(values: pl.Series, places: Places) -> pl.Series:
+    """Return the values at some places, NULL for NOWHERE."""
+    if not len(values):
+        return pl.Series(values.name, [None] * len(places), values.dtype)
+    wanted = pl.Series(np.where(places < 0, 0, places))
+    return values.gather(wanted).zip_with(pl.Series(places >= 0), pl.Series([None], dtype=values.dtype))
