@@ -70,6 +70,13 @@ DEFINITIONS = {
         counted AS (SELECT k, auction, COUNT(*) AS num FROM hops GROUP BY ALL)
         SELECT k - 1, k + {HOP_US} - 1, auction, num FROM counted
         QUALIFY num = MAX(num) OVER (PARTITION BY k)""",
+    "q6": f"""
+        {_SALES},
+        highest AS (
+            SELECT seller, low AS t, price FROM pairs
+            QUALIFY price > COALESCE(MAX(price) OVER (
+                PARTITION BY id ORDER BY low ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0))
+        SELECT t, t + 1, seller, AVG(price) OVER (PARTITION BY seller ORDER BY t ROWS 9 PRECEDING) FROM highest""",
     "q7": f"""
         SELECT {_TUMBLED}, {_TUMBLED} + {TEN_US}, auction, price, bidder, iso(t), extra FROM bid
         QUALIFY price = MAX(price) OVER (PARTITION BY {_TUMBLED})""",
