@@ -27,7 +27,7 @@ from tests.cluster.oracle.text_running import accepted
 from tests.cluster.oracle.text_writing import written
 
 SEED = 20_261_126
-TEXTS = 5500
+TEXTS = 8000
 """So many have everything in them; half of that is usually enough."""
 AT_ONCE = 250
 
