@@ -86,6 +86,8 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/patterns.py --quick
 	@$(BIN)/python benchmarks/topk.py --quick
 	@$(BIN)/python benchmarks/sequence.py --quick
+	@$(BIN)/python benchmarks/sessions.py --quick
+	@$(BIN)/python benchmarks/parameterised.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick
 	@$(BIN)/python benchmarks/mixture_proxy.py --quick

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import platform
 import statistics
 import sys
@@ -28,6 +27,8 @@ from typing import Annotated, Any
 import typer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from reports import write_report
 
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
@@ -46,7 +47,6 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.fleet.demand_assembly import DemandAssembly
 
-RESULTS = Path(__file__).parent / "results"
 STREAM = StreamSchema(
     "traffic",
     (
@@ -223,14 +223,7 @@ def main(
         parts = Parts.on_free_ports(children, Path(folder))
         parts.start_broker()
         report = asyncio.run(compare(Path(folder), parts.broker, many))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "adding.json").write_text(json.dumps(report, indent=2) + "\n")
-    if as_json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:28} {value}")
-    print(f"written: {RESULTS / 'adding.json'}")
+    write_report(report, "adding", as_json=as_json)
 
 
 async def compare(folder: Path, broker: BrokerAddress, many: int) -> dict[str, Any]:

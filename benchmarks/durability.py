@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
 import statistics
 import sys
@@ -28,6 +27,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import polars as pl
+from reports import write_report
 
 from cluster.ingest.writer import StreamWriter
 from cluster.spark.checkpoint_files import CheckpointFiles
@@ -37,7 +37,6 @@ from protocols.event_log import configure_logging
 from protocols.wire.batches import Ack, Batch, Column, make_columns
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
-RESULTS = Path(__file__).parent / "results"
 STREAMS, PROXIES, IN_FLIGHT, ROWS = 4, 8, 32, 100
 SPARSE_SECONDS = 0.05
 COMMIT_SECONDS = 0.1
@@ -64,15 +63,7 @@ def main() -> None:
             for each in contenders if number % 2 else contenders[::-1]:
                 each.measure(Path(folder, f"{each.name}-{number}"), options.seconds)
     report = described(*contenders) | {"rounds": options.rounds, "rows_a_batch": ROWS}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "durability.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(contenders, RESULTS / "durability.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:32} {value}")
-    print(f"written: {RESULTS / 'durability.json'}, {RESULTS / 'durability.png'}")
+    write_report(report, "durability", lambda path: plot(contenders, path), as_json=options.json)
 
 
 class Contender:

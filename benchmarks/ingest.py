@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import statistics
 import sys
@@ -37,11 +36,11 @@ import psutil
 from deltalake import DeltaTable
 from ingest_load import Load, Shared, send
 from ingest_takers import BARE_PREFIX, LINK_PREFIX, run_bare, run_ingest, run_link
+from reports import write_report
 
 from protocols.event_log import configure_logging
 from proxy.broker import running_broker
 
-RESULTS = Path(__file__).parent / "results"
 SMALL, LARGE = 10, 1_000
 SIZES = (1, SMALL, 100, LARGE)
 MOST_ROWS_IN_FLIGHT, MOST_IN_FLIGHT, LEAST_IN_FLIGHT = 8_000, 256, 8
@@ -70,15 +69,7 @@ def main() -> None:
         stored = [each for each in contenders if not each.prefix]
         lost = [each.acknowledged * each.rows - stored_rows(Path(folder, f"rows{each.rows}")) for each in stored]
     report = described(contenders) | {"lost_rows": sum(max(0, each) for each in lost), "rounds": options.rounds}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "ingest.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(contenders, RESULTS / "ingest.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:36} {value}")
-    print(f"written: {RESULTS / 'ingest.json'}, {RESULTS / 'ingest.png'}")
+    write_report(report, "ingest", lambda path: plot(contenders, path), as_json=options.json)
 
 
 @dataclass

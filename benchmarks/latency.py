@@ -23,6 +23,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from reports import write_report
+
 from cluster.demo.parts import Parts
 from cluster.demo.processes import Children
 from cluster.service.client.api_client import ApiClient
@@ -31,7 +33,6 @@ from protocols.event_log import configure_logging
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics
 
-RESULTS = Path(__file__).parent / "results"
 QUERY = "SELECT sensor, speed FROM traffic"
 WINDOWED = "SELECT segment, AVG(speed) AS speed FROM traffic WINDOW(RANGE 5 SECONDS SLIDE 1 SECOND) GROUP BY segment"
 LAST = "SELECT sensor, speed FROM traffic WINDOW(ROWS 60) WHERE sensor = '{}' EMIT EARLY"
@@ -65,15 +66,7 @@ def main() -> None:
         with ApiClient(parts.api_address) as api:
             delays = asyncio.run(measure(parts.broker, api, children, seconds))
     report = describe(delays, options.motes, seconds)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "latency.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(delays, RESULTS / "latency.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:28} {value}")
-    print(f"written: {RESULTS / 'latency.json'}, {RESULTS / 'latency.png'}")
+    write_report(report, "latency", lambda path: plot(delays, path), as_json=options.json)
 
 
 async def measure(

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
@@ -26,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import mixture_proxy
 import psutil
+from reports import write_report
 from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
 
 from cluster.demo.parts import Parts, is_ready
@@ -35,7 +35,6 @@ from cluster.sizing.delays import quantile
 from cluster.sizing.loads import mixture
 from protocols.event_log import configure_logging
 
-RESULTS = Path(__file__).parent / "results"
 SETTLE_SECONDS = 15.0
 """Not measured: after Spark has run the last new plan motes get their programs, and windows fill."""
 PLANS_SECONDS = 120.0
@@ -61,15 +60,7 @@ def main() -> None:
         batches, report = measure(Path(folder), options.motes, options.queries, options.seconds, quick=options.quick)
     if not options.quick:
         report |= proxy_alone(options.motes, options.queries)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "mixture.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(batches, RESULTS / "mixture.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:34} {value}")
-    print(f"written: {RESULTS / 'mixture.json'}, {RESULTS / 'mixture.png'}")
+    write_report(report, "mixture", lambda path: plot(batches, path), as_json=options.json)
 
 
 def measure(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import statistics
 import sys
 import tempfile
@@ -29,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
 from msgspec.structs import replace
+from reports import write_report
 
 from cluster.demo.parts import Parts, accepts, free_port
 from cluster.demo.processes import Child, Children
@@ -47,7 +47,6 @@ from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
 
-RESULTS = Path(__file__).parent / "results"
 PROXY = "roadside"
 CLUSTER = "mixture"
 READY_SECONDS = 60.0
@@ -114,15 +113,7 @@ def main() -> None:
     ):
         measured = measure(children, Path(folder), options.motes, options.queries, options.seconds)
         looks, report = asyncio.run(measured)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "mixture_proxy.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(looks, RESULTS / "mixture_proxy.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:34} {value}")
-    print(f"written: {RESULTS / 'mixture_proxy.json'}, {RESULTS / 'mixture_proxy.png'}")
+    write_report(report, "mixture_proxy", lambda path: plot(looks, path), as_json=options.json)
 
 
 async def measure(

@@ -10,7 +10,6 @@ warm, and take turns. That Fjord's answers are right is tested (tests/cluster/ne
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import statistics
 import sys
@@ -28,6 +27,7 @@ import polars as pl
 import typer
 from fjord_in_spark import FjordInSpark
 from folding import machine
+from reports import write_report
 from rich.console import Console
 from rich.progress import track
 
@@ -48,7 +48,6 @@ from tests.cluster.nexmark.running import (
     schemas,
 )
 
-RESULTS = Path(__file__).parent / "results"
 RATE = 10_000
 """Events a second of their own time, as in nexmark/nexmark."""
 FILES = 8
@@ -143,15 +142,7 @@ def main(
             spark.stop()
     ratios = [report[name]["over_spark"] for name in QUERIES if "over_spark" in report[name]]
     report["median_over_spark"] = round(statistics.median(ratios), 2)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "nexmark.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, RESULTS / "nexmark.png")
-    if as_json:
-        print(json.dumps(report))
-        return
-    for key, value in report.items():
-        print(f"{key:18} {value}")
-    print(f"written: {RESULTS / 'nexmark.json'}, {RESULTS / 'nexmark.png'}")
+    write_report(report, "nexmark", lambda path: plot(report, path), as_json=as_json)
 
 
 def measured(contest: Contest, name: str, events: int, rounds: int, *, warm_up: bool) -> dict[str, Any]:

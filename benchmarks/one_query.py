@@ -11,7 +11,6 @@ row in a thousand, the other half of them: its answers are written by Spark's ta
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import statistics
 import sys
@@ -33,13 +32,13 @@ import typer
 from duckdb_peer import AGGREGATES, Filter, Window
 from fjord_in_spark import FjordInSpark
 from hosted_dataflow import WINDOWS, planned, readings
+from reports import write_report
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
 from cluster.spark.spark_log import SparkLog
 from cluster.storage.committed_results import CommittedResults
 
-RESULTS = Path(__file__).parent / "results"
 STEP_US = 1_000
 VERSIONS = 16
 WARM_UPS = 2
@@ -116,15 +115,7 @@ def main(
     report |= {f"windows_{count}_over_duckdb": report[f"windows_{count}"]["over_duckdb"] for count in found}
     one = report["one_window"]
     report["microseconds_per_windowed_answer"] = round(one["fjord_processor_s"] / one["answers"] * 1e6, 2)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "one_query.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, RESULTS / "one_query.png")
-    if as_json:
-        print(json.dumps(report))
-        return
-    for key, value in report.items():
-        print(f"{key:36} {value}")
-    print(f"written: {RESULTS / 'one_query.json'}, {RESULTS / 'one_query.png'}")
+    write_report(report, "one_query", lambda path: plot(report, path), as_json=as_json)
 
 
 class Comparison:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from reports import write_report
 from rich.progress import track
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
@@ -43,7 +43,6 @@ from cluster.plan.pane_query import pane_query_of
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
-RESULTS = Path(__file__).parent / "results"
 SECOND_US = 1_000_000
 KEYS = 1_000
 TUPLES_PER_SECOND = 1_000
@@ -70,15 +69,7 @@ def main() -> None:
     report |= compare("aggregate", AGGREGATE, {"readings": made(1_000_000, seed=1)}, aggregate_by_hand, rounds)
     halves = {"readings": made(500_000, seed=2), "events": made(500_000, seed=3)}
     report |= compare("join", JOIN, halves, join_by_hand, rounds)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "operators.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, resident, RESULTS / "operators.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:36} {value}")
-    print(f"written: {RESULTS / 'operators.json'}, {RESULTS / 'operators.png'}")
+    write_report(report, "operators", lambda path: plot(report, resident, path), as_json=options.json)
 
 
 def made(count: int, *, seed: int, first: int = 0) -> pl.DataFrame:

@@ -1,12 +1,11 @@
 """A thousand queries of two templates against the same thousand written out: one plan, and the time to plan them.
 
-python benchmarks/parameterised.py [--json]
+python benchmarks/parameterised.py [--quick] [--json]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from hosted_dataflow import KEYS, filter_queries, planned
+from reports import write_report
 
 from cluster.language.parameters import bind
 from cluster.physical.lowering import lower
@@ -68,13 +68,27 @@ def _size(queries: list[PlannedQuery]) -> tuple[int, int]:
 def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--quick", action="store_true", help="fewer rounds")
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    report: dict[str, Any] = parameterised_over_texts()
-    if arguments.parse_args().json:
-        print(json.dumps(report))
-        return
-    for key, value in report.items():
-        print(f"{key:44} {value}")
+    options = arguments.parse_args()
+    report: dict[str, Any] = parameterised_over_texts(rounds=3 if options.quick else 7)
+    write_report(report, "parameterised", lambda path: plot(report, path), as_json=options.json)
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    """Draw operators and planning of templates over those of texts."""
+    import matplotlib as mpl  # noqa: PLC0415 - only when there is something to draw
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, bars = plt.subplots(figsize=(6, 4))
+    over = {name.rsplit("_", 1)[1]: value for name, value in report.items() if "_over_texts_" in name}
+    bars.bar([*over], [*over.values()], color="tab:blue")
+    bars.axhline(1, color="tab:grey", linestyle="--")
+    bars.set(ylabel="a thousand templates over as many texts")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":

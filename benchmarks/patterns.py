@@ -9,7 +9,6 @@ and in what their conditions read: the row alone, the one before it, or the rows
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -19,8 +18,8 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from operators import KEYS, Running, batches, made
+from reports import write_report
 
-RESULTS = Path(__file__).parent / "results"
 _MATCH = (
     "SELECT * FROM readings MATCH_RECOGNIZE (PARTITION BY k ORDER BY STAMP() "
     "MEASURES FIRST(x) AS first, LAST(x) AS last, COUNT(*) AS n PATTERN ({}) WITHIN 60 SECONDS DEFINE {}) AS m"
@@ -44,15 +43,7 @@ def main() -> None:
     options = arguments.parse_args()
     tuples, rounds = (200_000, 3) if options.quick else (1_000_000, 5)
     report: dict[str, Any] = {"tuples": tuples, "keys": KEYS, "rounds": rounds, **measured(tuples, rounds)}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "patterns.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, RESULTS / "patterns.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:36} {value}")
-    print(f"written: {RESULTS / 'patterns.json'}, {RESULTS / 'patterns.png'}")
+    write_report(report, "patterns", lambda path: plot(report, path), as_json=options.json)
 
 
 def measured(tuples: int, rounds: int) -> dict[str, float]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import statistics
 import sys
@@ -30,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
 from publisher_parts import QUERIES, Counts, commit_rows, publish_with_paho, receive
+from reports import write_report
 
 from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publisher_channel import Orders
@@ -41,7 +41,6 @@ from protocols.mqtt.frame_publishing import MOST_IN_FLIGHT
 from protocols.mqtt.link import BrokerAddress
 from proxy.broker import running_broker
 
-RESULTS = Path(__file__).parent / "results"
 FIRST_RATE, FASTER = 12_000, 1.3
 """Rows a second in the first step of a round, and how much faster each step is than the one before."""
 LAGGING = 0.1
@@ -67,15 +66,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fjord-publisher-") as folder:
         measured = asyncio.run(measure(Path(folder), options.rounds, options.seconds))
     report = describe(measured)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "publisher.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(measured, RESULTS / "publisher.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:36} {value}")
-    print(f"written: {RESULTS / 'publisher.json'}, {RESULTS / 'publisher.png'}")
+    write_report(report, "publisher", lambda path: plot(measured, path), as_json=options.json)
 
 
 @dataclass

@@ -10,7 +10,6 @@ Beside LAG: change detection, which answers less, running results, and a mean ov
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -24,10 +23,10 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from hosted_dataflow import READINGS, HostedDataflow, append, planned, readings
+from reports import write_report
 
 from cluster.storage.stream_tables import StreamTable
 
-RESULTS = Path(__file__).parent / "results"
 KEYS = 1_000
 STEP_US = 10
 """A hundred thousand tuples a second."""
@@ -57,15 +56,7 @@ def main() -> None:
         if query != "plain":
             ratios = [one / other for one, other in zip(seconds, costs["plain"], strict=True)]
             report[f"{query}_over_plain"] = round(statistics.median(ratios), 2)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "sequence.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, RESULTS / "sequence.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for key, value in report.items():
-        print(f"{key:28} {value}")
-    print(f"written: {RESULTS / 'sequence.json'}, {RESULTS / 'sequence.png'}")
+    write_report(report, "sequence", lambda path: plot(report, path), as_json=options.json)
 
 
 def measured(folder: Path, versions: int, rows: int) -> dict[str, list[float]]:

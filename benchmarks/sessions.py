@@ -11,7 +11,6 @@ expression over all tuples at once.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -23,10 +22,10 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import numpy as np
 import polars as pl
 from operators import BATCH_ROWS, KEYS, SECOND_US, Running, batches
+from reports import write_report
 
 from cluster.fjord.batch import END, START
 
-RESULTS = Path(__file__).parent / "results"
 ACTIVE = 60
 """Tuples of a key in a row, about a second apart; it is then silent as long."""
 GAP_US = 20 * SECOND_US
@@ -45,15 +44,7 @@ def main() -> None:
     options = arguments.parse_args()
     rounds = 3 if options.quick else 9
     report = measured(made(1_000_000, seed=1), rounds)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "sessions.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, RESULTS / "sessions.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:36} {value}")
-    print(f"written: {RESULTS / 'sessions.json'}, {RESULTS / 'sessions.png'}")
+    write_report(report, "sessions", lambda path: plot(report, path), as_json=options.json)
 
 
 def made(count: int, *, seed: int) -> pl.DataFrame:

@@ -10,7 +10,6 @@ The first rows of the windows by tuples are compared with those that Polars find
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -21,10 +20,10 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import polars as pl
 from operators import KEYS, SECOND_US, Running, batches, made
+from reports import write_report
 
 from cluster.fjord.batch import END, START
 
-RESULTS = Path(__file__).parent / "results"
 WINDOW_S = 60
 _WINDOW = f"WINDOW(RANGE {WINDOW_S} SECONDS)"
 _WINDOWED = f"SELECT k, x FROM readings {_WINDOW}"
@@ -52,15 +51,7 @@ def main() -> None:
     tuples, rounds = (200_000, 3) if options.quick else (1_000_000, 5)
     rows = made(tuples, seed=5)
     report: dict[str, Any] = {"tuples": tuples, "keys": KEYS, "rounds": rounds, **measured(rows, rounds)}
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "topk.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(report, RESULTS / "topk.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:36} {value}")
-    print(f"written: {RESULTS / 'topk.json'}, {RESULTS / 'topk.png'}")
+    write_report(report, "topk", lambda path: plot(report, path), as_json=options.json)
 
 
 def measured(rows: pl.DataFrame, rounds: int) -> dict[str, float]:
