@@ -184,6 +184,7 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
                 tables,
                 begins_us=operation.begins_us,
                 waits_us=operation.waits_us,
+                against=frozenset(operation.against),
                 groups=groups,
             )
         case kinds.PaneAggregate():

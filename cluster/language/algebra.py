@@ -362,8 +362,9 @@ class Held(SharedNode, frozen=True):
         A plan of the streams whose time passes; its tuples do not matter.
     table
         A plan of relations only.
-    filled
-        Whether the rows begin only when the windows of `input` can be full: as long after the query as its tuples last.
+    waits_us, against
+        How much later the rows begin than these streams: once the windows they are held against can be full. Zero for
+        rows that begin with the query.
     begins_us
         The instant at which the query begins: fixed when it does, None before, and if the streams begin later.
     epoch
@@ -374,7 +375,8 @@ class Held(SharedNode, frozen=True):
 
     input: Node
     table: Node
-    filled: bool = False
+    waits_us: int = 0
+    against: tuple[str, ...] = ()
     begins_us: int | None = None
     epoch: int = 0
     marks: Schema = ()

@@ -96,10 +96,10 @@ def outer_join(left: Node, right: Node, predicate: Scalar, side: Side) -> Node:
     lefts, rights = (Held(right, left) if static[0] else left), (Held(left, right) if static[1] else right)
     found: Node = Join(lefts, rights, predicate)
     if keeps_left(side):
-        alone = AntiJoin(Held(right, left, filled=True) if static[0] else left, rights, predicate)
+        alone = AntiJoin(lefts, rights, predicate)
         found = Union(found, project(alone, (*passed_on(before), *_nulls(behind))))
     if keeps_right(side):
-        alone = AntiJoin(Held(left, right, filled=True) if static[1] else right, lefts, predicate)
+        alone = AntiJoin(rights, lefts, predicate)
         found = Union(found, project(alone, (*_nulls(before), *passed_on(behind))))
     return found
 

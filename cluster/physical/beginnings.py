@@ -18,7 +18,8 @@ from cluster.physical.operations import Held
 def unbegun_streams(fragments: Iterable[Fragment]) -> frozenset[str]:
     """Return the streams with whose beginning rows of relations begin to flow."""
     held = (node.operation for fragment in fragments for node in fragment.nodes)
-    return frozenset().union(*(each.streams for each in held if isinstance(each, Held) and each.begins_us is None))
+    waiting = (each for each in held if isinstance(each, Held) and each.begins_us is None)
+    return frozenset().union(*(each.against or each.streams for each in waiting))
 
 
 def beginning_us(first_us: int | None, commits: Iterable[tuple[int | None, int | None]]) -> int | None:

@@ -429,6 +429,8 @@ class Held(_Operation, frozen=True):
         How much later the rows begin.
     marked
         Whether the rows have the query group.
+    against
+        The streams of which the last to begin counts then; none if the first of `streams` does.
     """
 
     table: TableLookup
@@ -436,6 +438,7 @@ class Held(_Operation, frozen=True):
     begins_us: int | None
     waits_us: int
     marked: bool
+    against: tuple[str, ...] = ()
 
 
 class Granularity(_Operation, frozen=True):

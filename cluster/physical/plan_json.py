@@ -41,6 +41,7 @@ class _Held(msgspec.Struct, frozen=True, tag="Held"):
     begins_us: int | None
     waits_us: int
     marked: bool
+    against: tuple[str, ...] = ()
 
 
 class _Node(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -189,7 +190,8 @@ def _stored_node(node: OperatorNode) -> _Node:
     table = _Table(stored_plans.stored(found.table), found.predicate, found.kind)
     if isinstance(operation, Lookup):
         return _Node(node.id, _Lookup(table, operation.streams), node.inputs)
-    held = _Held(table, operation.streams, operation.begins_us, operation.waits_us, operation.marked)
+    begins = (operation.begins_us, operation.waits_us, operation.marked, operation.against)
+    held = _Held(table, operation.streams, *begins)
     return _Node(node.id, held, node.inputs)
 
 
@@ -222,7 +224,8 @@ def _restored_node(node: _Node) -> OperatorNode:
     found = TableLookup(table, operation.table.predicate, operation.table.kind)
     if isinstance(operation, _Lookup):
         return OperatorNode(node.id, Lookup(found, operation.streams), node.inputs)
-    held = Held(found, operation.streams, operation.begins_us, operation.waits_us, operation.marked)
+    begins = (operation.begins_us, operation.waits_us, operation.marked, operation.against)
+    held = Held(found, operation.streams, *begins)
     return OperatorNode(node.id, held, node.inputs)
 
 

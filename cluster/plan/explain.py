@@ -145,7 +145,7 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case PatternMatch():
             return pattern_words(node.pattern, node.keys)
         case Held():
-            return held_words(node.table, filled=node.filled)
+            return held_words(node.table, filled=node.waits_us > 0)
         case StampJoin():
             bounds_us = (node.low_us, node.high_us)
             return stamp_join_words(node.kind, bounds_us, node.keys, node.predicate, latest=node.latest)
@@ -260,7 +260,7 @@ def described_lookup(lookup: Lookup | TableLookup) -> str:
 def held_words(table: Node, *, filled: bool) -> str:
     """Return one line about rows of relations that flow, without the plan of their table."""
     names = listed(tuple(dict.fromkeys(relation.name for relation in relations_of(table))))
-    return f"rows of {names} while they hold{', once windows below can be full' if filled else ''}"
+    return f"rows of {names} while they hold{', once the windows they are held against can be full' if filled else ''}"
 
 
 def in_one_line(text: str) -> str:

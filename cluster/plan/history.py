@@ -8,7 +8,7 @@ tuples, panes and state with no query without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -50,11 +50,8 @@ def with_history_starts(
     stored_us
         By stream: the earliest stamp that is stored of it.
     """
-
-    def beginning_of(each: Node) -> Node:
-        if isinstance(each, Held):
-            return replace(each, begins_us=_first_instant(each, stands_us, stored_us), epoch=epoch)
-        return beginning(each) if isinstance(each, Source) else each
+    if not has_own_beginning(node):
+        return node
 
     def beginning(source: Source) -> Source:
         history = source.history
@@ -64,27 +61,43 @@ def with_history_starts(
         begins = EVER_US if stands is None or back is None else max(EVER_US, stands - back)
         return replace(source, history=replace(history, begins_us=begins, epoch=epoch))
 
-    return rebuilt(node, beginning_of) if has_own_beginning(node) else node
+    sources = [beginning(each) for each in nodes_of(node) if isinstance(each, Source)]
+
+    def beginning_of(each: Node) -> Node:
+        if isinstance(each, Held):
+            return replace(each, begins_us=_first_instant(each, sources, stands_us, stored_us), epoch=epoch)
+        return beginning(each) if isinstance(each, Source) else each
+
+    return rebuilt(node, beginning_of)
 
 
-def _first_instant(held: Held, stands_us: Mapping[str, int | None], stored_us: Mapping[str, int | None]) -> int | None:
-    """Return the instant at which the rows of relations begin; None if all streams are still to begin."""
+def _first_instant(
+    held: Held, sources: Iterable[Source], stands_us: Mapping[str, int | None], stored_us: Mapping[str, int | None]
+) -> int | None:
+    """Return the instant at which the rows of relations begin; None if all streams are still to begin.
+
+    It is the earliest beginning of a stream whose time passes, or the latest of those that the rows are held against.
+    """
+    if not held.against:
+        sources = (each for each in nodes_of(held.input) if isinstance(each, Source))
     found = []
-    for source in (each for each in nodes_of(held.input) if isinstance(each, Source)):
+    for source in sources:
         stands = stands_us.get(source.stream)
-        if stands is None:
+        if stands is None or (held.against and source.stream not in held.against):
             continue
-        begins = stands if source.history is None or source.history.begins_us is None else source.history.begins_us
+        history = source.history
+        begins = stands if history is None or history.begins_us is None else history.begins_us
         stored = stored_us.get(source.stream)
         found.append(begins if begins > EVER_US else stands if stored is None else min(stored, stands))
-    return min(found, default=None)
+    return max(found, default=None) if held.against else min(found, default=None)
 
 
 @lru_cache(maxsize=4096)
 def streams_of_held(node: Node) -> frozenset[str]:
-    """Return the streams in whose time rows of relations flow."""
-    inputs = [each.input for each in nodes_of(node) if isinstance(each, Held)]
-    return frozenset(each.stream for held in inputs for each in nodes_of(held) if isinstance(each, Source))
+    """Return the streams with which rows of relations begin to flow."""
+    held = [each for each in nodes_of(node) if isinstance(each, Held)]
+    timing = (each.stream for one in held for each in nodes_of(one.input) if isinstance(each, Source))
+    return frozenset(timing).union(*(each.against for each in held))
 
 
 @lru_cache(maxsize=4096)

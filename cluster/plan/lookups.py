@@ -92,8 +92,7 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
         case SemiJoin() | AntiJoin():
             if reads_relations_only(node.left):
                 # The rows of the relation are chosen by a stream: they flow as its time passes.
-                held = Held(node.right, node.left, filled=isinstance(node, AntiJoin))
-                return replace(node, left=held)
+                return replace(node, left=Held(node.right, node.left))
             if not reads_relations_only(node.right):
                 return _timed(node)
             kind: LookupKind = "semi" if isinstance(node, SemiJoin) else "anti"
@@ -109,7 +108,7 @@ def _with_lookups(node: Node, large: frozenset[str]) -> Node:
 def _beside(node: Union | Difference | Intersection) -> Node:
     """Return a set operation in which a relation beside a stream flows as the stream's time passes."""
     if reads_relations_only(node.left):
-        return replace(node, left=Held(node.right, node.left, filled=isinstance(node, Difference)))
+        return replace(node, left=Held(node.right, node.left))
     if reads_relations_only(node.right):
         return replace(node, right=Held(node.left, node.right))
     return node

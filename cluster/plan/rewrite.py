@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
+from cluster.plan.full_windows import with_waits
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
 from cluster.plan.partner_columns import with_partner_columns
@@ -213,7 +214,7 @@ def rewrite(
         return result
 
     rewritten = visit(node)
-    looked_up = with_lookups(rewritten, large)
+    looked_up = with_waits(with_lookups(rewritten, large))
     if looked_up != rewritten:
         renewing = projection.groups_without_aggregates
         if renewing in rules and renewing.__name__ in applied and _has_lookup(looked_up):

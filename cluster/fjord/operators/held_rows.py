@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, INTERVAL, NEVER, START, Batch
+from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.lookup import LookupTable, Tables
 from cluster.fjord.operators.ordered_output import table_of
@@ -45,6 +45,8 @@ class Held(Operator):
         The instant at which the query begins; None for the earliest at which a stream does, once all have begun.
     waits_us
         How much later the rows begin.
+    against
+        The streams of which the latest beginning counts then; none if the earliest of `streams` does.
     groups
         The query groups, each of which gets all rows; None for rows without groups.
     """
@@ -57,12 +59,14 @@ class Held(Operator):
         *,
         begins_us: int | None = None,
         waits_us: int = 0,
+        against: frozenset[str] = frozenset(),
         groups: tuple[int, ...] | None = None,
     ) -> None:
         self._table = table
         self._streams = streams
         self._tables = tables
         self._waits_us = waits_us
+        self._against = against
         columns = {column.name: POLARS_TYPES[column.type]() for column in schema_of(table)}
         self._groups = (
             None if groups is None else pl.DataFrame({QUERY_GROUP.name: groups}, {QUERY_GROUP.name: pl.Int64})
@@ -74,12 +78,14 @@ class Held(Operator):
 
     def begin(self, begun_us: Mapping[str, int]) -> bool:
         """Begin when all streams have."""
-        new = {each: begun_us[each] for each in self._streams & begun_us.keys() if each not in self._begun_us}
+        awaited = self._against or self._streams
+        new = {each: begun_us[each] for each in awaited & begun_us.keys() if each not in self._begun_us}
         if self._reached_us is not None or not new:
             return False
         self._begun_us |= new
-        if self._begun_us.keys() == self._streams:
-            self._reached_us = min(self._begun_us.values()) + self._waits_us
+        if self._begun_us.keys() == awaited:
+            begins_us = self._begun_us.values()
+            self._reached_us = (max(begins_us) if self._against else min(begins_us)) + self._waits_us
         return True
 
     def transition(self, port: int, batch: Batch) -> Batch:
@@ -88,7 +94,8 @@ class Held(Operator):
         self.warning = None
         watermark_us = batch.watermark_us
         if self._reached_us is None:
-            return Batch(self._nothing, watermark_us)
+            # A stream that is held against the rows, and is still to begin, may begin before these instants.
+            return Batch(self._nothing, ALWAYS if self._against else watermark_us)
         until_us = watermark_us if watermark_us >= NEVER else (watermark_us - 1) // MOST_LAG_US * MOST_LAG_US
         return self._up_to(until_us, min(watermark_us, max(until_us, self._reached_us)))
 

@@ -147,7 +147,6 @@ class _Lowering:
 
 
 def _held(node: Held) -> operations.Held:
-    lasting_us = longest_validity_us(node.input) if node.filled else None
     streams = tuple(sorted(streams_of(node.input)))
     table = TableLookup(node.table, None, "inner")
-    return operations.Held(table, streams, node.begins_us, lasting_us or 0, bool(node.marks))
+    return operations.Held(table, streams, node.begins_us, node.waits_us, bool(node.marks), node.against)

@@ -298,7 +298,7 @@ APPLIES = [
     (z.narrow_zip, pick(zipped(A, B), apart='"apart_us"'), pick(zipped(NARROW_A, NARROW_B), apart='"apart_us"')),
     # rows of relations that flow
     (h.filter_below_held, where(Held(A, R), U), Held(A, where(R, U))),
-    (h.project_below_held, pick(Held(A, R, filled=True), z='"u"'), Held(A, pick(R, z='"u"'), filled=True)),
+    (h.project_below_held, pick(Held(A, R, waits_us=5), z='"u"'), Held(A, pick(R, z='"u"'), waits_us=5)),
     # joins by stamps
     (t.filter_below_stamp_join, where(stamped(A, B), X), stamped(where(A, X), where(B, U))),
     (t.filter_below_stamp_join, where(stamped(A, B), U), stamped(where(A, X), where(B, U))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,21 @@ VERSIONS: list[list[tuple[Any, ...]]] = [
     [(3, 1), (1, 2), (9, 3)],
 ]
 SEED = 4
+SHORT, LONG = 4, 7
+TWICE = (
+    f"SELECT * FROM r WHERE NOT EXISTS (SELECT * FROM a WINDOW(RANGE {SHORT * STEP} US) WHERE x = k) "
+    f"AND NOT EXISTS (SELECT * FROM a WINDOW(RANGE {LONG * STEP} US) WHERE x = k AND y > 1)"
+)
+"""Rows are held against two windows."""
+
+
+def held_against_two_windows(rows: list[tuple[Any, ...]], at: int) -> Counter[tuple[Any, ...]]:
+    """Definition of TWICE; `at` is a number of steps."""
+    if at * STEP < LONG * STEP + 2:
+        return Counter()
+    short = {x for stamp, x, _ in TUPLES if stamp <= at < stamp + SHORT}
+    long = {x for stamp, x, y in TUPLES if stamp <= at < stamp + LONG and y > 1}
+    return Counter(row for row in rows if row[0] not in short | long)
 
 
 def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,6 +71,7 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
     queries = tuple(PlannedQuery(f"q{number}", 1, planned(text)) for number, text in enumerate(CASES))
     # These are there before the stream, and begin with it: with its first tuple, though that does not pass.
     queries += tuple(PlannedQuery(f"u{n}", 1, unbegun(text, epoch=-n)) for n, text in enumerate(UNBEGUN))
+    queries += (PlannedQuery("twice", 1, planned(TWICE)), PlannedQuery("u_twice", 1, unbegun(TWICE, epoch=-9)))
     table = StreamTable(str(tmp_path / "streams" / "a"), SCHEMA)
     results = ResultsTable(str(tmp_path / "results"), "cases")
     PlanFiles(tmp_path / "plans").write(lower(Plan(1, queries)))
@@ -108,3 +125,7 @@ def test_each_instant_has_the_answer_of_its_version_and_its_window(spark: SparkS
     for number, (text, definition) in enumerate(UNBEGUN.items()):
         for at in range(0, (LAST + 8) * STEP, STEP):
             assert snapshot(found.get(f"u{number}", []), at) == meant(definition, TUPLES, changes, at), (text, at)
+    for at in range(LAST + 8):
+        held = [rows for begins, rows in changes if begins <= at][-1]
+        for name in ("twice", "u_twice"):
+            assert snapshot(found.get(name, []), at * STEP) == held_against_two_windows(held, at), (name, at)

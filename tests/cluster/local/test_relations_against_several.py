@@ -1,0 +1,310 @@
+"""Relations that several windows are held against: no row comes before all windows are full that it depends on.
+
+Random conditions, joins and set operations over two streams and a relation, against their definition: at an instant, a
+row has no partner in a window if the window can be full then and no tuple in it fits.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.fjord.batch import NEVER
+from cluster.language.algebra import Held
+from cluster.language.catalog import Catalog, StaticRelation
+from cluster.language.columns import Column
+from cluster.language.translation import translate
+from cluster.language.walks import nodes_of
+from cluster.physical.beginnings import unbegun_streams
+from cluster.physical.lowering import lower
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.history import with_history_starts
+from cluster.plan.rewrite import rewrite
+from cluster.testing import ABORT, EOF, PAUSE, WATERMARK, QueryRun, ScriptedRelation, ScriptedSource
+from protocols.wire.streams import Field, FieldType, StreamSchema
+
+LAST = 40
+FIELDS = {"x": int, "y": int}
+STREAMS = ("a", "b")
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class World:
+    """What there is: tuples by stream (stamp, x, y), rows (k, v), and where each stream begins."""
+
+    tuples: dict[str, list[Row]]
+    rows: list[Row]
+    begins: dict[str, int]
+
+
+@dataclass(frozen=True)
+class At:
+    """An instant, and where the rows begin that have no partner, but for the windows."""
+
+    world: World
+    at: int
+    begins: int
+
+    def window(self, stream: str, size: int) -> list[Row]:
+        return [(x, y) for stamp, x, y in self.world.tuples[stream] if stamp <= self.at < stamp + size]
+
+    def full(self, size: int) -> bool:
+        return self.at >= self.begins + size + 2
+
+
+Test = Callable[[At, Row], bool]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition: when it certainly chooses a row, when it certainly does not; and the streams it may wait for."""
+
+    text: str
+    chosen: Test
+    rejected: Test
+    chosen_waits: frozenset[str] = frozenset()
+    rejected_waits: frozenset[str] = frozenset()
+
+
+def exists(stream: str, size: int, form: str) -> Condition:
+    """A subquery over a window; the forms are its spellings."""
+    window = f"{stream} WINDOW(RANGE {size} US)"
+
+    def there(now: At, row: Row) -> bool:
+        return any(x == row[0] and (form != "more" or y > row[1]) for x, y in now.window(stream, size))
+
+    def lacking(now: At, row: Row) -> bool:
+        return now.full(size) and not there(now, row)
+
+    more = " AND y > v" if form == "more" else ""
+    text = f"k IN (SELECT x FROM {window})" if form == "in" else f"EXISTS (SELECT * FROM {window} WHERE x = k{more})"
+    return Condition(text, there, lacking, frozenset(), frozenset({stream}))
+
+
+def without_any(stream: str, size: int) -> Condition:
+    """Two levels: none of the other rows with this v lacks a tuple."""
+    inner = f"SELECT s.v FROM r AS s WHERE NOT EXISTS (SELECT * FROM {stream} WINDOW(RANGE {size} US) WHERE x = s.k)"
+
+    def lacks(now: At, row: Row) -> bool:
+        silent = [k for k, v in now.world.rows if v == row[1] and not any(x == k for x, _ in now.window(stream, size))]
+        return now.full(size) and bool(silent)
+
+    def complete(now: At, row: Row) -> bool:
+        return now.full(size) and not lacks(now, row)
+
+    return Condition(f"v IN ({inner})", lacks, complete, frozenset({stream}), frozenset({stream}))
+
+
+def plain(bound: int) -> Condition:
+    return Condition(f"v > {bound}", lambda _, row: row[1] > bound, lambda _, row: row[1] <= bound)
+
+
+def negated(one: Condition) -> Condition:
+    return Condition(f"NOT ({one.text})", one.rejected, one.chosen, one.rejected_waits, one.chosen_waits)
+
+
+def both(one: Condition, other: Condition) -> Condition:
+    return Condition(
+        f"({one.text}) AND ({other.text})",
+        lambda now, row: one.chosen(now, row) and other.chosen(now, row),
+        lambda now, row: one.rejected(now, row) or (one.chosen(now, row) and other.rejected(now, row)),
+        one.chosen_waits | other.chosen_waits,
+        one.rejected_waits | one.chosen_waits | other.rejected_waits,
+    )
+
+
+def either(one: Condition, other: Condition) -> Condition:
+    return negated(both(negated(one), negated(other)))
+
+
+SIZES = st.sampled_from([3, 7, 12])
+LEAVES = st.one_of(
+    st.builds(exists, st.sampled_from(STREAMS), SIZES, st.sampled_from(["plain", "in", "more"])),
+    st.builds(exists, st.sampled_from(STREAMS), SIZES, st.sampled_from(["plain", "in", "more"])).map(negated),
+    st.builds(without_any, st.sampled_from(STREAMS), SIZES),
+    st.builds(plain, st.integers(1, 2)),
+)
+CONDITIONS = st.recursive(
+    LEAVES,
+    lambda some: st.one_of(st.builds(both, some, some), st.builds(either, some, some), some.map(negated)),
+    max_leaves=4,
+)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query: its text, its rows at an instant, and the streams that it may wait for."""
+
+    text: str
+    rows: Callable[[At], list[Row]]
+    waits: frozenset[str]
+
+
+def choosing(condition: Condition) -> Query:
+    return Query(
+        f"SELECT k, v FROM r WHERE {condition.text}",
+        lambda now: [row for row in now.world.rows if condition.chosen(now, row)],
+        condition.chosen_waits,
+    )
+
+
+def counting(condition: Condition) -> Query:
+    chosen = choosing(condition)
+    return Query(
+        f"SELECT v, COUNT(*) AS n FROM r WHERE {condition.text} GROUP BY v",
+        lambda now: list(Counter(v for _, v in chosen.rows(now)).items()),
+        chosen.waits,
+    )
+
+
+def left_joins(sizes: tuple[int, int], condition: Condition) -> Query:
+    """Both streams on the right of a relation, one after the other, and a condition on the relation."""
+    joins = " ".join(
+        f"LEFT JOIN {stream} WINDOW(RANGE {size} US) ON {stream}.x = k"
+        for stream, size in zip(STREAMS, sizes, strict=True)
+    )
+
+    def rows(now: At) -> list[Row]:
+        found = [row for row in now.world.rows if condition.chosen(now, row)]
+        for stream, size in zip(STREAMS, sizes, strict=True):
+            window = now.window(stream, size)
+            pairs = [(*row, y) for row in found for x, y in window if x == row[0]]
+            alone = [(*row, None) for row in found if now.full(size) and not any(x == row[0] for x, _ in window)]
+            found = pairs + alone
+        return found
+
+    text = f"SELECT k, v, a.y AS one, b.y AS two FROM (SELECT * FROM r WHERE {condition.text}) AS s {joins}"
+    if not condition.text.startswith("v >"):
+        text = f"SELECT k, v, a.y AS one, b.y AS two FROM r {joins} WHERE {condition.text}"
+    return Query(text, rows, frozenset(STREAMS) | condition.chosen_waits)
+
+
+def beside(sizes: tuple[int, int], operations: tuple[str, str]) -> Query:
+    """Set operations of a relation and both streams."""
+
+    def rows(now: At) -> list[Row]:
+        found = {k for k, _ in now.world.rows}
+        for stream, size, operation in zip(STREAMS, sizes, operations, strict=True):
+            window = {x for x, _ in now.window(stream, size)}
+            if operation == "EXCEPT":
+                found = found - window if now.full(size) else set()
+            else:
+                found = found & window if operation == "INTERSECT" else found | window
+        return [(k,) for k in found]
+
+    first, second = (f"SELECT x FROM {s} WINDOW(RANGE {n} US)" for s, n in zip(STREAMS, sizes, strict=True))
+    text = f"(SELECT k FROM r {operations[0]} {first}) {operations[1]} {second}"
+    waits = frozenset(s for s, operation in zip(STREAMS, operations, strict=True) if operation == "EXCEPT")
+    return Query(text, rows, waits)
+
+
+PAIRS_OF_SIZES = st.tuples(SIZES, SIZES)
+OPERATIONS = st.sampled_from([("EXCEPT", "EXCEPT"), ("INTERSECT", "EXCEPT"), ("EXCEPT", "INTERSECT")])
+QUERIES = st.one_of(
+    st.builds(choosing, CONDITIONS),
+    st.builds(counting, CONDITIONS),
+    st.builds(left_joins, PAIRS_OF_SIZES, LEAVES),
+    st.builds(beside, PAIRS_OF_SIZES, OPERATIONS),
+)
+TUPLES = st.lists(st.tuples(st.integers(3, LAST), st.integers(1, 3), st.integers(1, 3)), min_size=1, max_size=8)
+ROWS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=5)
+
+
+def script(world: World, stream: str, dice: random.Random, lateness: int) -> list[Any]:
+    comes = sorted(world.tuples[stream], key=lambda each: each[0] + dice.random() * lateness)
+    items: list[Any] = [(at, {"x": x, "y": y}) for at, x, y in comes]
+    items.insert(dice.randrange(len(items) + 1), ABORT())
+    if world.begins[stream] < min(at for at, _, _ in world.tuples[stream]):
+        items[:0] = [WATERMARK(world.begins[stream]), PAUSE("1s")]
+    return [*items, EOF()]
+
+
+def check(query: Query, world: World, *, seed: int = 0, lateness: int = 0, size: int = 1) -> None:
+    dice = random.Random(seed)
+    sources = {
+        each: ScriptedSource(FIELDS, script(world, each, dice, lateness), batch_size=size, lateness=f"{lateness}us")
+        for each in STREAMS
+        if f"{each} WINDOW" in query.text
+    }
+    relation = ScriptedRelation({"k": int, "v": int}, [{"k": k, "v": v} for k, v in world.rows])
+    run = QueryRun(query.text, sources, {"r": relation}, buckets=dice.randint(1, 2))
+    run.run()
+    run.clock.advance("2s")
+    run.run()
+    begins = max([world.begins[each] for each in query.waits], default=0)
+    # A query whose rows need not wait begins with the first of its streams; before, there is no tuple to choose them.
+    for at in range(min(world.begins.values()), LAST + 30):
+        found = Counter(tuple(each.row.values()) for each in run.answers if each.start <= at < (each.end or NEVER))
+        expected = Counter(query.rows(At(world, at, begins)))
+        if at < max(world.begins[each] for each in sources):
+            continue
+        assert found == expected, (query.text, at)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    query=QUERIES.filter(lambda query: " WINDOW" in query.text),
+    tuples=st.tuples(TUPLES, TUPLES),
+    rows=ROWS,
+    promised=st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([None, 1, 2])),
+    lateness=st.integers(0, 4),
+    size=st.sampled_from([1, 2, 100]),
+    seed=st.integers(0, 2**32),
+)
+def test_a_row_waits_for_all_windows_it_is_held_against(
+    query: Query,
+    tuples: tuple[list[Row], list[Row]],
+    rows: list[Row],
+    promised: tuple[int | None, int | None],
+    lateness: int,
+    size: int,
+    seed: int,
+) -> None:
+    found = dict(zip(STREAMS, tuples, strict=True))
+    begins = {
+        stream: min(at for at, _, _ in found[stream]) if at is None else at
+        for stream, at in zip(STREAMS, promised, strict=True)
+    }
+    check(query, World(found, rows, begins), seed=seed, lateness=lateness, size=size)
+
+
+@pytest.mark.parametrize(
+    ("stands", "begins", "unbegun"),
+    [
+        ({"a": 50, "b": 70}, {70}, set()),
+        ({"a": 70, "b": 50}, {50}, set()),
+        ({"a": 50}, {None}, {"b"}),
+        ({"b": 50}, {50}, set()),
+        ({}, {None}, {"b"}),
+    ],
+)
+def test_only_streams_that_rows_are_held_against_are_waited_for(
+    stands: dict[str, int], begins: set[int | None], unbegun: set[str]
+) -> None:
+    fields = (Field("x", FieldType.INTEGER),)
+    relation = StaticRelation("r", "r@1", (Column("k", FieldType.INTEGER),))
+    catalog = Catalog.of([StreamSchema("a", fields), StreamSchema("b", fields), relation])
+    text = "SELECT k FROM r WHERE k IN (SELECT x FROM a) AND k NOT IN (SELECT x FROM b WINDOW(RANGE 5 US))"
+    node = with_history_starts(rewrite(translate(text, catalog).node).node, 1, stands)
+    assert {each.begins_us for each in nodes_of(node) if isinstance(each, Held)} == begins
+    fragments = lower(Plan(1, (PlannedQuery("q", 1, node),))).fragments
+    assert unbegun_streams(fragments) == unbegun
+
+
+@pytest.mark.parametrize("sizes", [(3, 12), (12, 3)])
+@pytest.mark.parametrize("connector", [both, either])
+def test_the_longer_window_is_waited_for(
+    sizes: tuple[int, int], connector: Callable[[Condition, Condition], Condition]
+) -> None:
+    one, other = (negated(exists(s, n, "plain")) for s, n in zip(STREAMS, sizes, strict=True))
+    world = World({"a": [(9, 2, 1)], "b": [(30, 2, 1)]}, [(1, 1), (2, 1)], {"a": 5, "b": 6})
+    for condition in (connector(one, other), connector(other, one)):
+        check(choosing(condition), world)
