@@ -41,7 +41,8 @@ BRANCH = "branch"
 
 CONDITIONS = (
     *COMPARISONS,
-    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.Escape, exp.Exists),
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.SimilarTo, exp.Escape),
+    exp.Exists,
     *DISTINCTIONS,
     *(syntax.Match, syntax.FoldedMatch),
 )
@@ -251,8 +252,8 @@ QUERY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     **_alike(DISTINCTIONS, this=SCALARS, expression=SCALARS),
     exp.In: {"this": SCALARS | {"Tuple"}, "expressions": SCALARS | {"Tuple"}, "query": _QUERY},
     exp.Tuple: {"expressions": SCALARS},
-    exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS},
-    **_alike((exp.Like, exp.ILike), this=TEXTS, expression=_kinds(TEXT)),
+    exp.Between: {"this": SCALARS, "low": SCALARS, "high": SCALARS, "symmetric": _kinds(TRUE)},
+    **_alike((exp.Like, exp.ILike, exp.SimilarTo), this=TEXTS, expression=_kinds(TEXT)),
     **_alike((syntax.Match, syntax.FoldedMatch), this=TEXTS, expression=_kinds(TEXT)),
     **_alike(ARROWS, this=TEXTS, expression=_kinds(TEXT, NUMBER, EXPRESSION)),
     exp.Escape: {"this": _kinds(CONDITION), "expression": _kinds(TEXT)},
@@ -360,13 +361,15 @@ def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
 
 STATEMENTS = accepted(DECLARATION_SYNTAX)
 """The syntax of all FjordSQL statements."""
-ONE_SHOT_QUESTIONS = accepted({
+_QUESTIONS = accepted({
     exp.Select: {"order": _kinds("Order"), "limit": _kinds("Limit"), "offset": _kinds("Offset")},
     exp.Order: {"expressions": _kinds("Ordered")},
     exp.Ordered: {"this": SCALARS, "desc": _kinds(TRUE), "nulls_first": _kinds(TRUE)},
     exp.Limit: {"expression": _LITERAL},
     exp.Offset: {"expression": _LITERAL},
 })  # fmt: skip
+_OF_STREAMS = {(exp.Between, "symmetric"), (exp.Floor, "to"), (exp.Ceil, "to")}
+ONE_SHOT_QUESTIONS = {key: kinds for key, kinds in _QUESTIONS.items() if key not in _OF_STREAMS}
 """The syntax of questions about a relation as it is now: it has an end, so its rows can be sorted."""
 
 

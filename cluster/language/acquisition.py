@@ -150,6 +150,13 @@ def with_lifetime(node: Node, lifetime: LifetimeClause, context: Context) -> Nod
     return with_sources(node, lasting)
 
 
+def note_same_lifetimes(one: exp.Expr, other: exp.Expr, context: Context) -> None:
+    """Note of the lifetimes in a query that they apply where those of an equal one do, which is translated for both."""
+    for first, second in zip(one.find_all(LifetimeClause), other.find_all(LifetimeClause), strict=True):
+        if place_of(first) in context.lasting:
+            context.lasting.add(place_of(second))
+
+
 def refuse_lifetimes_without_streams(tree: exp.Expr, context: Context) -> None:
     """Refuse a LIFETIME in a translated `tree` if each of its streams has another, nearer one.
 

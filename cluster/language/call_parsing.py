@@ -100,6 +100,9 @@ class CallParsing(SensorClauseParsing):
             function = function.this if isinstance(function.this, exp.Expr) else None
         if function is not None:
             function.meta.setdefault("called", token.text)
+            if type(function) in AGGREGATES and not isinstance(function.this, exp.All):
+                # sqlglot reads ALL and keeps nothing of it.
+                function.meta["all"] = self._tokens[start + 2].token_type == TokenType.ALL
         return call
 
     def _parse_star_op(self, *keywords: str) -> list[exp.Expr] | None:

@@ -21,6 +21,7 @@ from cluster.language.arguments import (
 from cluster.language.call_limits import refuse_beyond_limits
 from cluster.language.errors import FjordSqlError
 from cluster.language.foreign_functions import INSTEAD
+from cluster.language.foreign_streams import NO_ARRAYS, OF_PLACES
 from cluster.language.functions import (
     AGGREGATES,
     FUNCTIONS,
@@ -235,7 +236,7 @@ NO_TEST = (
 )
 
 
-def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noqa: C901 - a case for each kind
+def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noqa: C901, PLR0912 - a case for each kind
     """Return the error for what is no scalar expression of FjordSQL."""
     if (error := foreign_part(context, expression) or _misplaced_rank(context, expression)) is not None:
         return error
@@ -253,7 +254,9 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noq
             return context.error(expression, f"behind {name} stands OVER", f"it is written {shape}")
         case exp.Filter():
             if type(expression.this) not in AGGREGATES:
-                return context.error(expression, *FILTER_ELSEWHERE)
+                reason, hint = FILTER_ELSEWHERE
+                foreign = INSTEAD.get(called(expression.this, expression.this.name).upper())
+                return context.error(expression, reason, foreign or hint)
             hint = "conditions on aggregates belong into HAVING"
             return context.error(expression, "an aggregate with FILTER cannot stand here", hint)
         case exp.All() | exp.Any() if not holds_query(expression):
@@ -279,8 +282,11 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noq
             reason = "this aggregate keeps every value it sees, so its size has no bound"
             return context.error(expression, reason, "aggregate to a number")
         case _:
-            quotes = QUOTES if isinstance(expression, exp.Array) else None
-            return context.error(expression, f"{context.source_text(expression)!r} is not part of FjordSQL", quotes)
+            written = context.source_text(expression)
+            instead = OF_PLACES if isinstance(expression, exp.Bracket) else None
+            if isinstance(expression, exp.Array):
+                instead = NO_ARRAYS if written.upper().startswith("ARRAY") else QUOTES
+            return context.error(expression, f"{written!r} is not part of FjordSQL", instead)
 
 
 def _misplaced_rank(context: Context, expression: exp.Expr) -> FjordSqlError | None:

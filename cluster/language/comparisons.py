@@ -106,7 +106,7 @@ def _simple(test: exp.Expr) -> Iterator[Comparison]:
             yield from _compared(column, "is not null", [])
         case exp.In(this=exp.Column() as column) if test.args.get("query") is None:
             yield from _compared(column, "in", test.expressions)
-        case exp.Between(this=exp.Column() as column):
+        case exp.Between(this=exp.Column() as column) if test.args.get("symmetric") is None:
             both = [
                 each
                 for operator, part in ((">=", "low"), ("<=", "high"))

@@ -16,7 +16,9 @@ from cluster.language.functions import Family
 from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of_path
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
+from cluster.language.rounded_times import check_rounding
 from cluster.language.rows import row_in_list
+from cluster.language.similar_patterns import check_similar
 from cluster.language.stamps import NOWS, refuse_now
 from cluster.language.syntax import (
     FoldedMatch,
@@ -149,6 +151,8 @@ class Checker(OperandChecker):
             words = ("NULL", "TRUE", "FALSE", "UNKNOWN")
             hint = did_you_mean(other.name, words) if isinstance(other, exp.Column) else None
             reason = "IS is followed by [NOT] NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM"
+            if isinstance(other, exp.JSON):
+                hint = "JSON_EXISTS(x, '$') IS TRUE says whether a text is a document"
             raise self.context.error(expression, reason, hint or "compare with =, or IS NOT DISTINCT FROM")
         inner = self.check(expression.this)
         return Typed(exp.Is(this=inner.expression, expression=exp.Null()), FieldType.BOOLEAN, nullable=False)
@@ -178,13 +182,18 @@ class Checker(OperandChecker):
 
     def between(self, expression: exp.Between) -> Typed:
         """Return BETWEEN."""
-        if expression.args.get("symmetric"):
-            raise self.context.error(expression, "BETWEEN SYMMETRIC is not part of FjordSQL")
         operands = [self.check(expression.args[part]) for part in ("this", "low", "high")]
         self.common(expression, operands, action="compare")
         value, low, high = (each.expression for each in operands)
-        built = exp.Between(this=value, low=low, high=high)
+        built: exp.Expr = exp.Between(this=value, low=low, high=high)
+        if expression.args.get("symmetric"):
+            other = exp.Between(this=value.copy(), low=high.copy(), high=low.copy())
+            built = exp.Paren(this=exp.Or(this=built, expression=other))
         return Typed(built, FieldType.BOOLEAN, nullable=any(each.nullable for each in operands))
+
+    def escaped(self, expression: exp.Escape) -> Typed:
+        """Return LIKE, ILIKE or SIMILAR TO with ESCAPE."""
+        return check_similar(self, expression) if isinstance(expression.this, exp.SimilarTo) else self.like(expression)
 
     def like(self, expression: exp.Like | exp.ILike | exp.Escape) -> Typed:
         """Return LIKE or ILIKE, with or without ESCAPE."""
@@ -299,7 +308,8 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     exp.Between: Checker.between,
     exp.Like: Checker.like,
     exp.ILike: Checker.like,
-    exp.Escape: Checker.like,
+    exp.SimilarTo: check_similar,
+    exp.Escape: Checker.escaped,
     Match: check_match,
     FoldedMatch: check_match,
     **dict.fromkeys(ARROWS, check_arrow),
@@ -317,6 +327,7 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     TimestampLiteral: lambda checker, literal: timestamp_literal(checker.context, literal),
     IntervalLiteral: lambda checker, literal: interval_literal(checker.context, literal),
     WindowBound: without_window,
+    **dict.fromkeys((exp.Floor, exp.Ceil), check_rounding),
     exp.Anonymous: check_user_call,
     exp.Func: check_function,
 }

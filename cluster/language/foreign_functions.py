@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.language.words import HOPPING, RESET_SHAPE, SESSION_SHAPE, TUMBLING
+from cluster.language.foreign_streams import NO_ARRAYS
+from cluster.language.words import HOPPING, NO_BITS, RESET_SHAPE, SESSION_SHAPE, TUMBLING, WINDOW_SHAPES
 
 _NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"
@@ -12,6 +13,13 @@ _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
 _LOGARITHM = "write LN(x), LOG10(x) or LOG2(x)"
 _CHOICE = "write IF(condition, a, b), or CASE"
 _EITHER_NULL = "write x IS NULL, or COALESCE(x, y)"
+_NO_NUMERALS = "numbers are shown in decimal; a receiver of results can show them otherwise"
+_NO_BYTES = "texts have no bytes, so there are no hashes or encodings of them; a function of users can compute them"
+_NO_SOURCE = "which message brought a tuple is no part of it: STAMP() is when it was sampled"
+_CHANGES = "write QUALIFY CHANGED(x) OVER (PARTITION BY k), or CHANGED(x) OVER (PARTITION BY k) in SELECT"
+_RUNNING = "write SUM(x) OVER (PARTITION BY k ORDER BY STAMP()); COUNT, AVG, MIN and MAX likewise"
+_FIRST_ROWS = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) <= 3"
+_PRESENT = "write STAMP() > NOW() - INTERVAL '5' MINUTE, in WHERE"
 
 _INSTEAD: dict[str, tuple[str, ...]] = {
     "trigonometry has SIN, COS, TAN, ASIN, ACOS, ATAN, ATAN2, RADIANS, DEGREES and PI": (
@@ -23,72 +31,138 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     ),
     _NO_TIME: (
         *("CURRENT_DATE", "CURRENT_TIME", "CURRENT_DATETIME", "LOCALTIME", "GETDATE"),
-        *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIX_TIMESTAMP", "UNIXTIME", "ROWTIME", "PROCTIME"),
+        *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIXTIME", "ROWTIME", "PROCTIME", "TSTAMP", "LOCAL_TIMESTAMP"),
+        *("CUR_DATE", "CUR_TIME", "LOCAL_TIME"),
     ),
     TUMBLING.format("FROM stream "): ("TUMBLE", "TIME_BUCKET", "DATE_BIN"),
     "it stands in FROM: FROM Istream(stream WINDOW(RANGE 1 HOUR))": ("ISTREAM", "DSTREAM", "RSTREAM"),
     HOPPING.format("FROM stream "): ("HOP",),
     "write WINDOW_START() or WINDOW_END(), without arguments": (
-        *("TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END", "SESSION_START", "SESSION_END"),
+        *("TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END", "TUMBLE_ROWTIME", "HOP_ROWTIME", "TUMBLE_PROCTIME"),
+        "HOP_PROCTIME",
     ),
-    f"a window of sessions is written FROM stream {SESSION_SHAPE}": ("SESSION",),
+    "write MIN(STAMP()) and MAX(STAMP()): the row of a session is valid when it closes": (
+        *("SESSION_START", "SESSION_END", "SESSION_ROWTIME", "SESSION_PROCTIME"),
+    ),
+    f"a window is written FROM stream {WINDOW_SHAPES}; conditions on its tuples stand in WHERE": (
+        *("TUMBLINGWINDOW", "HOPPINGWINDOW", "SLIDINGWINDOW", "COUNTWINDOW"),
+    ),
+    f"a window of sessions is written FROM stream {SESSION_SHAPE}": ("SESSION", "SESSIONWINDOW"),
+    "no condition opens a window: PATTERN (A B* C) of MATCH_RECOGNIZE finds what begins and ends so": ("STATEWINDOW",),
+    _CHANGES: ("HAD_CHANGED", "CHANGED_COL", "CHANGED_COLS"),
+    "write LAST_VALUE(x IGNORE NULLS) OVER (PARTITION BY k ORDER BY STAMP())": ("LATEST",),
+    _RUNNING: ("ACC_SUM", "ACC_AVG", "ACC_COUNT", "ACC_MIN", "ACC_MAX"),
+    _FIRST_ROWS: ("TOPK", "TOPKDISTINCT"),
+    _PRESENT: ("MZ_NOW", "MZ_LOGICAL_TIMESTAMP"),
+    "write STAMP(), the instant at which a tuple was sampled": ("EVENT_TIME", "CURRENT_ROW_TIMESTAMP"),
+    "a watermark is no value: an answer does not depend on how far the stream has come": ("CURRENT_WATERMARK",),
+    _NO_SOURCE: ("META", "MQTT", "RULE_ID", "RULE_START"),
+    NO_ARRAYS: (
+        *("UNNEST", "EXPLODE", "CARDINALITY", "ARRAY_LENGTH", "ARRAY_CONTAINS", "ELEMENT_AT", "STR_TO_MAP"),
+        *("TRANSFORM", "AS_MAP", "MAP", "STRUCT", "REGEXP_EXTRACT_ALL", "REGEXP_MATCHES_ALL", "OBJECT_CONSTRUCT"),
+    ),
+    NO_BITS: ("BITAND", "BITOR", "BITXOR", "BITNOT", "BIT_AND", "BIT_OR", "BIT_XOR"),
+    _NO_NUMERALS: ("BIN", "HEX", "UNHEX", "CONV", "DEC2HEX", "HEX2DEC", "TO_HEX"),
+    _NO_BYTES: (
+        *("MD5", "SHA1", "SHA2", "SHA224", "SHA256", "SHA384", "SHA512", "CRC32", "TO_BASE64", "FROM_BASE64"),
+        *("ENCODE", "URL_ENCODE", "URL_DECODE", "COMPRESS", "DECOMPRESS"),
+    ),
     f"a window that is reset is written FROM stream {RESET_SHAPE}": ("CUMULATE",),
     _NO_DATES: ("DATE", "TO_DATE", "MAKE_DATE"),
     "write x + INTERVAL '1' DAY": (
-        *("DATE_ADD", "DATE_SUB", "DATEADD", "TIMESTAMPADD", "TIMESTAMP_ADD", "TIMESTAMP_SUB", "INTERVAL"),
+        *("DATE_ADD", "DATE_SUB", "DATEADD", "TIMESTAMP_ADD", "TIMESTAMP_SUB", "INTERVAL", "DATE_CALC"),
     ),
     "write DATE_DIFF('day', a, b), TIMESTAMPDIFF(DAY, a, b), or b - a": ("DATEDIFF", "TIMESTAMP_DIFF", "AGE"),
     "write DATE_TRUNC('hour', x)": ("TIMESTAMP_TRUNC", "DATETIME_TRUNC"),
+    "write DAYOFMONTH(x), DAYOFYEAR(x) or EXTRACT(ISODOW FROM x)": ("DAY_OF_MONTH", "DAY_OF_YEAR", "DAY_OF_WEEK"),
+    "write STRFTIME(x, '%A') for the name of the day, '%B' for that of the month": (
+        *("DAY_NAME", "MONTH_NAME", "DAYNAME", "MONTHNAME"),
+    ),
+    "write DATE_FORMAT(x, 'yyyy-MM-dd HH:mm:ss')": (
+        *("FORMAT_TIME", "FORMAT_TIMESTAMP", "TIMESTAMPTOSTRING", "FORMAT_DATE", "DATETOSTRING"),
+    ),
+    "write x AT TIME ZONE 'Europe/Berlin'; CAST(x AS TIMESTAMP) makes a timestamp of a text": ("CONVERT_TZ",),
     "EXTRACT(ISODOW FROM x) counts from Monday, 1, and EXTRACT(DOW FROM x) from Sunday, 0": ("DAYOFWEEK", "WEEKDAY"),
     "write TIMESTAMP_SECONDS(x), TIMESTAMP_MILLIS(x) or TIMESTAMP_MICROS(x)": (
         *("FROM_UNIXTIME", "TO_TIMESTAMP_LTZ", "MAKE_TIMESTAMP", "EPOCH_MS"),
     ),
-    "write EXTRACT(EPOCH FROM x)": ("UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS", "EPOCH"),
-    "CAST(x AS TIMESTAMP) reads ISO 8601": ("TIMESTAMP", "STR_TO_DATE", "STRPTIME", "PARSE_TIMESTAMP"),
+    "write EXTRACT(EPOCH FROM x); CAST(x AS TIMESTAMP) makes a timestamp of a text, and NOW() is only compared": (
+        *("UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS", "EPOCH", "TO_SECONDS", "UNIX_TIMESTAMP"),
+    ),
+    "CAST(x AS TIMESTAMP) reads ISO 8601": (
+        *("TIMESTAMP", "STR_TO_DATE", "STRPTIME", "PARSE_TIMESTAMP", "STRINGTOTIMESTAMP", "PARSE_DATE"),
+    ),
     "write CAST(x AS type)": (
         *("TO_NUMBER", "TO_INTEGER", "CONVERT", "STR", "FORMAT", "SAFE_CAST", "TRY_CONVERT"),
     ),
     _EITHER_NULL: ("ISNULL",),
-    _CHOICE: ("NVL2", "DECODE", "CHOOSE"),
+    _CHOICE: ("NVL2", "DECODE", "CHOOSE", "ELT"),
     _LOGARITHM: ("LOG", "LOG1P"),
+    "write EXP(1)": ("E",),
     "write FLOOR(x), CEIL(x), TRUNC(x) or ROUND(x)": ("INT",),
     "write SQRT(x) or POWER(x, y)": ("CBRT", "SQUARE"),
-    "an answer depends on nothing but its streams, so nothing is random": ("RAND", "RANDOM", "UUID", "NEWID"),
+    "an answer depends on nothing but its streams, so nothing is random": (
+        *("RAND", "RANDOM", "UUID", "NEWID", "NEWUUID", "RAND_INTEGER"),
+    ),
     "write SUBSTRING(text, start, length)": ("MID",),
-    "write SPLIT_PART(text, separator, number)": ("SPLIT", "SPLIT_INDEX", "SPLIT_TO_ARRAY", "SUBSTRING_INDEX"),
+    "write SPLIT_PART(text, separator, number)": (
+        *("SPLIT", "SPLIT_INDEX", "SPLIT_TO_ARRAY", "SUBSTRING_INDEX", "SPLIT_VALUE"),
+    ),
     "write REPLACE(text, text, replacement)": ("TRANSLATE", "REPLACE_ALL", "OVERLAY"),
     "write TRIM(text)": ("LTRIM", "RTRIM", "BTRIM"),
     "write LIKE": (
         *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "GLOB"),
     ),
     "write JSON_VALUE(text, '$.key'), with RETURNING INTEGER and the like": (
-        *("JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "JSON_PATH_QUERY_FIRST", "JSON_UNQUOTE", "JSON_EXTRACT_PATH_TEXT"),
+        *("JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "JSON_UNQUOTE", "JSON_EXTRACT_PATH_TEXT"),
     ),
-    "write JSON_QUERY(text, '$.key')": ("JSON_PATH_QUERY", "JSON_EXTRACT_PATH", "JSON_OBJECT", "JSON_ARRAY"),
+    "write JSON_EXTRACT(text, '$.key'), or JSON_QUERY(text, '$.key') for objects and arrays alone": (
+        *("JSON_PATH_QUERY", "JSON_PATH_QUERY_FIRST", "JSON_EXTRACT_PATH"),
+    ),
+    "documents are read here, and not made: CONCAT(x, ', ', y) joins values of any type": (
+        *("JSON_OBJECT", "JSON_ARRAY", "JSON_STRING", "TO_JSON", "TO_JSON_STRING", "JSON_BUILD_OBJECT", "PRINTF"),
+        *("FORMAT_STRING",),
+    ),
     "write JSON_EXISTS(text, '$.key')": (
         *("JSON_PATH_EXISTS", "JSON_CONTAINS", "JSON_VALID", "IS_JSON", "JSON_KEYS", "JSON_TYPE", "JSON_TYPEOF"),
     ),
-    "write REGEXP_EXTRACT(text, pattern[, group])": ("REGEXP_SUBSTR",),
-    "write REGEXP_LIKE(text, pattern)": ("REGEXP_ILIKE", "REGEXP_FULL_MATCH", "REGEXP_CONTAINS"),
+    "write REGEXP_EXTRACT(text, pattern[, group])": ("REGEXP_SUBSTR", "REGEXP_MATCH", "PARSE_URL"),
+    "write REGEXP_REPLACE(text, '[A-Z]', 'X')": ("MASK",),
+    "write REGEXP_LIKE(text, pattern)": (
+        "REGEXP",
+        *("REGEXP_ILIKE", "REGEXP_FULL_MATCH", "REGEXP_CONTAINS", "IS_ALPHA", "IS_DIGIT", "IS_DECIMAL"),
+    ),
     "write REGEXP_REPLACE(text, pattern, replacement)": ("REGEXP_REPLACE_ALL",),
     _TEXTS: (
         *("REVERSE", "REPEAT", "INITCAP", "CONCAT_WS"),
-        *("ASCII", "CHR", "CHAR", "MD5", "SHA1", "SHA2", "SPACE"),
+        *("ASCII", "CHR", "CHAR", "SPACE"),
     ),
     _QUANTILES: (
-        *("PERCENTILE", "APPROX_PERCENTILE", "PERCENTILE_APPROX"),
-        *("APPROX_QUANTILES", "QUANTILE_CONT", "QUANTILE_DISC", "NTILE"),
+        *("APPROX_PERCENTILE", "PERCENTILE_APPROX", "APPROX_QUANTILES"),
+    ),
+    "write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)": ("PERCENTILE", "QUANTILE_CONT"),
+    "write PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY x)": ("QUANTILE_DISC",),
+    "places are ROW_NUMBER(), RANK() and DENSE_RANK(); shares of rows are quantiles, such as MEDIAN(x)": (
+        *("NTILE", "PERCENT_RANK", "CUME_DIST", "NTH_VALUE"),
     ),
     "write STRING_AGG(x, ', ')": ("GROUP_CONCAT", "WM_CONCAT", "STRING_JOIN"),
-    "write STDDEV(x)": ("STANDARD_DEVIATION", "STDEV_S", "STD"),
-    "write VARIANCE(x)": ("VAR",),
+    "write STDDEV(x)": ("STANDARD_DEVIATION", "STDEV_S", "STD", "STDDEVS"),
+    "write VARIANCE(x), or VAR_POP(x), which divides by n": ("VAR", "VARS"),
     "write STDDEV_POP(x)": ("STDEVP", "STDEV_P"),
     "write VAR_POP(x)": ("VARP", "VAR_P"),
     "write FIRST(x) or MIN(x)": ("ANY_VALUE", "ARBITRARY"),
-    "write FIRST(x) or LAST(x)": (
-        *("LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET"),
+    "write LAST(x), by stamps": ("LATEST_BY_OFFSET",),
+    "write FIRST(x), by stamps": ("EARLIEST_BY_OFFSET",),
+    "write CASE WHEN MIN(x) = MAX(x) THEN MIN(x) END": ("ATTR",),
+    "write (AVG(x * y) - AVG(x) * AVG(y)) / (STDDEV_POP(x) * STDDEV_POP(y))": (
+        *("CORRELATION", "CORR", "COVAR_POP", "COVAR_SAMP"),
     ),
+    "write COUNT(*), SUM(x), AVG(x), MIN(x) or MAX(x)": (
+        *("INC_COUNT", "INC_SUM", "INC_AVG", "INC_MIN", "INC_MAX", "INC_LAST_VALUE"),
+    ),
+    "write SELECT DISTINCT, or COUNT(DISTINCT x)": ("DEDUPLICATE",),
     "write GROUPING(a, b)": ("GROUPING_ID", "GROUPING__ID"),
+    "leave out sets of GROUP BY that are there twice": ("GROUP_ID",),
     "write AVG(x)": ("AVERAGE", "MEAN"),
     "write SUM(x)": ("TOTAL", "ADD"),
     "write MIN(x)": ("MINIMUM",),
@@ -100,7 +174,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write SUM(x) FILTER (WHERE condition)": ("SUM_IF", "SUMIF"),
     "write BOOL_OR(x)": ("SOME",),
     "write COUNT(DISTINCT x)": ("APPROX_COUNT_DISTINCT", "APPROX_DISTINCT", "COUNT_DISTINCT", "APPROX_COUNT"),
-    _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTH_VALUE"),
+    _NEIGHBOURS: ("ROW_NUMBER", "RANK", "DENSE_RANK"),
 }  # fmt: skip
 
 INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for name in names}
@@ -108,6 +182,7 @@ INSTEAD: dict[str, str] = {name: hint for hint, names in _INSTEAD.items() for na
 
 KEEP_ALL = frozenset((
     *("COLLECT_LIST", "COLLECT_SET", "ARRAY_CONCAT_AGG", "ARRAY_AGG"),
-    *("JSON_AGG", "JSONB_AGG", "MAP_AGG", "HISTOGRAM"),
+    *("JSON_AGG", "JSONB_AGG", "MAP_AGG", "HISTOGRAM", "COLLECT", "LIST_AGG", "MERGE_AGG"),
+    *("JSON_ARRAYAGG", "JSON_OBJECTAGG", "JSONB_OBJECT_AGG"),
 ))  # fmt: skip
 """Aggregates whose result grows with every value."""

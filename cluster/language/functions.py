@@ -25,7 +25,15 @@ from cluster.expressions.called_functions import (
     RegexReplace,
     RightPad,
 )
-from cluster.language.syntax import TIME_FUNCTIONS, Completeness, PercentileCont, PercentileDisc, StringAgg
+from cluster.language.syntax import (
+    TIME_FUNCTIONS,
+    Completeness,
+    FirstOfGroup,
+    LastOfGroup,
+    PercentileCont,
+    PercentileDisc,
+    StringAgg,
+)
 from protocols.wire.streams import FieldType
 
 
@@ -261,6 +269,8 @@ AGGREGATES: dict[type[exp.Expr], AggregateFunction] = {
     exp.ArgMax: AggregateFunction("arg_max", Family.ANY, Result.FIRST),
     exp.First: AggregateFunction("first", Family.ANY, Result.FIRST),
     exp.Last: AggregateFunction("last", Family.ANY, Result.FIRST),
+    FirstOfGroup: AggregateFunction("first", Family.ANY, Result.FIRST),
+    LastOfGroup: AggregateFunction("last", Family.ANY, Result.FIRST),
     Completeness: AggregateFunction("completeness", Family.ANY, FieldType.REAL, keeps_unit=False),
 }
 """Aggregates by sqlglot's class."""

@@ -331,7 +331,8 @@ def _argument(call: exp.Expr, context: Context) -> tuple[exp.Expr | None, bool]:
     distinct = isinstance(argument, exp.Distinct)
     if distinct:
         if len(argument.expressions) != 1 or argument.args.get("on"):
-            raise context.error(call, "DISTINCT takes one expression here")
+            hint = "count the rows of a subquery: FROM (SELECT DISTINCT a, b FROM ...) AS x"
+            raise context.error(call, "DISTINCT takes one expression here", hint)
         if not AGGREGATES[type(call)].distinct:
             raise context.error(call, *without_distinct(called(call, function_name(call))))
         argument = argument.expressions[0]

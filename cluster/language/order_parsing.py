@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import exp
@@ -10,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.call_parsing import CallParsing
 from cluster.language.sensor_clauses import stands_for_number
 from cluster.language.syntax import RANKS, OrderKey, RankCall, TopClause
-from cluster.language.words import LAST_TUPLES, OVER_SHAPE, TOP_SHAPE
+from cluster.language.words import DISTINCT_ON, LAST_TUPLES, OVER_SHAPE, TOP_SHAPE
 
 WORDS = "words"
 """By this name nodes have the words that they were written with."""
@@ -42,6 +43,7 @@ class OrderParsing(CallParsing):
         if not keys:
             self.refuse(f"OFFSET {_ANY_ROWS}", token=start, hint=f"it is written {TOP_SHAPE}")
         if not top.args.get("limit") and not top.args.get("offset"):
+            self._refuse_distinct_on()
             self.refuse(_FIRST_ROWS, token=start, hint=f"it is written {TOP_SHAPE}; sort where you receive rows")
         if self._curr and self._curr.token_type in _BEFORE:
             word = self._curr.text.upper()
@@ -78,6 +80,13 @@ class OrderParsing(CallParsing):
         key.meta[WORDS] = words
         self._spanning(start, key)
         return self.expression(key)
+
+    def _refuse_distinct_on(self) -> None:
+        """Refuse DISTINCT ON, whose ORDER BY has no LIMIT, as what it is."""
+        for token, following in pairwise(self._tokens[: self._index]):
+            if token.token_type == TokenType.DISTINCT and following.token_type == TokenType.ON:
+                reason, hint = DISTINCT_ON
+                self.refuse_span(reason, token.start, following.end + 1, hint=hint)
 
     def _parse_numbered(self, top: TopClause, words: list[str]) -> None:
         """Attach the LIMIT, OFFSET or FETCH that comes next."""

@@ -126,6 +126,7 @@ class FjordSqlParser(
         **parser.Parser.FUNCTION_PARSERS,
         **{kind.sql_name(): partial(JsonParsing.parse_json_call, kind=kind) for kind in CALLS_WITH_CLAUSES},
         **dict.fromkeys(SPELLINGS[StringAgg], JsonParsing.parse_string_agg),
+        "CEILING": parser.Parser.FUNCTION_PARSERS["CEIL"],
         "HYSTERESIS": lambda self: self._parse_hysteresis(),
     }
     TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {

@@ -11,6 +11,7 @@ from cluster.language.algebra import Node, Ranked
 from cluster.language.columns import Column, Ordering, Output
 from cluster.language.expressions import Checker
 from cluster.language.grouping import with_parts_replaced
+from cluster.language.instants import is_instantaneous
 from cluster.language.plans import column_scalar, plain_column, project, unique_columns
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.syntax import QUERIES, RankCall, Slot, own_columns, slot_for
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cluster.language.context import Context
+
+
+OF_ONE_STAMP = (
+    "{} numbers the tuples of one instant, because this stream has no window, and they all have the same stamp: for "
+    "the latest tuple of each key, write WINDOW(PARTITION BY k ROWS 1), for the first one WINDOW(RANGE UNBOUNDED)"
+)
 
 
 def ranks_in(expression: exp.Expr) -> list[RankCall]:
@@ -73,6 +80,8 @@ class RankedRows:
         calls = list(dict.fromkeys(call for each in expressions for call in ranks_in(each)))
         read = self._passed_on(expressions, scope, context)
         keyed = [self._keyed(call) for call in calls]
+        if is_instantaneous(node):
+            self._warn_of_stamps(calls)
         ties = [each.name for each in outputs] + read
         ties += [name for groups, order in keyed for name in (*groups, *(each.column for each in order))]
         self.node = project(node, self._computed.outputs)
@@ -132,6 +141,14 @@ class RankedRows:
 
     def _column(self, value: exp.Expr, wanted: str) -> str:
         return self._computed.name_of(checked_key(value, self._checker), wanted)
+
+    def _warn_of_stamps(self, calls: Iterable[RankCall]) -> None:
+        """Warn of an order by the stamp where all rows of a snapshot have the same."""
+        checker = self._checker
+        for call in calls:
+            key = call.expressions[0].this if call.expressions else None
+            if isinstance(key, exp.Column) and checker.scope.find(key, checker.context).is_stamp:
+                checker.context.warn(OF_ONE_STAMP.format(call.args["kind"]))
 
     def _check_ties(self, call: RankCall, groups: tuple[str, ...], order: tuple[Ordering, ...]) -> None:
         names = {*groups, *(each.column for each in order)}

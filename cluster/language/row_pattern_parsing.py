@@ -297,7 +297,7 @@ class RowPatternParsing(SensorClauseParsing):
                 reason = "NEXT is not part of FjordSQL: a row is decided without those behind it"
                 self._refuse_call(call, reason, "compare the later row with PREV in its own DEFINE")
             elif name in ("CLASSIFIER", "MATCH_NUMBER", "MATCH_ROWTIME"):
-                hints = {"MATCH_ROWTIME": "the row of a match is valid at the instant of its last row"}
+                hints = {"MATCH_ROWTIME": "write STAMP(): the row of a match is valid at the instant of its last row"}
                 self._refuse_call(call, f"{name} is not part of FjordSQL", hints.get(name))
         found: exp.Expr = holder.this
         found.parent = None
@@ -336,5 +336,5 @@ def _called(call: exp.Expr) -> str:
     if isinstance(call, exp.Anonymous):
         return str(call.this).upper()
     if isinstance(call, exp.First | exp.Last):
-        return type(call).__name__.upper()
+        return "FIRST" if isinstance(call, exp.First) else "LAST"
     return ""

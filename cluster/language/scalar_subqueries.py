@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.language.acquisition import note_same_lifetimes
 from cluster.language.algebra import AntiJoin, Join, Lookup, Node, Union, schema_of
 from cluster.language.columns import Column, Output
 from cluster.language.plans import conjunction, null_scalar, passed_on, project, reads_relations_only, scalar_of
@@ -69,7 +70,7 @@ def with_values(node: Node, scope: Scope, expressions: Sequence[exp.Expr], subqu
         If a subquery can have several rows, or not exactly one column.
     """
     found: list[exp.Expr] = []
-    known: dict[exp.Expr, str] = {}
+    known: dict[exp.Expr, tuple[exp.Expr, str]] = {}
     columns: list[ScopeColumn] = []
     context = subqueries.translator.context
     for expression in expressions:
@@ -81,11 +82,14 @@ def with_values(node: Node, scope: Scope, expressions: Sequence[exp.Expr], subqu
         for query, copied in zip(written, [*values_in(holder)], strict=True):
             if query not in known:
                 operand = subqueries.operand(query, node, scope, value=True)
-                known[query] = Names(column.name for column in schema_of(node)).unique("subquery")
-                column = _column(operand, known[query], query, context)
+                name = Names(column.name for column in schema_of(node)).unique("subquery")
+                known[query] = query, name
+                column = _column(operand, name, query, context)
                 node = _beside(node, operand, column)
                 columns.append(ScopeColumn("", column.name, column.type, column.unit))
-            copied.replace(slot_for(known[query], query))
+            first, name = known[query]
+            note_same_lifetimes(first, query, context)
+            copied.replace(slot_for(name, query))
         found.append(holder.this)
     if columns:
         scope = replace(scope, items=(*scope.items, ScopeItem(None, tuple(columns))))

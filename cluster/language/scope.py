@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.errors import did_you_mean, suggest
+from cluster.language.foreign_streams import FOREIGN_COLUMNS
 from cluster.language.select_names import is_further_out, named_by_select
 from cluster.language.stamps import ambiguous, check_stamp, without_stamp
 from cluster.language.syntax import STAMP_NAME, Stamp, span_of
@@ -239,7 +240,7 @@ class Scope:
             elsewhere = [item.alias for item in self.items if item.alias and item.matches(name)]
             hint = f"write {elsewhere[0]}.{name}" if elsewhere else suggest(name, whole, what="columns are")
             return context.error(reference, f"there is no column {name!r} in {qualifier!r}", hint)
-        hint = did_you_mean(name, whole)
+        hint = FOREIGN_COLUMNS.get(name.upper()) or did_you_mean(name, whole)
         if hint is None and name.casefold() in {alias.casefold() for alias in aliases}:
             hint = f"it is a stream: write {name}.column"
         if hint is None and reference.this.args.get("quoted"):

@@ -11,6 +11,7 @@ from cluster.language.expressions import Checker
 from cluster.language.plans import column_scalar, project, scalar_of
 from cluster.language.ranks import RankedRows, ranks_in
 from cluster.language.top_rows import Key, top_of_columns, top_rows
+from cluster.language.words import DISTINCT_ON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +85,7 @@ def ended(
     select = end.select
     distinct, top = select.args.get("distinct"), select.args.get("top")
     if distinct is not None and distinct.args.get("on"):
-        raise context.error(distinct, "DISTINCT ON is not part of FjordSQL", "use GROUP BY with FIRST or LAST")
+        raise context.error(distinct, *DISTINCT_ON)
     plain = {place: each for place, each in enumerate(end.bodies) if not ranks_in(each)}
     outputs = _outputs(plain, end, Checker(scope, context))
     ranked = [each for each in end.expressions if ranks_in(each)]

@@ -148,7 +148,8 @@ class Translator:
         if first is None:
             raise self.context.error(select, "a query reads at least one stream", "SELECT ... FROM stream")
         if not isinstance(first.this, StreamItem):  # sqlglot makes a SELECT of VALUES
-            raise self.context.error(first, "a query was expected here", "SELECT ... FROM stream")
+            hint = "SELECT ... FROM stream; x IN (1, 2) looks in a list of values"
+            raise self.context.error(first, "a query was expected here", hint)
         joins: list[exp.Join] = select.args.get("joins") or []
         stamped = any(isinstance(call, exp.First | exp.Last) for part in _shown(select) for call in aggregates_in(part))
         named, names = stamps_read(select, self.context)
@@ -183,7 +184,8 @@ class Translator:
 
     def _with_names(self, with_: exp.With) -> Translator:
         if with_.args.get("recursive"):
-            raise self.context.error(with_, "WITH RECURSIVE is not part of FjordSQL")
+            hint = "a query cannot read its own answer: join as many times as there are steps"
+            raise self.context.error(with_, "WITH RECURSIVE is not part of FjordSQL", hint)
         translator = self
         for named in with_.expressions:
             columns = named.args["alias"].args.get("columns")

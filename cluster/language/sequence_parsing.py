@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.sensor_clauses import SensorClauseParsing
-from cluster.language.syntax import Hysteresis, Over, Quantity, SequenceFrame, SequenceOrder
-from cluster.language.words import FRAME_SHAPES, HYSTERESIS_SHAPE, LAG_SHAPE
+from cluster.language.syntax import OF_GROUPS, Hysteresis, Over, Quantity, SequenceFrame, SequenceOrder
+from cluster.language.words import FOREIGN_CLAUSES, FRAME_SHAPES, HYSTERESIS_SHAPE, LAG_SHAPE
 
 if TYPE_CHECKING:
     from typing import NoReturn
@@ -31,7 +31,9 @@ class SequenceParsing(SensorClauseParsing):
             if isinstance(found, Over):
                 self.refuse("this function has two OVER", token=self._prev)
             found = self._parse_over(found)
-        return found
+        if isinstance(found, exp.Filter):
+            found.set("this", _of_group(found.this))
+        return None if found is None else _of_group(found)
 
     def _parse_over(self, call: exp.Expr) -> Over:
         shape = f"it is written {LAG_SHAPE}"
@@ -42,6 +44,8 @@ class SequenceParsing(SensorClauseParsing):
         frame = self._parse_frame() if self._match_set((TokenType.ROWS, TokenType.RANGE)) else None
         if not self._match(TokenType.R_PAREN):
             words = ("PARTITION BY", "ORDER BY", "ROWS", "RANGE")
+            if self._at_word("WHEN"):
+                self.refuse("WHEN is not part of FjordSQL here", hint=FOREIGN_CLAUSES["WHEN"])
             self.refuse("a closing parenthesis was expected here", hint=shape, words=words)
         within = None
         if self._at_word("WITHIN") and self._next and self._next.text.upper() != "GROUP":
@@ -75,6 +79,8 @@ class SequenceParsing(SensorClauseParsing):
         interval = bool(self._match(TokenType.INTERVAL)) if kind == "RANGE" else False
         if interval and (self._curr and self._curr.token_type == TokenType.STRING):
             size = self._parse_quoted_quantity()
+        elif self._at_word("CURRENT"):
+            self._refuse_bound("PRECEDING was expected here", ("PRECEDING",))
         elif interval or not self._match_text_seq("UNBOUNDED"):
             size = self._parse_quantity(hint=f"a frame is written {FRAME_SHAPES}", words=("UNBOUNDED", "CURRENT"))
         if not self._match_text_seq("PRECEDING"):
@@ -90,7 +96,7 @@ class SequenceParsing(SensorClauseParsing):
         return found
 
     def _refuse_bound(self, reason: str, words: tuple[str, ...]) -> NoReturn:
-        ahead = self._tokens[self._index : self._index + 3]
+        ahead = self._tokens[self._index : self._index + 5]
         behind = any(token.text.upper() == "FOLLOWING" for token in ahead)
         reason = BEHIND if behind else reason
         hint = "LEAD(x) OVER (...) WITHIN 5 MINUTES looks ahead" if behind else f"a frame is written {FRAME_SHAPES}"
@@ -128,3 +134,12 @@ class SequenceParsing(SensorClauseParsing):
         if number is None:
             self.refuse("a number was expected here", hint=shape)
         return self._negative(number, start) if negative else number
+
+
+def _of_group(call: exp.Expr) -> exp.Expr:
+    """Return the aggregate that a function over tuples in order is without OVER, or what was given."""
+    if type(call) not in OF_GROUPS:
+        return call
+    grouped = OF_GROUPS[type(call)](**call.args)
+    grouped.meta.update(call.meta)
+    return grouped

@@ -19,6 +19,7 @@ from cluster.language.algebra import Node, Project, Sequence, schema_of
 from cluster.language.arguments import called, wrong_number
 from cluster.language.columns import STAMP, Output
 from cluster.language.expressions import Checker
+from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import AGGREGATES, Family
 from cluster.language.grouping import function_name, with_parts_replaced
 from cluster.language.instants import is_instantaneous
@@ -272,7 +273,7 @@ class _Calls:
 
     def _foreign(self, over: Over, call: exp.Expr) -> Exception:
         name = called(call, call.sql_name() if isinstance(call, exp.Func) else call.name).upper()
-        hint = _NUMBERED if name in ("ROW_NUMBER", "RANK", "DENSE_RANK") else KNOWN_FUNCTIONS
+        hint = _NUMBERED if name in ("ROW_NUMBER", "RANK", "DENSE_RANK") else INSTEAD.get(name, KNOWN_FUNCTIONS)
         return self._context.error(over, f"{name or 'this'} cannot stand before OVER", hint)
 
     def _check_order(self, over: Over) -> None:

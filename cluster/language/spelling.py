@@ -48,8 +48,8 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Grouping: ("GROUPING",),
     exp.Lag: ("LAG",),
     exp.Lead: ("LEAD",),
-    exp.FirstValue: ("FIRST_VALUE",),
-    exp.LastValue: ("LAST_VALUE",),
+    **dict.fromkeys((exp.FirstValue, syntax.FirstOfGroup), ("FIRST_VALUE",)),
+    **dict.fromkeys((exp.LastValue, syntax.LastOfGroup), ("LAST_VALUE",)),
     syntax.Changed: ("CHANGED",),
 }
 """The names under which functions and aggregates can be called; the first is the one of the documentation."""
@@ -96,7 +96,8 @@ def written_words(node: exp.Expr, parent: exp.Expr | None) -> list[str]:
     if isinstance(node, exp.If) and isinstance(parent, exp.Case) and node.arg_key == "ifs":
         return ["WHEN", "THEN"]
     if kind in SPELLINGS:
-        return [SPELLINGS[kind][0], *_commas(sum(len(_list(held)) for held in _arguments(node)))]
+        commas = _commas(sum(len(_list(held)) for held in _arguments(node)))
+        return [SPELLINGS[kind][0], *commas, *_if(node.meta.get("all"), "ALL")]
     return []
 
 
@@ -188,6 +189,17 @@ def _in(node: exp.Expr) -> list[str]:
     return ["IN", *_commas(len(node.expressions))]
 
 
+def _between(node: exp.Expr) -> list[str]:
+    order = {True: ["SYMMETRIC"], False: ["ASYMMETRIC"], None: []}[node.args.get("symmetric")]
+    return ["BETWEEN", "AND", *order]
+
+
+def _rounding(node: exp.Expr) -> list[str]:
+    name = "FLOOR" if isinstance(node, exp.Floor) else "CEIL"
+    unit = node.args.get("to")
+    return [name, *_commas(1 + bool(node.args.get("decimals"))), *([] if unit is None else ["TO", unit.name.upper()])]
+
+
 def _star(node: exp.Expr) -> list[str]:
     left_out = node.args.get("except_") or []
     return ["*", *_if(left_out, "EXCEPT", *_commas(len(left_out)))]
@@ -277,7 +289,9 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.Column: lambda node: _if(node.args.get("table"), "."),
     exp.Boolean: lambda node: ["TRUE" if node.this else "FALSE"],
     exp.In: _in,
-    exp.Between: lambda _node: ["BETWEEN", "AND"],
+    exp.Between: _between,
+    exp.SimilarTo: lambda _node: ["SIMILAR TO"],
+    **dict.fromkeys((exp.Floor, exp.Ceil), _rounding),
     exp.Case: _case,
     exp.Cast: _cast("CAST"),
     exp.TryCast: _cast("TRY_CAST"),

@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.closeness import closest
 from cluster.language.errors import did_you_mean
+from cluster.language.foreign_streams import FOREIGN_STREAMS, stream_hint
 from cluster.language.row_pattern_parsing import RowPatternParsing
 from cluster.language.syntax import (
     Changes,
@@ -21,10 +22,6 @@ from cluster.language.words import (
     CALLED_CLAUSES,
     FOREIGN_CLAUSES,
     GRANULARITY_SHAPE,
-    HOPPING,
-    RESET_SHAPE,
-    SESSION_SHAPE,
-    TUMBLING,
     UNQUOTED,
     WINDOW_SHAPES,
 )
@@ -47,14 +44,6 @@ if TYPE_CHECKING:
 ALIAS_TOKENS = parser.Parser.TABLE_ALIAS_TOKENS - {TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH}
 JOINS = ("LEFT", "RIGHT", "ZIP", "ASOF", "FULL", "INNER", "CROSS")
 CHANGES = ("ISTREAM", "DSTREAM", "RSTREAM")
-FOREIGN_STREAMS = {
-    **dict.fromkeys(("TABLE", "TUMBLE"), TUMBLING.format("FROM stream ")),
-    "HOP": HOPPING.format("FROM stream "),
-    "SESSION": f"a window of sessions is written FROM stream {SESSION_SHAPE}",
-    "CUMULATE": f"a window that is reset is written FROM stream {RESET_SHAPE}",
-    "WINDOW": f"a window is written FROM stream {WINDOW_SHAPES}",
-}
-"""Clauses of other databases in the place where windows begin here."""
 NO_ALIASES = frozenset((
     *("ANTI", "APPLY", "ASOF", "EMIT", "FINAL", "FOR", "LATERAL", "MATCH_RECOGNIZE", "MINUS", "NATURAL", "ONLY"),
     *("ORDINALITY", "OUTER", "OVER", "PARTITION", "PIVOT", "PREWHERE", "QUALIFY", "SEMI", "STRAIGHT_JOIN"),
@@ -178,12 +167,13 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing):
         if self._match(TokenType.DOT):
             self.refuse("the name of a stream has no dots", token=self._prev)
         if self._curr and self._curr.token_type == TokenType.L_PAREN:
-            if self._next and self._next.text.upper() in ("RANGE", "ROWS", "PARTITION BY", "SESSION", "RESET"):
+            inner = self._next.text.upper() if self._next else ""
+            if inner in ("RANGE", "ROWS", "PARTITION BY", "SESSION", "RESET") and name.name.upper() != "TABLE":
                 self.refuse("a window begins with WINDOW", hint=f"a window is written {WINDOW_SHAPES}")
             self.refuse(
                 f"{name.name!r} is no function that gives a stream",
                 token=token,
-                hint=FOREIGN_STREAMS.get(name.name.upper(), "Istream, Dstream and Rstream do"),
+                hint=stream_hint(name.name, inner) or "Istream, Dstream and Rstream do",
                 words=CHANGES,
             )
         return self.expression(exp.Table(this=name))

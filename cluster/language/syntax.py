@@ -130,6 +130,22 @@ RANKS: dict[type[exp.Expr], RankFunction] = {
 """By sqlglot's class of what stands before OVER: how places are counted."""
 
 
+class FirstOfGroup(exp.First):
+    """``FIRST_VALUE(x)`` without OVER, which is ``FIRST(x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["FIRST_VALUE"]
+
+
+class LastOfGroup(exp.Last):
+    """``LAST_VALUE(x)`` without OVER, which is ``LAST(x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["LAST_VALUE"]
+
+
+OF_GROUPS: dict[type[exp.Expr], type[exp.Expr]] = {exp.FirstValue: FirstOfGroup, exp.LastValue: LastOfGroup}
+"""What a function over tuples in order is without OVER."""
+
+
 class StringAgg(exp.Expression, exp.AggFunc):
     """``STRING_AGG(x, ', ' ORDER BY x DESC)``, or ``LISTAGG(x, ', ') WITHIN GROUP (ORDER BY x DESC)``.
 
@@ -377,7 +393,7 @@ PART_FUNCTIONS = (
 """Functions of a timestamp that are called as the part that they give."""
 TIME_FUNCTIONS = (
     *("TIMESTAMP_MICROS", "TIMESTAMP_MILLIS", "TIMESTAMP_SECONDS", "TO_TIMESTAMP", "DATE_TRUNC", "DATE_PART"),
-    *("DATE_DIFF", "TIMESTAMPDIFF", "STRFTIME", "DATE_FORMAT", "TO_CHAR", *PART_FUNCTIONS),
+    *("DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMPADD", "STRFTIME", "DATE_FORMAT", "TO_CHAR", *PART_FUNCTIONS),
 )  # fmt: skip
 """The names of functions about time."""
 

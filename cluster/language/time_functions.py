@@ -16,6 +16,7 @@ from cluster.language.errors import did_you_mean, suggest
 from cluster.language.functions import Family
 from cluster.language.syntax import PART_FUNCTIONS
 from cluster.language.time_arithmetic import INSTANTS
+from cluster.language.time_literals import interval_of
 from cluster.language.time_patterns import LONGEST_PATTERN, PatternError, of_date_format, of_strftime, of_to_char
 from cluster.language.typing_rules import Typed
 from protocols.wire.streams import FieldType
@@ -39,6 +40,7 @@ SHAPES = {
     "DATE_PART": "DATE_PART('hour', timestamp)",
     "DATE_DIFF": "DATE_DIFF('minute', earlier, later)",
     "TIMESTAMPDIFF": "TIMESTAMPDIFF(MINUTE, earlier, later)",
+    "TIMESTAMPADD": "TIMESTAMPADD(MINUTE, integer, timestamp)",
     "STRFTIME": "STRFTIME(timestamp, '%Y-%m-%d %H:%M')",
     "DATE_FORMAT": "DATE_FORMAT(timestamp, 'yyyy-MM-dd HH:mm')",
     "TO_CHAR": "TO_CHAR(timestamp, 'YYYY-MM-DD HH24:MI')",
@@ -239,6 +241,20 @@ def _whole_units(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
     return _constant_call(timestamps.COUNT, Typed(between, FieldType.INTERVAL), unit, FieldType.INTEGER)
 
 
+def _added(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
+    """Return TIMESTAMPADD(UNIT, n, x), which is x + INTERVAL '1' UNIT * n."""
+    word = str(arguments[0].name).upper()
+    if word in timestamps.MONTHS:
+        reason = f"TIMESTAMPADD adds a length, and not every {word.lower()} is as long"
+        raise checker.context.error(arguments[0], reason, "add days, or compare DATE_TRUNC('month', x)")
+    unit = _unit(checker, arguments[0], tuple(LENGTHS_US), SHAPES["TIMESTAMPADD"], bare=True)
+    count, typed = checker.check_as(arguments[1], Family.INTEGER), instant(checker, arguments[2])
+    length = TimeCall(this=timestamps.INTERVAL_TIMES, expressions=[interval_of(LENGTHS_US[unit]), count.expression])
+    return Typed(
+        TimeCall(this=timestamps.PLUS, expressions=[typed.expression, length]), typed.type or FieldType.TIMESTAMP
+    )  # fmt: skip
+
+
 def _formatted(name: str, checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
     typed, pattern = instant(checker, arguments[0]), arguments[1]
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
@@ -276,6 +292,7 @@ _RULES: dict[str, Callable[[OperandChecker, list[exp.Expr]], Typed]] = {
     "DATE_PART": _part_named,
     "DATE_DIFF": _steps,
     "TIMESTAMPDIFF": _whole_units,
+    "TIMESTAMPADD": _added,
     **{name: partial(_formatted, name) for name in _PATTERNS},
     **{name: partial(_part_called, _ALIKE.get(name, name)) for name in PART_FUNCTIONS},
 }

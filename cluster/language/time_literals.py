@@ -53,7 +53,12 @@ def interval_literal(context: Context, literal: IntervalLiteral) -> Typed:
         size = _sum(context, literal, text)
     if abs(size) > LONGEST_INTERVAL_US:
         raise context.error(literal, "the interval is too long", "the longest is about 36,500 years")
-    return Typed(TimeLiteral(this=interval_iso(size), kind="interval"), FieldType.INTERVAL, nullable=False)
+    return Typed(interval_of(size), FieldType.INTERVAL, nullable=False)
+
+
+def interval_of(size_us: int) -> TimeLiteral:
+    """Return an interval of so many microseconds."""
+    return TimeLiteral(this=interval_iso(size_us), kind="interval")
 
 
 def _sum(context: Context, literal: IntervalLiteral, text: str) -> int:

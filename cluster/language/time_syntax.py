@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
+from cluster.expressions.timestamps import UNITS
 from cluster.language import syntax
 from cluster.language.time_functions import EPOCH, PARTS
 
@@ -37,7 +38,9 @@ def time_syntax(
         syntax.Now: {},
         exp.CurrentTimestamp: {},
         exp.Extract: {"this": var, "expression": computed},
+        exp.Floor: {"to": var},
+        exp.Ceil: {"to": var},
         exp.AtTimeZone: {"this": computed, "zone": frozenset((text,))},
         exp.DataType: {"this": frozenset(("TIMESTAMP",))},
-        exp.Var: {"this": frozenset((*PARTS, EPOCH))},
+        exp.Var: {"this": frozenset((*PARTS, *UNITS, EPOCH))},
     }

@@ -45,6 +45,14 @@ _MEANT: Mapping[str, str] = {
     **dict.fromkeys(_REALS, "every real has 64 bits: write REAL"),
     **dict.fromkeys(_TEXTS, "a text has any length: write TEXT"),
     **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC", "NUMBER"), "write REAL, and ROUND(x, 2)"),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMP_LTZ", "DATETIME"),
+        "write TIMESTAMP, which has microseconds; DATE_TRUNC('millisecond', x) has fewer digits",
+    ),
+    "DATE": "write TIMESTAMP: a day is the instant at which it begins, TIMESTAMP '2026-03-29' or DATE_TRUNC('day', x)",
+    "TIME": "write EXTRACT(HOUR FROM x), or STRFTIME(x, '%H:%M')",
+    **dict.fromkeys(("JSON", "JSONB"), "a document is a text: leave the conversion out"),
+    **dict.fromkeys(("ARRAY", "MAP", "ROW", "STRUCT", "MULTISET", "BYTES", "BINARY", "VARBINARY"), "write TEXT"),
 }
 
 

@@ -42,7 +42,12 @@ MISPLACED_WINDOW = (
     "FROM stream WINDOW(RANGE 5 MINUTES)",
 )
 TOP_SHAPE = "SELECT ... FROM ... ORDER BY speed DESC LIMIT 10"
+DISTINCT_ON = (
+    "DISTINCT ON is not part of FjordSQL",
+    "the first row of each a is QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) = 1",
+)
 OVER_SHAPE = "{}() OVER (PARTITION BY sensor ORDER BY speed DESC)"
+NO_BITS = "integers have no bits here: FLOOR(x / 8) % 2 = 1 is the fourth one of a positive integer"
 QUOTES = "texts go into single quotes, names that need any into double ones"
 
 CALLED_CLAUSES = {
@@ -65,6 +70,7 @@ _AFTER_OPERANDS = (
     "IN",
     "LIKE",
     "ILIKE",
+    "SIMILAR TO",
     "RLIKE",
     "REGEXP",
     "BETWEEN",
@@ -139,6 +145,7 @@ LANGUAGE = frozenset((
     *("GROUPING", "SETS", "ROLLUP", "CUBE", "ROW_NUMBER", "RANK", "DENSE_RANK"),
     *("SESSION", "GAP", "EARLY", "RESET", "OFFSET", "TIME", "ZONE"),
     "FUNCTION",
+    *("SYMMETRIC", "ASYMMETRIC", "ALL", "TO"),
     *("QUALIFY", "PRECEDING", "CURRENT", "IGNORE", "HYSTERESIS"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""
@@ -157,6 +164,10 @@ FOREIGN_CLAUSES: dict[str, str | None] = {
     "TABLESAMPLE": f"write {SAMPLE_SHAPE}",
     "MINUS": "write EXCEPT",
     "NATURAL": USING_SHAPE,
+    "FOR": f"what held at a stamp: write {ASOF_SHAPE}; a relation is joined as it was at each tuple's stamp anyway",
+    "PARTITION BY": "rows of an answer are in no partitions: leave it out",
+    "GRACE": "leave it out: watermarks decide until when a tuple is in time",
+    "WHEN": "choose tuples first, FROM (SELECT ... WHERE condition) AS x, or afterwards with QUALIFY",
 }
 """Words that begin clauses in other databases, and what to write here."""
 
@@ -168,6 +179,8 @@ FOREIGN_STATEMENTS: dict[str, str] = {
     "EXPLAIN": "`fjord query explain 'SELECT ...'` shows what a query means and how it would run",
     "ALTER": "drop it, and create it as it should be",
     "FROM": "SELECT ... FROM stream",
+    "TABLE": "SELECT * FROM stream",
+    "VALUES": "rows come from streams and relations: SELECT ... FROM stream",
 }
 """Beginnings of statements of other databases, and what to do instead."""
 
@@ -183,7 +196,9 @@ FOREIGN_OPERATORS: dict[str, str] = {
     "><": "write <>",
     **dict.fromkeys(("^", "**"), "write POWER(a, b)"),
     **dict.fromkeys(("//", "DIV"), "write FLOOR(a / b)"),
-    **dict.fromkeys(("SIMILAR TO", "GLOB"), "write LIKE, or ~ with a regular expression"),
+    **dict.fromkeys(("&", "|", "<<", ">>"), NO_BITS),
+    "GLOB": "write LIKE, or ~ with a regular expression",
+    "OVERLAPS": "write a.since < b.until AND b.since < a.until",
     "[": f"a window is written {WINDOW_SHAPES}",
     "<=>": _EQUAL_OR_NULL,
     **dict.fromkeys(("#>", "#>>"), "write text -> 'key' ->> 0, or JSON_VALUE(text, '$.key[0]')"),

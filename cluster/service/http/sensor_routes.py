@@ -220,6 +220,8 @@ def _run(relation: pl.DataFrame, tree: exp.Select, sql: str) -> pl.DataFrame:
     owner = source.args["alias"].name if source.args.get("alias") else RELATION
     for question in [each for each in tree.find_all(exp.Is) if isinstance(each.expression, exp.Boolean)]:
         question.replace(_truth(question, relation, sql))
+    for between in tree.find_all(exp.Between):
+        between.set("symmetric", None)  # ASYMMETRIC, which changes nothing
     aliases = _name_outputs(tree, sql)
     for clause in CLAUSES:
         names = [*relation.columns, *(aliases if clause in KNOW_ALIASES else ())]

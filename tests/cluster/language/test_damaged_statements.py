@@ -72,6 +72,9 @@ SYNONYMS = {
     "deleted ,": "of MIN a, MAX b the comma may be left out",
     "inserted /*+ x */": "a hint is a comment",
     "deleted ASC": "ascending is the default",
+    "deleted ASYMMETRIC": "likewise",
+    "inserted ASYMMETRIC": "likewise",
+    "deleted ALL": "SUM(ALL x) is SUM(x)",
 }
 """What changes nothing, and why it may."""
 

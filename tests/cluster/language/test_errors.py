@@ -68,7 +68,7 @@ TYPES = [
     ("SELECT SUBSTRING(sensor, »1.5«) FROM traffic", "an integer was expected", None),
     ("SELECT AVG(»sensor«) FROM traffic", "a number was expected here, but this is text", None),
     ("SELECT »NULL« AS x FROM traffic", "NULL has no type", "CAST(NULL AS real)"),
-    ("SELECT »CAST(lane AS DATE)« FROM traffic", "DATE is no type", "boolean, integer, real, text"),
+    ("SELECT »CAST(lane AS DATE)« FROM traffic", "DATE is no type", "TIMESTAMP: a day"),
     ("SELECT lane + »99999999999999999999« FROM traffic", "64 bits", "real"),
     ("SELECT lane FROM traffic UNION ALL »SELECT sensor FROM traffic«", "integer and text", "CAST"),
     ("SELECT lane FROM traffic UNION ALL »SELECT lane, speed FROM traffic«", "2 columns, but the first one 1", None),

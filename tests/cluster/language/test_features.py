@@ -21,7 +21,7 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "features.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
-    for line in PAGE.splitlines()
+    for line in PAGE.partition("\n## Windows\n")[2].splitlines()
     if line.startswith("|") and not line.startswith(("| feature", "|---"))
 ]
 PEERS = {"yes", "no", "partly", "expr", "?"}

@@ -71,7 +71,6 @@ def test_negated_tests_are_negations_of_tests(written, meant):
         "lane NOTNULL",
         "lane ISNULL",
         "! open",
-        "lane NOT BETWEEN SYMMETRIC 1 AND 2",
     ],
 )
 def test_other_forms_of_negation_are_refused(condition):

@@ -70,5 +70,5 @@ def test_what_is_meant_by_words_of_others(word, hint):
 
 
 def test_other_words_get_no_suggestion():
-    assert hint_for("DATE") is None
+    assert hint_for("POINT") is None
     assert hint_for("BLOB") is None

@@ -22,6 +22,8 @@ SELECT COALESCE(speed, 0) AS v, ROUND(speed, 1) AS r, POWER(speed, 2) AS p, IF(o
 SELECT UPPER(SUBSTRING(sensor, 1, 3)) || '-' || TRIM(sensor) AS label, CAST(lane AS REAL) AS l FROM traffic
 SELECT GREATEST(speed, 1) AS g, NULLIF(speed, 0) AS n, TRY_CAST(sensor AS INTEGER) AS i FROM traffic
 SELECT sensor FROM traffic WHERE sensor LIKE 'I-%' AND lane IN (1, 2) AND (speed BETWEEN 10 AND 90 OR NOT open)
+SELECT sensor FROM traffic WHERE sensor SIMILAR TO 'I-(5|8%)' AND sensor NOT SIMILAR TO 'a!%_' ESCAPE '!' AND speed BETWEEN SYMMETRIC 9 AND 1 AND lane NOT BETWEEN ASYMMETRIC 1 AND 2
+SELECT FLOOR(STAMP() TO HOUR) AS a, CEIL(STAMP() TO MINUTE) AS b, CEILING(STAMP() TO MONTH) AS c, TIMESTAMPADD(MINUTE, lane, STAMP()) AS d FROM traffic
 SELECT sensor FROM traffic WHERE sensor NOT LIKE 'a!%' ESCAPE '!' AND lane NOT IN (3) AND speed NOT BETWEEN 1 AND 2
 SELECT CONCAT(sensor, 'x') AS c, LENGTH(sensor) AS l, ABS(speed) AS a, FLOOR(speed) AS f FROM traffic
 SELECT LOWER(sensor) AS l, CEIL(speed) AS c, LEAST(speed, lane) AS s, LN(speed) AS n, SQRT(speed) AS q, EXP(speed) AS e, SIGN(speed) AS g FROM traffic WHERE speed <= 90
@@ -36,6 +38,7 @@ SELECT JSON_EXTRACT(sensor, '$[-1]') AS a, GET_JSON_OBJECT(sensor, '$.é') AS b,
 SELECT speed AS json_value, lane AS returning, sensor ->> 'lane'::INTEGER + 1 AS lane FROM traffic
 SELECT STRING_AGG(sensor, ', ') AS a, STRING_AGG(DISTINCT sensor, '' ORDER BY sensor DESC) AS b, string_agg(sensor, ',' ORDER BY (sensor) ASC) FILTER (WHERE open) AS c FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT LISTAGG(sensor) AS a, LISTAGG(DISTINCT sensor, '-') WITHIN GROUP (ORDER BY sensor DESC) AS b, lane FROM traffic t WINDOW(RANGE 1 HOUR) GROUP BY lane HAVING LENGTH(STRING_AGG(t.sensor, ',')) > 5
+SELECT (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR) LIFETIME 90 DAYS) AS a, 1 + (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR) LIFETIME 90 DAYS) AS b FROM weather
 SELECT speed - (SELECT AVG(speed) FROM traffic WINDOW(RANGE 1 HOUR)) AS d, CASE WHEN lane > 1 THEN ((SELECT MAX(wind) FROM weather)) END AS m FROM traffic WHERE (SELECT BOOL_OR(open) FROM traffic) AND NOT speed BETWEEN (SELECT MIN(speed) FROM traffic) AND 2 * (SELECT MAX(speed) FROM traffic)
 SELECT sensor, SUM(speed - (SELECT AVG(wind) FROM weather w WHERE w.sensor = t.sensor)) / (SELECT COUNT(*) FROM traffic) AS s FROM traffic t WINDOW(RANGE 1 HOUR) GROUP BY sensor HAVING ABS(MAX(speed) - (SELECT MAX(u.speed) FROM traffic u WINDOW(RANGE 1 HOUR) WHERE u.sensor = t.sensor)) > 1
 SELECT speed FROM traffic WHERE (SELECT MIN(speed) FROM traffic) < (SELECT AVG(wind) FROM weather) AND speed + (SELECT MAX(wind) FROM weather) NOT IN (SELECT wind FROM weather) AND speed IN ((SELECT MAX(speed) FROM traffic), 3)
@@ -66,6 +69,7 @@ SELECT MAX(n) AS peak FROM (SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 1 MIN
 SELECT sensor, COUNT(*) AS cars, AVG(speed) AS mean FROM traffic WINDOW(RANGE 30 MINUTES) WHERE speed > 0 GROUP BY sensor HAVING COUNT(*) > 10
 SELECT lane % 2 = 0 AS even, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY even, open HAVING n > 1
 SELECT COUNT(DISTINCT sensor) AS s, SUM(lane) AS l, STDDEV(speed) AS d, VARIANCE(speed) AS v, MEDIAN(speed) AS m, APPROX_QUANTILE(speed, 0.95) AS q, MIN(speed) AS i FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT FIRST_VALUE(speed) AS f, LAST_VALUE(speed) FILTER (WHERE lane = 1) AS l, SUM(ALL lane) AS s FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT FIRST(speed) AS f, LAST(speed) AS l, MAX(speed) - MIN(speed) AS w FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT sensor, AVG(speed WITHIN 0.5) AS speed, ERROR_BOUND(AVG(speed)) AS e, COMPLETENESS() AS seen FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor SAMPLE EVERY 10 SECONDS
 SELECT lane, sensor, open, COUNT(*) AS n, GROUPING(lane, sensor) AS g FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane, GROUPING SETS ((sensor, open), (), CUBE(speed > 1), ROLLUP((open, 2), sensor)) HAVING GROUPING(open) = 0

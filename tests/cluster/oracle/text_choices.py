@@ -118,7 +118,12 @@ def _between(scalars: Scalars, _: FieldType, depth: int) -> Scalar:
     if scalars.dice.random() < 2 * NULL_SHARE:
         parts[scalars.dice.choice((0, 1, 2))] = scalars.null(other)
     low, high = (_compared(0, sign, n, one, kinds[n]) for sign, n in ((">=", 1), ("<=", 2)))
-    return _negatable(scalars, "BETWEEN", "BETWEEN {1:5} AND {2:5}", f"({low} AND {high})", parts)
+    order = scalars.dice.choice(("", "", "", " ASYMMETRIC", " SYMMETRIC"))
+    sql = f"({low} AND {high})"
+    if order == " SYMMETRIC":
+        least, most = (_compared(0, sign, n, one, kinds[n]) for sign, n in ((">=", 2), ("<=", 1)))
+        sql = f"({sql} OR ({least} AND {most}))"
+    return _negatable(scalars, "BETWEEN", f"BETWEEN{order} {{1:5}} AND {{2:5}}", sql, parts)
 
 
 def _like(scalars: Scalars, _: FieldType, depth: int) -> Scalar:

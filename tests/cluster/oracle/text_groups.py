@@ -27,6 +27,8 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "bool_and": ("BOOL_AND", "LOGICAL_AND", "EVERY"),
     "bool_or": ("BOOL_OR", "LOGICAL_OR"),
     "string_agg": ("STRING_AGG", "LISTAGG"),
+    "first": ("FIRST", "FIRST_VALUE"),
+    "last": ("LAST", "LAST_VALUE"),
     "arg_min": ("ARG_MIN", "ARGMIN", "MIN_BY"),
     "arg_max": ("ARG_MAX", "ARGMAX", "MAX_BY"),
 }
@@ -183,7 +185,8 @@ class _Aggregates:
         function = "quantile" if function in QUANTILES else function
         share = dice.choice((0.0, 0.25, 0.5, 0.95, 1.0)) if function in ("quantile", *PERCENTILES) else None
         written = "" if share is None else dice.choice((f"{share:g}", f"{share:.3f}"))
-        text = words(f"{name}({'DISTINCT ' if distinct else ''}{{0}}{f', {written}' if written else ''})")
+        quantifier = "DISTINCT " if distinct else "ALL " if function not in RANKED and dice.random() < 0.05 else ""
+        text = words(f"{name}({quantifier}{{0}}{f', {written}' if written else ''})")
         separator, descending = "", False
         if function == "string_agg":
             text, separator, descending = self._joined(name, distinct=distinct)

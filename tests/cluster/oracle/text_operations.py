@@ -207,6 +207,15 @@ _PATTERNS = (
 """Regular expressions, a group of each, and what replaces a match."""
 
 
+_SIMILAR = (
+    ("'x%|_'", "(?s)(x.*|.)"),
+    ("'%[^a-p_]y+'", "(?s).*[^a-p_]y+"),
+    ("'(q|y.)*1{0,2}'", r"(?s)(q|y\.)*1{0,2}"),
+    ("'%!%%' ESCAPE '!'", "(?s).*%.*"),
+)
+"""Patterns of SIMILAR TO, and regular expressions that match whole texts in DuckDB."""
+
+
 def _texts() -> Iterator[Operation]:
     upper, lower = ("UPPER({0})", "UCASE({0})"), ("LOWER({0})", "LCASE({0})")
     yield _operation("UPPER", TEXT, (TEXT,), upper, "f_upper({0})")
@@ -244,6 +253,11 @@ def _texts() -> Iterator[Operation]:
         spelling = f"REGEXP_REPLACE({{0}}, '{pattern}', '{written}')"
         replaced = f"f_short(regexp_replace({{0}}, '{pattern}', '{written}', 'g'))"
         yield _operation("REGEXP_REPLACE", TEXT, (TEXT,), (spelling,), replaced)
+    for pattern, regex in _SIMILAR:
+        whole = f"regexp_full_match({{0}}, '{regex}')"
+        yield _operation("SIMILAR TO", BOOLEAN, (TEXT,), (f"{{0:5}} SIMILAR TO {pattern}",), whole, Binding.COMPARISON)
+        negated = (f"{{0:5}} NOT SIMILAR TO {pattern}",)
+        yield _operation("NOT SIMILAR TO", BOOLEAN, (TEXT,), negated, f"NOT {whole}", Binding.COMPARISON)
     yield _operation("||", TEXT, (TEXT, TEXT), ("{0:5} || {1:6}",), "{0} || {1}", Binding.CONCATENATION)
     for count in (2, 3):
         holes = [f"{{{number}}}" for number in range(count)]

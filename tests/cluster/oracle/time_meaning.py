@@ -24,6 +24,12 @@ MACROS = (
     "CREATE OR REPLACE MACRO f_dt(us) AS make_timestamp(us)",
     "CREATE OR REPLACE MACRO f_part(p, us) AS CAST(date_part(p, make_timestamp(us)) AS BIGINT)",
     "CREATE OR REPLACE MACRO f_floor(u, us) AS f_ts(epoch_us(date_trunc(u, make_timestamp(us))))",
+    """CREATE OR REPLACE MACRO f_unit(u) AS CASE u WHEN 'millisecond' THEN INTERVAL '1 millisecond'
+        WHEN 'second' THEN INTERVAL '1 second' WHEN 'minute' THEN INTERVAL '1 minute' WHEN 'hour' THEN INTERVAL '1 hour'
+        WHEN 'day' THEN INTERVAL '1 day' WHEN 'month' THEN INTERVAL '1 month'
+        WHEN 'quarter' THEN INTERVAL '3 months' WHEN 'year' THEN INTERVAL '1 year' END""",
+    """CREATE OR REPLACE MACRO f_ceil(u, us) AS CASE WHEN f_floor(u, us) = us THEN us
+        ELSE f_ts(epoch_us(date_trunc(u, make_timestamp(us)) + f_unit(u))) END""",
     # DuckDB's own weeks do not always begin on Monday when it counts them.
     """CREATE OR REPLACE MACRO f_steps(u, a, b) AS CASE WHEN u = 'week'
         THEN date_diff('day', date_trunc('week', make_timestamp(a)), date_trunc('week', make_timestamp(b))) // 7

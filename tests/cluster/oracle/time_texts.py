@@ -112,6 +112,27 @@ def _floor(kind: FieldType) -> Form:
     return form
 
 
+def _rounded(kind: FieldType) -> Form:
+    def form(drawing: Drawing, depth: int) -> Time:
+        unit = drawing.dice.choice([each for each in UNITS if each != "week"])
+        if drawing.dice.random() < 0.5:
+            return _made(kind, f"FLOOR({{0}} TO {unit.upper()})", f"f_floor('{unit}', {{0}})", drawing.of(kind, depth))
+        name = drawing.choice(("CEIL", "CEILING"))
+        return _made(kind, f"{name}({{0}} TO {unit.upper()})", f"f_ceil('{unit}', {{0}})", drawing.of(kind, depth))
+
+    return form
+
+
+def _added(kind: FieldType) -> Form:
+    def form(drawing: Drawing, depth: int) -> Time:
+        unit = drawing.choice(tuple(LENGTHS))
+        sql = f"f_ts({{1}}::HUGEINT + f_iv({LENGTHS[unit]}::HUGEINT * {{0}}))"
+        operands = drawing.of(INTEGER, depth), drawing.of(kind, depth)
+        return _made(kind, f"TIMESTAMPADD({unit}, {{0}}, {{1}})", sql, *operands)
+
+    return form
+
+
 def _in_zone(drawing: Drawing, depth: int) -> Time:
     zone = drawing.choice(ZONES)
     return _made(LOCAL, f"{{0}} AT TIME ZONE '{zone}'", f"f_local({{0}}, '{zone}')", drawing.of(TIMESTAMP, depth))
@@ -222,12 +243,13 @@ LEAVES: dict[FieldType, tuple[Form, ...]] = {
 FORMS: dict[FieldType, tuple[Form, ...]] = {
     TIMESTAMP: (
         *LEAVES[TIMESTAMP], *_sums(TIMESTAMP), *_any(TIMESTAMP), _floor(TIMESTAMP), _floor(TIMESTAMP), _of_zone, _of_zone,
+        _rounded(TIMESTAMP), _added(TIMESTAMP),
         _form(TIMESTAMP, "TIMESTAMP_MICROS({0})", "f_ts({0})", INTEGER),
         _form(TIMESTAMP, "TIMESTAMP_MILLIS({0})", "f_ts({0}::HUGEINT * 1000)", INTEGER),
         _form(TIMESTAMP, "TIMESTAMP_SECONDS({0})", "f_ts({0}::HUGEINT * 1000000)", INTEGER),
         _parsed, _parsed,
     ),
-    LOCAL: (*_sums(LOCAL), *_any(LOCAL), _floor(LOCAL), _in_zone, _in_zone, _in_zone),
+    LOCAL: (*_sums(LOCAL), *_any(LOCAL), _floor(LOCAL), _rounded(LOCAL), _added(LOCAL), _in_zone, _in_zone, _in_zone),
     INTERVAL: (
         _duration, *_any(INTERVAL),
         *(_form(INTERVAL, "{0} - {1}", "({0} - {1})", kind, kind) for kind in INSTANTS),
