@@ -1,17 +1,19 @@
-"""ASOF joins with exactly the columns of the right that the query reads: their values break ties between partners.
+"""ASOF and zipper joins with exactly the columns that the query reads: their values break ties between partners.
 
-Of right tuples with equal stamps, the partner is the one with the greatest values. Rules move and remove what is above
-a join, so what they leave of the right's columns depends on how a query is written. Here it is what the query reads as
-it was written, and no rule removes any of it later.
+Of right tuples with equal stamps, the partner in an ASOF join is the one with the greatest values; in a zipper join, on
+both sides, the first is the one with the least. Rules move and remove what is above a join, so what they leave of the
+columns depends on how a query is written. Here it is what the query reads as it was written, and no rule removes any of
+it later.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Node, Project, StampJoin, inputs_of, schema_of
+from cluster.language.algebra import Node, Project, StampJoin, Zip, inputs_of, schema_of
 from cluster.language.columns import Output
 from cluster.language.plans import column_scalar, null_scalar, project
 from cluster.language.walks import above, nodes_of
@@ -21,8 +23,8 @@ from cluster.planning_budget import spend
 
 
 def with_partner_columns(node: Node) -> Node:
-    """Return a plan, not rewritten yet, in which the right of an ASOF join has only the columns that are read of it."""
-    if not any(isinstance(each, StampJoin) and each.latest for each in nodes_of(node)):
+    """Return a plan, not rewritten yet, in which sides whose columns break ties have only those that are read."""
+    if not any(_breaks_ties(each) for each in nodes_of(node)):
         return node
     read = _columns_read(node)
     made: dict[int, Node] = {}
@@ -31,7 +33,7 @@ def with_partner_columns(node: Node) -> Node:
         found = made.get(id(current))
         if found is None:
             found = above(current, tuple([visit(each) for each in inputs_of(current)]))
-            if isinstance(found, StampJoin) and found.latest:
+            if _breaks_ties(found):
                 found = _narrowed(found, read[id(current)])
             made[id(current)] = found
         return found
@@ -39,17 +41,23 @@ def with_partner_columns(node: Node) -> Node:
     return visit(node)
 
 
-def _narrowed(join: StampJoin, read: frozenset[str]) -> Node:
+def _breaks_ties(node: Node) -> TypeGuard[Zip | StampJoin]:
+    return isinstance(node, Zip) or (isinstance(node, StampJoin) and node.latest)
+
+
+def _narrowed(join: Zip | StampJoin, read: frozenset[str]) -> Node:
     """Return a join of the same columns, with NULL for those that nothing reads."""
-    right = project(join.right, kept(join.right, read.union(*join.keys)))
-    if right == join.right:
+    left, right = (project(side, kept(side, read.union(*join.keys))) for side in (join.left, join.right))
+    if isinstance(join, StampJoin):
+        left = join.left
+    if (left, right) == (join.left, join.right):
         return join
-    unread = names_of(join.right) - names_of(right)
+    unread = (names_of(join.left) - names_of(left)) | (names_of(join.right) - names_of(right))
     outputs = [
         Output(each.name, null_scalar(each) if each.name in unread else column_scalar(each), each.unit)
         for each in schema_of(join)
     ]
-    return Project(replace(join, right=right), tuple(outputs))
+    return Project(replace(join, left=left, right=right), tuple(outputs))
 
 
 def _columns_read(node: Node) -> dict[int, frozenset[str]]:
@@ -68,7 +76,7 @@ def _columns_read(node: Node) -> dict[int, frozenset[str]]:
 
 
 def _read_below(node: Node, read: frozenset[str]) -> Iterator[tuple[Node, frozenset[str]]]:
-    if isinstance(node, StampJoin) and node.latest:
+    if _breaks_ties(node):
         own = read.union(*node.keys)
         yield from ((side, own & names_of(side)) for side in (node.left, node.right))
     else:

@@ -95,7 +95,6 @@ RULES: tuple[Rule, ...] = (
     projection.groups_without_aggregates,
     projection.narrow_aggregate,
     joins.narrow_join,
-    zips.narrow_zip,
     stamp_joins.narrow_stamp_join,
     joins.narrow_existence,
     joins.narrow_existence_left,

@@ -1,12 +1,12 @@
-"""Zipper joins: a condition sinks only where it removes whole keys; unused columns are removed."""
+"""Zipper joins: a condition sinks only where it removes whole keys. All columns break ties, so none is removed."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Filter, Node, Project, Zip, schema_of
-from cluster.language.plans import column_scalar, project
-from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, kept, names_of, substituted
+from cluster.language.algebra import Filter, Node, Zip, schema_of
+from cluster.language.plans import column_scalar
+from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
 from protocols.wire.streams import FieldType
 
 
@@ -36,15 +36,3 @@ def filter_below_zip(node: Node) -> Node | None:
         return None
     sunk = replace(zipped, left=Filter(zipped.left, left), right=Filter(zipped.right, right))
     return sunk if above is None else Filter(sunk, above)
-
-
-def narrow_zip(node: Node) -> Node | None:
-    """Keep, of both sides of a zipper join, only its keys and the columns that the projection above reads."""
-    if not (isinstance(node, Project) and isinstance(node.input, Zip)):
-        return None
-    zipped = node.input
-    needed = frozenset().union(*zipped.keys, *(columns_of(output.scalar) for output in node.outputs))
-    left, right = kept(zipped.left, needed), kept(zipped.right, needed)
-    if len(left) == len(names_of(zipped.left)) and len(right) == len(names_of(zipped.right)):
-        return None
-    return replace(node, input=replace(zipped, left=project(zipped.left, left), right=project(zipped.right, right)))
