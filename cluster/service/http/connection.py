@@ -12,11 +12,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from cluster.service.access.admission import Refusal
-from cluster.service.http.connection_bounds import ConnectionBounds, Deadline
+from cluster.service.http.connection_bounds import RECOGNISE, ConnectionBounds, Deadline, address_of
 
 
 class BoundedConnection(H11Protocol):
-    """A connection that is closed if its client is too slow, or if there are too many."""
+    """A connection that is closed if its client is too slow, or if it has to give way to another one."""
 
     bounds: ConnectionBounds
     """Of all connections to the same API; set before the connection is made."""
@@ -28,11 +28,11 @@ class BoundedConnection(H11Protocol):
         self._answer = Deadline(self.bounds.answer_seconds, self._give_up)
         # Writing is paused, and so known to wait, as soon as the system takes no more.
         self.transport.set_write_buffer_limits(high=1, low=0)
-        if self.bounds.are_exceeded(len(self.connections)):
-            self.bounds.count(Refusal.CONNECTIONS)
+        self.app_state = {**self.app_state, RECOGNISE: self._recognise}
+        if self.bounds.begin(self, address_of(transport)):
+            self._head.start()
+        else:
             self.transport.abort()
-            return
-        self._head.start()
 
     def data_received(self, data: bytes) -> None:
         """Take what has arrived."""
@@ -56,7 +56,16 @@ class BoundedConnection(H11Protocol):
         """End."""
         self._head.stop()
         self._answer.stop()
+        self.bounds.end(self)
         super().connection_lost(exc)
+
+    def give_way(self) -> None:
+        """End at once, for another one."""
+        self._head.stop()
+        self.transport.abort()
+
+    def _recognise(self) -> None:
+        self.bounds.recognise(self)
 
     def _head_missed(self) -> None:
         if not self.transport.is_closing():

@@ -1,11 +1,18 @@
-"""How many connections there may be to the API, and how long each waits for its client."""
+"""How many connections there may be to the API, how long each waits for its client, and which one gives way.
+
+A client that has shown a token is known, and keeps its connections. Where there are as many as there may be, the next
+one takes the place of one whose client is not known. Without that, one client that opens connections and sends
+nothing would shut out all others.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Final
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, Final, Protocol
 
 from cluster.service.access.admission import Refusal
 
@@ -15,11 +22,22 @@ ANSWER_SECONDS: Final = 10.0
 """Time for each piece of an answer to be taken by the client."""
 MOST_CONNECTIONS: Final = 256
 """Each takes a file handle, and the cluster needs some for its tables."""
+RECOGNISE: Final = "fjord.recognise"
+"""Where the state of a request has what is called once its client is known."""
+NETWORK_BITS: Final = 64
+"""A client of IPv6 has all addresses that begin with these bits."""
+
+
+class Yielding(Protocol):
+    """A connection that ends at once where it is asked to."""
+
+    def give_way(self) -> None:
+        """End, for another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionBounds:
-    """The bounds of all connections to an API.
+    """The bounds of all connections to an API, and which connections there are.
 
     Parameters
     ----------
@@ -27,19 +45,83 @@ class ConnectionBounds:
         Counts a connection that is closed.
     head_seconds, answer_seconds, most_connections
         As the constants of this module.
-    handshakes
-        Those connections whose TLS handshake has not ended: the web server does not know them yet.
+    unknown
+        Connections whose client has not shown a token, with the network that they come from, the oldest first.
+    known
+        All others.
     """
 
     count: Callable[[Refusal], None]
     head_seconds: float = HEAD_SECONDS
     answer_seconds: float = ANSWER_SECONDS
     most_connections: int = MOST_CONNECTIONS
-    handshakes: set[asyncio.Protocol] = field(default_factory=set)
+    unknown: dict[Yielding, str] = field(default_factory=dict)
+    known: set[Yielding] = field(default_factory=set)
 
-    def are_exceeded(self, known: int) -> bool:
-        """Return whether there are too many connections, with these that the web server knows."""
-        return known + len(self.handshakes) > self.most_connections
+    def begin(self, connection: Yielding, address: str | None) -> bool:
+        """Note a new connection; return False if there is no place for it.
+
+        Parameters
+        ----------
+        connection
+            Its client is not known yet.
+        address
+            That of its client; None if it is not known.
+        """
+        if len(self.unknown) + len(self.known) >= self.most_connections:
+            self.count(Refusal.CONNECTIONS)
+            if not self.unknown:
+                return False
+            # Of those that hold most places, so that one client takes them from itself.
+            held = Counter(self.unknown.values())
+            most = max(held.values())
+            oldest = next(each for each, network in self.unknown.items() if held[network] == most)
+            del self.unknown[oldest]
+            oldest.give_way()
+        self.unknown[connection] = network_of(address)
+        return True
+
+    def recognise(self, connection: Yielding) -> None:
+        """Note that the client of a connection is known."""
+        if self.unknown.pop(connection, None) is not None:
+            self.known.add(connection)
+
+    def end(self, connection: Yielding) -> None:
+        """Forget a connection."""
+        self.unknown.pop(connection, None)
+        self.known.discard(connection)
+
+
+def network_of(address: str | None) -> str:
+    """Return what stands for all addresses of one client.
+
+    Examples
+    --------
+    >>> network_of("192.0.2.7"), network_of("2001:db8::7"), network_of("::ffff:192.0.2.7"), network_of(None)
+    ('192.0.2.7', '2001:db8::/64', '192.0.2.7', '')
+    """
+    try:
+        found = ip_address((address or "").partition("%")[0])
+    except ValueError:
+        return address or ""
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ip_network((found, NETWORK_BITS), strict=False))
+    return str(found)
+
+
+def address_of(transport: asyncio.BaseTransport) -> str | None:
+    """Return the address of the client of a connection; None if it has gone already."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) and peer else None
+
+
+def recognise(scope: MutableMapping[str, Any]) -> None:
+    """Let a request's connection be that of a known client, if it came by one."""
+    found = scope.get("state", {}).get(RECOGNISE)
+    if found is not None:
+        found()
 
 
 class Deadline:

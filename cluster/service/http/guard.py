@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from cluster.service.access.admission import Admission, NotAdmittedError, Refusal, RequestHead
 from cluster.service.access.roles import UnknownRequestError
 from cluster.service.http.answer_pieces import in_pieces
+from cluster.service.http.connection_bounds import recognise
 from cluster.service.http.error_responses import RequestError, error_response
 from cluster.service.http.query_routes import TOGETHER
 from cluster.service.http.request_bodies import (
@@ -94,6 +95,8 @@ class Guard:
             except UnknownRequestError as error:
                 await self._answer_unknown(error, scope, receive, send)
             else:
+                if caller is not None:
+                    recognise(scope)
                 await app(scope, receive, send if caller is not None else closing(send))
 
         return answer

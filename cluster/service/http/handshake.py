@@ -11,6 +11,7 @@ from typing import cast
 
 from cluster.service.access.admission import Refusal
 from cluster.service.http.connection import BoundedConnection
+from cluster.service.http.connection_bounds import address_of
 
 
 class Handshake(asyncio.Protocol):
@@ -35,10 +36,8 @@ class Handshake(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
         raw = cast("asyncio.Transport", transport)
-        self._bounds.handshakes.add(self)
-        if self._bounds.are_exceeded(len(self._connection.connections)):
-            self._bounds.handshakes.discard(self)
-            self._bounds.count(Refusal.CONNECTIONS)
+        self._raw = raw
+        if not self._bounds.begin(self, address_of(raw)):
             raw.abort()
             return
         raw.pause_reading()
@@ -59,6 +58,10 @@ class Handshake(asyncio.Protocol):
         if self._has_ended:
             self._connection.connection_lost(exc)
 
+    def give_way(self) -> None:
+        """End at once, for another one."""
+        self._raw.abort()
+
     async def _run(self, raw: asyncio.Transport) -> None:
         secured: asyncio.Transport | None = None
         try:
@@ -71,7 +74,7 @@ class Handshake(asyncio.Protocol):
         except OSError:
             pass  # it speaks no TLS, shows no certificate that counts, or has gone
         finally:
-            self._bounds.handshakes.discard(self)
+            self._bounds.end(self)
             if secured is None:
                 raw.abort()
         if secured is not None and not self._is_lost:

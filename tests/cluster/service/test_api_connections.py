@@ -145,18 +145,31 @@ async def test_connections_in_their_handshake_are_connections(tls: TlsFiles) -> 
     async with served(tls=tls, most_connections=3) as server:
         begun = [await server.silent() for _ in range(2)]
         reader, writer = await server.connect()  # the third
-        refused, other = await server.silent()
-        assert await is_closed(refused)
+        begun += [await server.silent()]  # in the place of the first
+        assert await is_closed(begun[0][0])
         assert server.refused == {Refusal.CONNECTIONS: 1}
         writer.write(REQUEST)
         assert await answer(reader) == b"aa"
-        for _, each in [*begun, (refused, other)]:
+        for _, each in begun:
             each.close()
         await asyncio.sleep(0.1)
         more = [await server.connect() for _ in range(2)]
         writer.write(REQUEST)
         assert await answer(reader) == b"aa"
         for _, each in [*more, (reader, writer)]:
+            each.close()
+
+
+async def test_handshakes_that_do_not_end_shut_out_nobody(tls: TlsFiles) -> None:
+    async with served(tls=tls, most_connections=2, head_seconds=SHORT) as server:
+        begun = [await server.silent() for _ in range(10)]
+        reader, writer = await server.connect()
+        writer.write(REQUEST)
+        assert await answer(reader) == b"aa"
+        assert server.refused == {Refusal.CONNECTIONS: 9}
+        await server.until(Refusal.SLOW)  # those that gave way are not waited for, too
+        assert server.refused == {Refusal.CONNECTIONS: 9, Refusal.SLOW: 1}
+        for _, each in [*begun, (reader, writer)]:
             each.close()
 
 
