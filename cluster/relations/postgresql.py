@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -18,6 +18,7 @@ from cluster.language.secrets import MASK, masked
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import matched, polars_schema, servable, settled
 from cluster.relations.source import (
+    LONGEST_TEXT,
     Deadline,
     Limits,
     RelationSourceError,
@@ -116,8 +117,12 @@ class PostgresSource:
             # Rows that are fetched together are held together, however long their texts.
             texts = any(column.type is FieldType.TEXT for column in columns)
             together = 1 if texts or not psycopg.capabilities.has_stream_chunked() else _ROWS_WITHOUT_TEXTS
-            with psycopg.RawCursor(connection) as cursor:
-                for batch in batches(cursor.stream(statement.encode(), values, binary=True, size=together)):
+            with (
+                psycopg.RawCursor(connection) as cursor,
+                # It holds the connection until it ends, also where an error keeps it alive.
+                closing(cursor.stream(statement.encode(), values, binary=True, size=together)) as stream,  # type: ignore[type-var]
+            ):
+                for batch in batches(stream):
                     chunk = pl.DataFrame(batch, schema=polars_schema(columns), orient="row")
                     count, size = count + chunk.height, size + int(chunk.estimated_size())
                     self._limits.check(count, size)
@@ -213,6 +218,9 @@ def _cast(given: SourceColumn, column: Column) -> str:
         return f"CASE WHEN isfinite({name}) THEN (EXTRACT(EPOCH FROM {name}) * 1000000)::bigint END"
     if column.type is FieldType.REAL and given.declared == "numeric":
         return f"CASE WHEN {name} NOT IN {_SPECIAL_NUMBERS} THEN {name}::double precision END"
+    if column.type is FieldType.TEXT:
+        # One character more than any may have: enough for it to be refused.
+        return f"left({name}::text, {LONGEST_TEXT + 1})"
     return f"{name}::{_CASTS[column.type]}"
 
 

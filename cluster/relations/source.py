@@ -20,6 +20,8 @@ BATCH_ROWS = 20_000
 """Most rows of a database that are converted at once."""
 BATCH_LETTERS = 16 * 1024**2
 """How long their texts are together, but for the last row's, whatever the rows before were like."""
+LONGEST_TEXT = BATCH_LETTERS
+"""How long one text of a database may be; the last one that is read is in memory whatever the other limits are."""
 
 
 class RelationSourceError(ClusterError):
@@ -133,14 +135,30 @@ class Limits:
             )
 
 
+def too_long() -> SourceTooLargeError:
+    """Return the error about a text, or a blob, that is longer than :data:`LONGEST_TEXT`."""
+    return SourceTooLargeError(
+        f"it has a value that is longer than {LONGEST_TEXT:,} characters",
+        hint="leave its column out, or take a part of it with QUERY 'SELECT substr(...) ...'",
+    )
+
+
 def batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Cut rows of a database, which come one by one, into batches that are small enough to be converted at once."""
+    """Cut rows of a database, which come one by one, into batches that are small enough to be converted at once.
+
+    Raises
+    ------
+    SourceTooLargeError
+        If a text is longer than any may be.
+    """
     batch: list[Row] = []
     letters = 0
     for row in rows:
         batch.append(row)
         for value in row:
             if isinstance(value, str | bytes):
+                if len(value) > LONGEST_TEXT:
+                    raise too_long()
                 letters += len(value)
         if len(batch) == BATCH_ROWS or letters >= BATCH_LETTERS:
             yield batch

@@ -23,6 +23,7 @@ from cluster.language.comparisons import Comparison
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.fitting import POLARS_TYPES, matched, polars_schema, servable, settled
 from cluster.relations.source import (
+    LONGEST_TEXT,
     Deadline,
     Limits,
     RelationSourceError,
@@ -30,6 +31,7 @@ from cluster.relations.source import (
     SourceColumn,
     SourceSchemaError,
     batches,
+    too_long,
 )
 from protocols.wire.streams import FieldType
 
@@ -140,6 +142,7 @@ class SqliteSource:
                 address = f"file:{quote(str(path))}?mode=ro"
                 with closing(sqlite3.connect(address, uri=True, timeout=self._limits.connect_seconds)) as database:
                     database.set_progress_handler(lambda: deadline.passed, _INSTRUCTIONS)
+                    database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_TEXT)
                     database.execute("PRAGMA trusted_schema = OFF")
                     database.set_authorizer(_authorised)
                     yield database
@@ -251,6 +254,8 @@ def _explained(error: sqlite3.Error, deadline: Deadline) -> RelationSourceError:
     if deadline.passed:
         return SourceAwayError(f"it was not read within {deadline.limits.read_seconds:g} seconds")
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    if code == sqlite3.SQLITE_TOOBIG:
+        return too_long()
     away = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR}
     text = str(error)
     if not text.startswith(_WORDS_ABOUT_STATEMENTS):

@@ -12,7 +12,7 @@ from cluster.language.comparisons import Comparison
 from cluster.relations.allowed_hosts import AllowedHosts
 from cluster.relations.fitting import all_columns
 from cluster.relations.opening import Reach
-from cluster.relations.source import Limits, SourceAwayError, SourceSchemaError, SourceTooLargeError
+from cluster.relations.source import LONGEST_TEXT, Limits, SourceAwayError, SourceSchemaError, SourceTooLargeError
 from protocols.wire.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, meant, opened, same
 from tests.peak_memory import growth_kib
@@ -163,6 +163,21 @@ def test_long_texts_are_refused_before_many_of_them_are_in_memory(database):
             source.rows((Column("note", FieldType.TEXT),))
 
     assert growth_kib(read) < 250_000
+
+
+@pytest.mark.parametrize("letters", [LONGEST_TEXT, LONGEST_TEXT + 1, 200_000_000])
+def test_a_text_that_is_longer_than_any_is_refused_and_not_sent(database, letters):
+    source = opened(database, more=f"QUERY 'SELECT repeat(''x'', {letters}) AS note, 3 AS lane'")
+    assert source.rows((Column("lane", FieldType.INTEGER),))["lane"].to_list() == [3]
+    if letters <= LONGEST_TEXT:
+        assert source.rows((Column("note", FieldType.TEXT),))["note"].str.len_chars().to_list() == [letters]
+        return
+
+    def read():
+        with pytest.raises(SourceTooLargeError, match="a value that is longer than 16,777,216 characters"):
+            source.rows((Column("note", FieldType.TEXT),))
+
+    assert growth_kib(read) < 120_000
 
 
 @pytest.mark.parametrize(

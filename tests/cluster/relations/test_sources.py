@@ -18,6 +18,7 @@ from cluster.relations.frames import CsvSource
 from cluster.relations.source import (
     BATCH_LETTERS,
     BATCH_ROWS,
+    LONGEST_TEXT,
     Limits,
     SourceAwayError,
     SourceSchemaError,
@@ -26,6 +27,7 @@ from cluster.relations.source import (
 )
 from protocols.wire.streams import FieldType
 from tests.cluster.relations.source_cases import CONDITIONS, INCIDENTS, ROWS, frame, meant, opened, same
+from tests.peak_memory import growth_kib
 
 KINDS = ["sqlite", "csv", "parquet", "delta"]
 
@@ -132,6 +134,38 @@ def test_long_texts_are_refused_before_all_of_a_batch_is_in_memory(tmp_path):
         assert tracemalloc.get_traced_memory()[1] < 60_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("letters", [LONGEST_TEXT, LONGEST_TEXT + 1])
+def test_a_text_that_is_longer_than_any_is_refused_before_it_is_in_memory(tmp_path, letters):
+    """A value of SQLite has up to 1 GB, and was in memory several times before any limit was looked at."""
+    with closing(sqlite3.connect(tmp_path / "long.db")) as database:
+        database.execute("CREATE TABLE incidents (note TEXT, photo BLOB, lane INTEGER)")
+        database.execute(
+            "INSERT INTO incidents VALUES (printf('%.*c', ?, 'x'), zeroblob(?), 3)", (letters, 2 * LONGEST_TEXT)
+        )
+        database.commit()
+    source = opened(f"sqlite:///{tmp_path}/long.db")
+    # What is not asked for may be as long as it likes.
+    assert source.rows((Column("lane", FieldType.INTEGER),))["lane"].to_list() == [3]
+    if letters <= LONGEST_TEXT:
+        assert source.rows((Column("note", FieldType.TEXT),))["note"].str.len_chars().to_list() == [letters]
+        return
+    with pytest.raises(SourceTooLargeError, match="a value that is longer than 16,777,216 characters") as caught:
+        source.rows((Column("note", FieldType.TEXT),))
+    assert "substr" in caught.value.hint
+
+
+def test_what_sqlite_computes_is_refused_before_it_is_in_memory(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "long.db")) as database:
+        database.execute("CREATE VIEW incidents AS SELECT replace(hex(zeroblob(150000000)), '00', 'x') AS note")
+    source = opened(f"sqlite:///{tmp_path}/long.db")
+
+    def read():
+        with pytest.raises(SourceTooLargeError, match="a value that is longer"):
+            source.rows((Column("note", FieldType.TEXT),))
+
+    assert growth_kib(read) < 100_000
 
 
 def test_batches_end_with_their_rows_or_their_letters():
