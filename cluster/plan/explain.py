@@ -71,28 +71,33 @@ def explain(node: Node, *, schemas: bool = False) -> str:
     schemas
         True to write the columns of every node behind it, with types and units.
     """
+    return "\n".join(f"{line}{_columns(each) if schemas and not again else ''}" for line, each, again in tree_of(node))
+
+
+def tree_of(node: Node) -> list[tuple[str, Node, bool]]:
+    """Return the lines of a plan as a tree, each with its node, and whether it only refers to another line."""
     counts: Counter[Node] = Counter()
     _count(node, counts)
     numbers: dict[Node, int] = {}
-    lines: list[str] = []
+    lines: list[tuple[str, Node, bool]] = []
 
     def draw(current: Node, first: str, rest: str) -> None:
         shared = counts[current] > 1 and inputs_of(current)
         if shared and current in numbers:
-            lines.append(f"{first}same as [{numbers[current]}]")
+            lines.append((f"{first}same as [{numbers[current]}]", current, True))
             return
         label = describe(current)
         if shared:
             numbers[current] = len(numbers) + 1
             label = f"[{numbers[current]}] {label}"
-        lines.append(f"{first}{label}{_columns(current) if schemas else ''}")
+        lines.append((f"{first}{label}", current, False))
         below = inputs_of(current)
         for position, each in enumerate(below):
             last = position == len(below) - 1
             draw(each, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
     draw(node, "", "")
-    return "\n".join(lines)
+    return lines
 
 
 def explained(query: Query, rewritten: Rewritten, *, schemas: bool = False) -> str:

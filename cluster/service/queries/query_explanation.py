@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cluster.costs.estimate_text import estimate_text
 from cluster.language.translation import Query
 from cluster.physical.emission import emission_words
 from cluster.physical.lookup_choices import lookup_choices
@@ -32,6 +33,8 @@ class Surroundings:
         What one table of relations may take of a worker's memory; how many buckets there are downstream.
     history_rows
         About how many rows of history a micro-batch reads.
+    tuples_per_second
+        By stream, of those that the query reads, where it is known.
     """
 
     running: PhysicalPlan
@@ -39,6 +42,7 @@ class Surroundings:
     memory_bytes: int
     buckets: int
     history_rows: int
+    tuples_per_second: Mapping[str, float]
 
 
 def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ...], surroundings: Surroundings) -> str:
@@ -58,10 +62,12 @@ def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ..
     lookups = lookup_choices(
         node, surroundings.sizes, memory_bytes=surroundings.memory_bytes, buckets=surroundings.buckets
     )
+    estimate = estimate_text(node, surroundings.tuples_per_second)
     sections = [
         explained(query, rewritten).rstrip(),
         *([f"It would first read\n{history_text(reads, surroundings.history_rows)}"] if reads else []),
         f"It would run\n{placement_of(node)}",
+        *([f"It would process, as estimated\n{estimate}"] if estimate else []),
         *([f"It would publish\n  {emission}"] if emission else []),
         *([f"It would look up\n{lookups}"] if lookups else []),
         f"It would share\n{sharing_of(node, surroundings.running)}",

@@ -342,7 +342,8 @@ class QueryService:
         node = rewritten.node
         reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
-        surroundings = Surroundings(running, context.sizes, memory_bytes, buckets, self._history_rows)
+        rates = self.limits.rates(streams_of(node))
+        surroundings = Surroundings(running, context.sizes, memory_bytes, buckets, self._history_rows, rates)
         return await self._planning.run(partial(explanation, query, rewritten, reads, surroundings))
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:

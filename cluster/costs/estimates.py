@@ -1,0 +1,205 @@
+"""What is expected of every node of a plan in its steady state: how many rows, valid for how long, and kept.
+
+    aggregate AVG(x) by k      a row of each key where its window moves
+    `- window of 10m           valid for 10m each
+       `- filter x > 3         a third of them
+          `- stream readings   180 rows/s, valid at their own instant
+
+Estimates are averages, for people and for comparing plans. What may not be exceeded is computed elsewhere, from upper
+bounds (cluster/fjord/made_rows.py, cluster/fjord/state_size.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cluster.costs.characteristics import (
+    Characteristics,
+    aggregated,
+    coarsened,
+    counted,
+    distinct,
+    filtered,
+    grouped,
+    joined,
+    stepped,
+    united,
+    windowed,
+)
+from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
+from cluster.costs.selectivity import KEYS, join_selectivity, selectivity
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    CountWindow,
+    Difference,
+    Distinct,
+    Dstream,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Lookup,
+    Node,
+    PartitionedWindow,
+    Project,
+    Ranked,
+    SemiJoin,
+    Source,
+    StampJoin,
+    TimeWindow,
+    Union,
+    WindowBounds,
+    Zip,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.algebra import (
+    Sequence as InOrder,
+)
+from cluster.language.columns import Scalar
+from cluster.language.walks import from_below
+from cluster.planning_budget import spend
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is expected of one node.
+
+    Parameters
+    ----------
+    flow
+        Its rows, in microseconds; None where it cannot be estimated.
+    kept
+        How many rows its operator keeps; infinite if they become ever more, None where it cannot be estimated.
+    """
+
+    flow: Characteristics | None
+    kept: float | None = 0.0
+
+    @property
+    def rows_per_second(self) -> float | None:
+        """Rows that begin in a second of application time."""
+        return None if self.flow is None else self.flow.rate * SECOND_US
+
+
+UNKNOWN = Estimate(None, None)
+
+
+def estimates_of(plan: Node, tuples_per_second: Mapping[str, float]) -> dict[Node, Estimate]:
+    """Return what is expected of the nodes of a plan.
+
+    Parameters
+    ----------
+    plan
+        The plan, rewritten.
+    tuples_per_second
+        By stream, in application time; those of streams that are missing are not known.
+    """
+    found: dict[Node, Estimate] = {}
+    for node in from_below(plan):
+        spend()
+        below = [found[each].flow for each in inputs_of(node)]
+        if isinstance(node, Source):
+            found[node] = _source(node, tuples_per_second.get(node.stream))
+        elif any(each is None for each in below):
+            found[node] = UNKNOWN
+        else:
+            found[node] = _estimate(node, [each for each in below if each is not None])
+    return found
+
+
+def _source(node: Source, per_second: float | None) -> Estimate:
+    """Return the tuples of a stream; those that are sampled more rarely, or are events, are not known."""
+    if per_second is None or node.detector is not None or node.sample_period_us is not None:
+        return UNKNOWN
+    return Estimate(Characteristics(SECOND_US / per_second if per_second else math.inf, 1))
+
+
+def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
+    (flow, *_) = below or (None,)
+    if flow is None:
+        return UNKNOWN
+    match node:
+        case Filter():
+            return Estimate(filtered(flow, selectivity(node.predicate.expression)))
+        case Project() | WindowBounds() | Lookup():
+            return Estimate(flow)  # one row of a relation is found for each
+        case TimeWindow():
+            # What lasts already, lasts longer by the window.
+            size_us = math.inf if node.size_us is None else node.size_us + flow.validity - 1
+            return Estimate(windowed(flow, size_us, node.slide_us))
+        case CountWindow() | PartitionedWindow():
+            rows = math.inf if node.rows is None else node.rows
+            keys = KEYS if isinstance(node, PartitionedWindow) else 1
+            return Estimate(counted(flow, rows, keys), rows * keys if math.isfinite(rows) else 0.0)
+        case Granularity():
+            return Estimate(coarsened(flow, node.granule_us))
+        case Aggregate():
+            return _aggregate(node, flow)
+        case Distinct():
+            return Estimate(distinct(flow, math.inf), kept_by_distinct(flow))
+        case Union():
+            return Estimate(united(below))
+        case Difference() | Intersection():
+            return Estimate(flow, sum(each.valid_rows for each in below))
+        case Istream() | Dstream():
+            return Estimate(replace(flow, validity=1, granule=1), flow.valid_rows)
+        case Ranked():
+            kept = (
+                flow.valid_rows if node.most is None else min(flow.valid_rows, node.most * (KEYS if node.keys else 1))
+            )
+            return Estimate(flow, kept)
+        case InOrder():
+            rows = max((call.reach_rows for call in node.calls), default=0) * (KEYS if node.keys else 1)
+            reach_us = max((call.reach_us or 0 for call in node.calls), default=0)
+            return Estimate(flow, rows + reach_us * flow.rate)
+        case Join() | SemiJoin() | AntiJoin() | Zip() | StampJoin():
+            return _pairs(node, flow, below[1])
+        case _:
+            return UNKNOWN
+
+
+def _aggregate(node: Aggregate, flow: Characteristics) -> Estimate:
+    """Return an aggregate. Over a window that moves in steps it answers at each, over a count with each row."""
+    groups = KEYS if node.keys else 1
+    kept = kept_by_groups(flow, groups) if node.keys else kept_by_aggregate(flow)
+    window = _window_below(node.input)
+    if isinstance(window, TimeWindow) and window.slide_us > 1:
+        return Estimate(stepped(flow, groups), kept)
+    if isinstance(window, CountWindow | PartitionedWindow):
+        return Estimate(replace(flow, validity=min(flow.distance * groups, flow.validity)), kept)
+    return Estimate(grouped(flow, groups) if node.keys else aggregated(flow), kept)
+
+
+def _window_below(node: Node) -> Node:
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return node
+
+
+def _pairs(
+    node: Join | SemiJoin | AntiJoin | Zip | StampJoin, left: Characteristics, right: Characteristics
+) -> Estimate:
+    """Return the answers of a join. All left rows of a semijoin are counted, as nothing is known of partners."""
+    if isinstance(node, Zip | StampJoin):
+        reach_us = (max(node.high_us, 0), max(-node.low_us, 0) if node.low_us is not None else 0)
+        latest = KEYS if node.keys else 1
+        of_right = latest if isinstance(node, StampJoin) and node.latest else right.rate * (reach_us[1] + 1)
+        return Estimate(left, left.rate * (reach_us[0] + 1) + of_right)
+    kept = sum(kept_by_join(left, right))
+    if not isinstance(node, Join):
+        return Estimate(left, kept)
+    if math.isinf(left.validity) or math.isinf(right.validity):
+        return Estimate(None, kept)
+    return Estimate(joined(left, right, _share(node.predicate, node)), kept)
+
+
+def _share(predicate: Scalar | None, node: Join) -> float:
+    left, right = (frozenset(column.name for column in schema_of(side)) for side in (node.left, node.right))
+    return join_selectivity(None if predicate is None else predicate.expression, left, right)

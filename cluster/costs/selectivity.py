@@ -1,0 +1,93 @@
+"""The share of rows that meet a condition, as assumed from its form, because nothing is known of the data.
+
+The shares are those of the first optimiser with costs: Selinger et al., Access Path Selection in a Relational Database
+Management System (SIGMOD 1979), table 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from cluster.expressions.conditions import conjuncts
+from cluster.expressions.nodes import (
+    FALSE,
+    NULL,
+    TRUE,
+    Among,
+    Between,
+    Binary,
+    Chain,
+    Expression,
+    Group,
+    Like,
+    Literal,
+    Not,
+)
+from cluster.expressions.walks import columns_read, found_from_below
+
+EQUAL, ORDERED, BETWEEN, OTHER = 1 / 10, 1 / 3, 1 / 4, 1 / 2
+"""The share of rows for which an equality, a comparison by order, BETWEEN, and any other condition holds."""
+MOST_AMONG = 1 / 2
+"""The share of rows whose value is in a list, at most."""
+KEYS = 1_000
+"""How many keys an aggregate has, and how many values a column by which rows are joined."""
+
+_OF_SIGN = {
+    **dict.fromkeys(("=", "IS", "IS NOT DISTINCT FROM"), EQUAL),
+    **dict.fromkeys(("<>", "IS DISTINCT FROM"), 1 - EQUAL),
+    **dict.fromkeys(("<", "<=", ">", ">="), ORDERED),
+}
+
+
+@found_from_below
+def selectivity(condition: Expression, operands: Sequence[float]) -> float:
+    """Return the share of rows for which a condition is true, from 0 to 1; what is no condition counts as one."""
+    match condition:
+        case Literal():
+            return {TRUE: 1.0, FALSE: 0.0, NULL: 0.0}.get(condition, OTHER)
+        case Group():
+            return operands[0]
+        case Not():
+            return 1 - operands[0]
+        case Chain(word="AND"):
+            return math.prod(operands)
+        case Chain(word="OR"):
+            return 1 - math.prod(1 - each for each in operands)
+        case Binary():
+            return _OF_SIGN.get(condition.sign, OTHER)
+        case Between():
+            return BETWEEN
+        case Among():
+            return min(MOST_AMONG, EQUAL * len(condition.choices))
+        case Like():
+            return EQUAL
+        case _:
+            return OTHER
+
+
+def join_selectivity(condition: Expression | None, left: frozenset[str], right: frozenset[str]) -> float:
+    """Return the share of pairs that meet a condition of a join.
+
+    Its equalities between the sides are assumed to be those of one key; other parts hold independently of it.
+
+    Parameters
+    ----------
+    condition
+        The condition; None for none.
+    left, right
+        Names of the columns of both sides.
+    """
+    if condition is None:
+        return 1.0
+    parts = conjuncts(condition)
+    keys = [each for each in parts if _compares_sides(each, left, right)]
+    rest = math.prod(selectivity(each) for each in parts if each not in keys)
+    return rest / KEYS if keys else rest
+
+
+def _compares_sides(part: Expression, left: frozenset[str], right: frozenset[str]) -> bool:
+    if not isinstance(part, Binary) or part.sign not in ("=", "IS NOT DISTINCT FROM"):
+        return False
+    one, other = columns_read(part.left), columns_read(part.right)
+    return bool(one and other) and ((one <= left and other <= right) or (one <= right and other <= left))
