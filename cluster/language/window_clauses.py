@@ -5,10 +5,15 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cluster.language.algebra import (
+    Aggregate,
     CountWindow,
+    Distinct,
+    Filter,
     Granularity,
     Node,
     PartitionedWindow,
+    Project,
+    Ranked,
     SessionWindow,
     TimeWindow,
     schema_of,
@@ -33,8 +38,21 @@ def windowed(node: Node, item: StreamItem, context: Context) -> Node:
     if window is not None:
         node = _window(node, window, context)
     if granularity := item.args.get("granularity"):
+        if _of_closed_sessions(node):
+            context.warn(
+                "GRANULARITY leaves almost nothing of sessions: it keeps what is valid at whole multiples of a "
+                "duration, and tuples of a session are valid only when it closes; leave it out, or count the sessions "
+                "that close in an hour by FROM (SELECT ...) AS s WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)"
+            )
         node = Granularity(node, best(granularity.this, duration_us, context))
     return node
+
+
+def _of_closed_sessions(node: Node) -> bool:
+    """Return whether rows are valid only at the instants at which sessions close."""
+    while isinstance(node, Filter | Project | Aggregate | Ranked | Distinct):
+        node = node.input
+    return isinstance(node, SessionWindow) and not node.session.early
 
 
 def _window(node: Node, window: StreamWindow, context: Context) -> Node:

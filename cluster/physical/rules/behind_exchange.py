@@ -36,7 +36,12 @@ from cluster.planning_budget import spend
 LONGEST_SPLIT_US = 100_000
 """Rows that are valid for longer are not split into one per microsecond: 0.1 s is a hundred thousand rows already."""
 
-_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow)
+_FORMS: dict[type[Node], str] = {
+    CountWindow: "a window by rows",
+    PartitionedWindow: "a window by rows",
+    SessionWindow: "a window of sessions",
+}
+"""Windows to which copies matter even if they do not to what is above."""
 Exchanges = Mapping[tuple[Node, Aggregate | None], str]
 """By pipeline next to a scan: the id of the exchange above it."""
 
@@ -110,7 +115,7 @@ class _Lowering:
             node.input
         ):
             exact = multiplicity_matters or not isinstance(node, TimeWindow)
-            inputs = [self._split(node.input, inputs[0])] if exact else inputs
+            inputs = [self._split(node, inputs[0])] if exact else inputs
         if isinstance(node, Held):
             return self._place(_held(node), *inputs)
         if isinstance(node, Lookup):
@@ -118,10 +123,18 @@ class _Lowering:
             return self._place(operations.Lookup(table, tuple(sorted(streams_of(node)))), *inputs)
         return self._place(operation_of(node, self._lag_us if node in self._awaited else None), *inputs)
 
-    def _split(self, node: Node, below: str) -> str:
+    def _split(self, window: TimeWindow | CountWindow | PartitionedWindow | SessionWindow, below: str) -> str:
         """Split rows into one per instant, as a window above counts them (papers/pipes_algebra.md section 5.12)."""
+        node = window.input
         lasting_us = longest_validity_us(node)
         if lasting_us is None or lasting_us > LONGEST_SPLIT_US:
+            if not isinstance(window, TimeWindow):
+                raise UnsupportedPlanError(
+                    f"{_FORMS[type(window)]} takes a row of a subquery with {named_operator(node)} once for every "
+                    "microsecond for which it is valid, whatever is asked of it",
+                    hint="put the window on the stream itself, or write FROM ISTREAM((SELECT ...) AS q) AS s "
+                    "WINDOW(...), which takes a row once, where it begins",
+                )
             raise UnsupportedPlanError(
                 f"a window over a subquery with {named_operator(node)} would count a row once for every microsecond "
                 "for which it is valid",

@@ -96,6 +96,14 @@ def test_expression_has_type_and_unit(expression, type_, unit):
         ("SELECT lane FROM traffic WHERE speed < flow", "mixes mph and vehicles/h"),
         ("SELECT speed FROM traffic UNION ALL SELECT wind FROM weather", "mixes mph and km/h"),
         ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor RANGE 1 DAY)", "PARTITION BY changes nothing"),
+        (
+            "SELECT COUNT(*) AS n FROM traffic WINDOW(SESSION GAP 5 MINUTES) GRANULARITY(1 MINUTE)",
+            "GRANULARITY leaves almost nothing of sessions",
+        ),
+        (
+            "SELECT n FROM (SELECT COUNT(*) AS n FROM traffic WINDOW(SESSION GAP 1 HOUR)) AS s GRANULARITY(1 MINUTE)",
+            "GRANULARITY leaves almost nothing of sessions",
+        ),
         ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor RANGE UNBOUNDED)", "PARTITION BY changes nothing"),
         ("SELECT lane FROM traffic WINDOW(PARTITION BY sensor ROWS UNBOUNDED)", "PARTITION BY changes nothing"),
         ("SELECT lane FROM traffic WINDOW(RANGE MIN 1 HOUR, MAX 2 HOURS)", "best"),
