@@ -144,6 +144,16 @@ class CounterReports:
         return reported
 
 
+def owners_of(plan: PhysicalPlan) -> frozenset[str]:
+    """Return the owners of all operators of a plan: its fragments, and the scans of its streams."""
+    return frozenset(plan.by_identity).union(map(scan_owner, plan.streams))
+
+
+def scan_owner(stream: str) -> str:
+    """Return the owner of the operators that fragments share over a stream."""
+    return f"stream {stream}"
+
+
 def work_of(plan: PhysicalPlan, counters: Mapping[str, Totals]) -> dict[str, Work]:
     """Return, by fragment, what was done for it: what its pipelines took and what came to its sink."""
     seconds: dict[str, float] = {}

@@ -9,7 +9,7 @@ from functools import partial
 import polars as pl
 
 from cluster.fjord.batch import Batch
-from cluster.fjord.counters import Counters, counters_of
+from cluster.fjord.counters import Counters, counters_of, scan_owner
 from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.instantiation import operator_of, subscribed_operator
 from cluster.fjord.operators.device_aggregates import DeviceAggregates, device_aggregate_columns
@@ -175,7 +175,7 @@ class _Building:
     def _add_scan(
         self, key: tuple[str, str, str], scan: Scan | ScanAggregates, words: str, produce: Callable[[], Batch]
     ) -> None:
-        owner = f"stream {scan.stream}"
+        owner = scan_owner(scan.stream)
         placed = self._dataflow.add(
             f"scan of {scan.stream}{words}", operator_of(scan), [PullQueue(_once(produce))], owner=owner
         )

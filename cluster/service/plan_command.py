@@ -13,13 +13,21 @@ from cluster.service.client.command import DEFAULT_API, Api, make_client
 plan = typer.Typer(help="Show and draw the plan that all queries share.", no_args_is_help=True)
 
 FORMATS = {".mmd": "mermaid", ".md": "mermaid", ".dot": "dot", ".gv": "dot"}
+HEADINGS = ("runs", "rows in", "rows out", "rows/s", "out per row", "us per row", "seconds", "queue", "dropped")
+WHOLE = 100
+"""Rates from here on are shown without decimals."""
 DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
 
 
 @plan.command("show")
 def show_plan(
     *,
-    operators: Annotated[bool, typer.Option("--operators", help="Also list every operator and its queues.")] = False,
+    operators: Annotated[
+        bool,
+        typer.Option(
+            "--operators", help="Also list every operator, its queues, and its rates of the last half minute."
+        ),
+    ] = False,
     difference: Annotated[bool, typer.Option("--diff", help="Show the last change of the plan instead.")] = False,
     since: Annotated[
         int | None, typer.Option("--since", help="With --diff: show all changes since this epoch.")
@@ -42,16 +50,23 @@ def _print_operators(operators: list[dict[str, Any]]) -> None:
 
     table = Table(box=None)
     table.add_column("operator", no_wrap=True)
-    for heading in ("runs", "rows in", "rows out", "seconds", "deepest queue", "dropped"):
-        table.add_column(heading, justify="right")
+    for heading in HEADINGS:
+        table.add_column(heading, justify="right", no_wrap=True)
     for each in operators:
         numbers = (each["transitions"], each["rows_in"], each["rows_out"])
+        rates = (each["rows_in_per_second"], each["rows_out_per_row"], each["microseconds_per_row"])
         table.add_row(
-            each["operator"], *(f"{number:,}" for number in numbers), f"{each['seconds']:.2f}", f"{each['deepest']:,}",
-            f"{each['dropped']:,}",
+            each["operator"], *(f"{number:,}" for number in numbers), *map(_rate, rates), f"{each['seconds']:.2f}",
+            f"{each['deepest']:,}", f"{each['dropped']:,}",
         )  # fmt: skip
     # Names are long: a narrow terminal may wrap lines, but not cut off their ends.
-    Console(width=max(Console().width, 110)).print("", table, soft_wrap=True)
+    Console(width=max(Console().width, 150)).print("", table, soft_wrap=True)
+
+
+def _rate(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= WHOLE else f"{value:.3g}"
 
 
 @plan.command("draw")

@@ -129,7 +129,7 @@ class ClusterMetrics(Collector):
         for what, count in self._parts.registry.troubles.counts.items():
             failures.add_metric([what], count)
         yield failures
-        broken = sum(totals.broken for totals in self._parts.engine.counters.values())
+        broken = self._parts.engine.operators.broken
         yield CounterMetricFamily(
             "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken
         )

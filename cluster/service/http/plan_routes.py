@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from cluster.fjord.counters import work_of
+from cluster.fjord.counters import owners_of, work_of
+from cluster.fjord.operator_statistics import Rates
 from cluster.physical.difference import diff
 from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.text import plan_text
@@ -24,6 +25,15 @@ class PlanFormat(StrEnum):
     TEXT = "text"
     MERMAID = "mermaid"
     DOT = "dot"
+
+
+def _rates_json(rates: Rates) -> dict[str, float | None]:
+    found = {
+        **msgspec.structs.asdict(rates),
+        "rows_out_per_row": rates.rows_out_per_row,
+        "microseconds_per_row": rates.microseconds_per_row,
+    }
+    return {name: None if value is None else round(value, 4) for name, value in found.items()}
 
 
 def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
@@ -42,7 +52,7 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
     async def show_plan(kind: Annotated[PlanFormat, Query(alias="format")] = PlanFormat.TEXT) -> Response:
         """Return the plan that all queries share: as text, or as a graph for Mermaid or Graphviz."""
         plan = registry.physical
-        work = work_of(plan, engine.counters)
+        work = work_of(plan, engine.operators.counters)
         match kind:
             case PlanFormat.MERMAID:
                 text = mermaid(plan_graph(plan, work))
@@ -61,13 +71,13 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
 
     @api.get("/v1/plan/operators")
     async def list_operators() -> list[dict[str, Any]]:
-        """List the counters of the plan's operators and their queues since the cluster started."""
-        alive = registry.physical.by_identity
-        counters = sorted(engine.counters.items())
+        """List the counters of the plan's operators and their queues since the cluster started, and smoothed rates."""
+        alive = frozenset(owners_of(registry.physical))
+        counters = sorted(engine.operators.counters.items())
         return [
-            {"operator": name, **msgspec.structs.asdict(totals)}
+            {"operator": name, **msgspec.structs.asdict(totals), **_rates_json(engine.operators.rates(name))}
             for name, totals in counters
-            if totals.owner in alive or totals.owner.startswith("stream ")
+            if totals.owner in alive
         ]
 
     return api

@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cluster.fjord.counters import Counters, added
+from cluster.fjord.counters import owners_of
+from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.spark.session import SPARK_FILES, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkLog
 from protocols.event_log import get_logger
@@ -90,8 +91,8 @@ class Engine:
         """Set once it has been ready."""
         self.starts = 0
         self.restarts = 0
-        self.counters: Counters = {}
-        """What operators have done since this process began."""
+        self.operators = OperatorStatistics()
+        """What operators have done since this process began, and how fast."""
 
     @property
     def ready(self) -> bool:
@@ -173,6 +174,9 @@ class Engine:
         """Get the state from Java; ingest and API keep running while Java does not answer."""
         self._state = await asyncio.to_thread(running.state)
         self._reported_at = time.monotonic()
+        if self.operators.due:
+            plan = self._registry.physical
+            await asyncio.to_thread(lambda: self.operators.observe(owners_of(plan)))
         return self._state
 
     def _start(self, spark: SparkSession, on_commit: Callable[[], None]) -> RunningEngine:
@@ -198,15 +202,11 @@ class Engine:
             on_commit=on_commit,
             run=uuid.uuid4().hex,
             trigger_seconds=self._settings.trigger_seconds,
-            on_counters=self._count,
+            on_counters=self.operators.add,
         )
         self.starts += 1
         log.info("the engine runs", epoch=self._registry.epoch, queries=len(self._registry))
         return self._running
-
-    def _count(self, counters: Counters) -> None:
-        """Add the operators' counters; called in one of Spark's threads."""
-        self.counters = added(self.counters, counters)
 
     def _stop_queries(self) -> None:
         if self._running is not None:

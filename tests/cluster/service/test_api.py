@@ -21,7 +21,7 @@ COUNTERS = {
 
 def client(service: Service, token: str | None = None) -> httpx.AsyncClient:
     parts = service.parts()
-    parts.engine.counters = COUNTERS
+    parts.engine.operators.add(COUNTERS)
     return application(parts, token)
 
 
@@ -169,9 +169,12 @@ async def test_streams_are_created_listed_and_dropped(api: httpx.AsyncClient) ->
 
 
 async def test_operators_of_the_plan_are_listed(api: httpx.AsyncClient) -> None:
+    assert (await api.get("/v1/plan/operators")).json() == []
+    await api.post("/v1/queries", json={"sql": GOOD})
     (scan,) = (await api.get("/v1/plan/operators")).json()
     assert scan["operator"] == "scan of traffic"
     assert (scan["transitions"], scan["rows_in"], scan["dropped"]) == (3, 60, 0)
+    assert (scan["rows_in_per_second"], scan["rows_out_per_row"], scan["microseconds_per_row"]) == (0, None, None)
 
 
 @pytest.mark.parametrize(
