@@ -39,10 +39,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     HOPPING.format("FROM stream "): ("HOP",),
     "write WINDOW_START() or WINDOW_END(), without arguments": (
         *("TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END", "TUMBLE_ROWTIME", "HOP_ROWTIME", "TUMBLE_PROCTIME"),
-        "HOP_PROCTIME",
-    ),
-    "write MIN(STAMP()) and MAX(STAMP()): the row of a session is valid when it closes": (
-        *("SESSION_START", "SESSION_END", "SESSION_ROWTIME", "SESSION_PROCTIME"),
+        *("HOP_PROCTIME", "SESSION_START", "SESSION_END", "SESSION_ROWTIME", "SESSION_PROCTIME"),
     ),
     f"a window is written FROM stream {WINDOW_SHAPES}; conditions on its tuples stand in WHERE": (
         *("TUMBLINGWINDOW", "HOPPINGWINDOW", "SLIDINGWINDOW", "COUNTWINDOW"),

@@ -90,9 +90,9 @@ def group(
         If a key or an argument is wrong.
     """
     checker = Checker(scope, context)
-    bounds = Bounds(node, context, Names(column.name for column in schema_of(node)))
+    bounds = Bounds(node, context, Names(column.name for column in schema_of(node)), (*keys, *expressions))
     keys, sets = bounds.without(keys, sets)
-    node, named, computed = _with_keys(node, checker, keys)
+    node, named, computed = _with_keys(bounds.node, checker, keys)
     names = tuple(dict.fromkeys(named))
     chosen = [{named[place] for place in each} for each in sets] if sets is not None else [set(names)]
     named_sets = [tuple(name for name in names if name in each) for each in chosen]
@@ -105,7 +105,7 @@ def group(
         if (name := keys_of.name_of(expression)) is not None:
             return slot_for(name, expression)
         if isinstance(expression, WindowBound):
-            return bounds.value_of(expression)
+            return bounds.value_of(expression, calls.name_of)
         if isinstance(expression, exp.Grouping):
             return masks.value_of(expression)
         if isinstance(expression, ErrorBound):
@@ -122,8 +122,8 @@ def group(
     rewritten = tuple(with_parts_replaced(expression, replaced) for expression in expressions)
     if not names and not calls.calls:
         calls.name_of(AggregateCall("count", "count", None, FieldType.INTEGER))
-    aggregate = bounds.above(grouped_by(node, names, named_sets, calls.calls, masks.named))
     everywhere = frozenset(names).intersection(*chosen)
+    aggregate = bounds.above(grouped_by(node, names, named_sets, calls.calls, masks.named), everywhere)
     kept = tuple(
         ScopeItem(
             item.alias,

@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from cluster.language.algebra import Filter, Node, Project, SessionWindow, TimeWindow, WindowBounds
+from cluster.language.algebra import Filter, Node, Project, TimeWindow, WindowBounds
+from cluster.language.session_bounds import check_bound, check_groups, session_below, session_bound, with_stamps
 from cluster.language.syntax import TimeFunction, WindowBound, slot_for
 from cluster.language.window_shapes import Grid, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import NoReturn
 
     from sqlglot import exp
 
+    from cluster.language.algebra import SessionWindow
+    from cluster.language.columns import AggregateCall
     from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
     from cluster.language.scope import Names
@@ -46,14 +49,25 @@ class Bounds:
         For errors.
     taken
         Names of its columns.
+    written
+        The expressions that may ask for bounds.
     """
 
-    def __init__(self, node: Node, context: Context, taken: Names) -> None:
+    def __init__(self, node: Node, context: Context, taken: Names, written: Iterable[exp.Expr]) -> None:
         self._node = node
         self._context = context
+        self._sessions: SessionWindow | None = None
+        if any(each.find(WindowBound) for each in written) and (sessions := session_below(node)) is not None:
+            self._node, self._sessions = with_stamps(node), sessions
+        self._asked: list[WindowBound] = []
         self._taken = taken
         self._grid: Grid | None = None
         self._names: dict[str, str] = {}
+
+    @property
+    def node(self) -> Node:
+        """What is aggregated, with what bounds are computed from."""
+        return self._node
 
     @property
     def names(self) -> frozenset[str]:
@@ -74,7 +88,7 @@ class Bounds:
         for place in places:
             bound = keys[place]
             assert isinstance(bound, WindowBound)  # noqa: S101 - see above
-            self.value_of(bound)
+            self._check(bound)
             if any(place not in each for each in sets or ()):
                 reason = f"{bound.this}() is the same for all rows of an instant, so no set is without it"
                 raise self._context.error(bound, reason, "leave it out of GROUP BY: SELECT may have it")
@@ -84,23 +98,49 @@ class Bounds:
         left = [tuple(kept[place] for place in each if place in kept) for each in sets or ()]
         return [keys[place] for place in kept], None if sets is None else left
 
-    def value_of(self, bound: WindowBound) -> exp.Expr:
+    def value_of(self, bound: WindowBound, name_of: Callable[[AggregateCall], str]) -> exp.Expr:
         """Return the bound as a timestamp over columns of :meth:`above`.
+
+        Parameters
+        ----------
+        bound
+            The bound.
+        name_of
+            Returns the column of an aggregate that is to be computed.
 
         Raises
         ------
         FjordSqlError
             If the window has no bounds, or the call has arguments.
         """
+        self._check(bound)
+        micros: exp.Expr
+        if self._sessions is not None:
+            micros = session_bound(bound, self._sessions, name_of)
+        else:
+            micros = slot_for(self._names[bound.this], bound)
+        return TimeFunction(this="TIMESTAMP_MICROS", expressions=[micros])
+
+    def _check(self, bound: WindowBound) -> None:
         if bound.expressions:
             raise self._context.error(bound, f"{bound.this} takes no argument", f"it is written {bound.this}()")
-        if self._grid is None:
+        if self._sessions is not None:
+            check_bound(bound, self._node, self._context)
+            self._asked.append(bound)
+        elif self._grid is None:
             self._grid = self._sliding(bound)
             self._names = {name: self._taken.unique(name.lower()) for name in ("WINDOW_START", "WINDOW_END")}
-        return TimeFunction(this="TIMESTAMP_MICROS", expressions=[slot_for(self._names[bound.this], bound)])
 
-    def above(self, aggregate: Node) -> Node:
-        """Return an aggregation with the bounds that it is asked for."""
+    def above(self, aggregate: Node, grouped: frozenset[str]) -> Node:
+        """Return an aggregation with the bounds that it is asked for; `grouped` are the keys of all its groups.
+
+        Raises
+        ------
+        FjordSqlError
+            If a group may have tuples of several windows.
+        """
+        if self._sessions is not None and self._asked:
+            check_groups(self._asked[0], self._sessions, grouped, self._context)
         if self._grid is None:
             return aggregate
         return WindowBounds(aggregate, self._grid, self._names["WINDOW_START"], self._names["WINDOW_END"])
@@ -109,10 +149,6 @@ class Bounds:
         node = self._node
         while isinstance(node, Filter | Project):
             node = node.input
-        if isinstance(node, SessionWindow):
-            reason = "a session has no bounds but its tuples"
-            hint = "MIN(STAMP()) is when it began, and its row is valid from when it closes"
-            raise self._context.error(bound, reason, hint)
         if not isinstance(node, TimeWindow):
             reason = f"{bound.this}() is of an aggregate over one stream with a window by time"
             raise self._context.error(bound, reason, SHAPE)

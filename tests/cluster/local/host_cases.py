@@ -151,6 +151,10 @@ CASES: dict[str, str] = {
     "WINDOW(SESSION GAP 6 US PARTITION BY sensor)) AS t GROUP BY l, s",
     "sessions while they are open": "SELECT sensor, COUNT(*) AS n FROM traffic "
     "WINDOW(SESSION GAP 5 US MAX 20 US EARLY PARTITION BY sensor) GROUP BY sensor HAVING COUNT(*) > 1",
+    "sessions with bounds": "SELECT sensor, WINDOW_START() AS since, WINDOW_END() AS until, COUNT(*) AS n FROM traffic "
+    "WINDOW(SESSION GAP 4 US MAX 12 US PARTITION BY sensor) GROUP BY sensor",
+    "sessions with bounds while they are open": "SELECT sensor, WINDOW_END() AS until, COUNT(*) FILTER (WHERE open) AS n "
+    "FROM traffic WINDOW(SESSION GAP 5 US EARLY PARTITION BY sensor) GROUP BY sensor",
     "sessions of open lanes": "SELECT lane, COUNT(*) AS n FROM (SELECT lane FROM traffic WHERE open) AS t "
     "WINDOW(SESSION GAP 6 US PARTITION BY lane) GROUP BY lane",
     "moved": "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US SLIDE 6 US OFFSET 2 US) GROUP BY sensor",
