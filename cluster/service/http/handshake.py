@@ -32,6 +32,7 @@ class Handshake(asyncio.Protocol):
         self._received = b""
         self._is_lost = False
         self._has_ended = False
+        self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake."""
@@ -43,10 +44,10 @@ class Handshake(asyncio.Protocol):
         raw.pause_reading()
         # What is encrypted waits with the connection, where it is noticed, and not below it.
         raw.set_write_buffer_limits(high=1, low=0)
-        task = self._connection.loop.create_task(self._run(raw))
+        self._task = self._connection.loop.create_task(self._run(raw))
         # The server waits for tasks when it stops, and cancels them.
-        self._connection.tasks.add(task)
-        task.add_done_callback(self._connection.tasks.discard)
+        self._connection.tasks.add(self._task)
+        self._task.add_done_callback(self._forget)
 
     def data_received(self, data: bytes) -> None:
         """Keep what comes together with the end of the handshake."""
@@ -57,10 +58,23 @@ class Handshake(asyncio.Protocol):
         self._is_lost = True
         if self._has_ended:
             self._connection.connection_lost(exc)
+        else:
+            self._bounds.end(self)
+            self._cancel()
 
     def give_way(self) -> None:
         """End at once, for another one."""
         self._raw.abort()
+        # A handshake that begins on a connection that has ended holds its buffers until its time is over.
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connection.tasks.discard(task)
+        self._task = None  # it holds this, too: both would stay until garbage is looked for
 
     async def _run(self, raw: asyncio.Transport) -> None:
         secured: asyncio.Transport | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import time
@@ -171,6 +172,24 @@ async def test_handshakes_that_do_not_end_shut_out_nobody(tls: TlsFiles) -> None
         assert server.refused == {Refusal.CONNECTIONS: 9, Refusal.SLOW: 1}
         for _, each in [*begun, (reader, writer)]:
             each.close()
+
+
+async def test_handshakes_that_give_way_leave_no_buffers_behind(tls: TlsFiles) -> None:
+    """Each has 256 KiB: those that began on connections that had given way were kept for a minute, 8 GB of them."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with served(tls=tls, most_connections=2) as server:
+            begun = [each for _ in range(4) for each in await asyncio.gather(*(server.silent() for _ in range(25)))]
+            await server.until(Refusal.CONNECTIONS, 98)
+            async with asyncio.timeout(PATIENCE):
+                # What the event loop has for a connection with TLS.
+                while sum(type(each).__name__ == "SSLProtocol" for each in gc.get_objects()) > 2:
+                    await asyncio.sleep(0.05)
+            for _, each in begun:
+                each.close()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n" * 5, b""])
