@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,6 +62,35 @@ def _print_operators(operators: list[dict[str, Any]]) -> None:
         )  # fmt: skip
     # Names are long: a narrow terminal may wrap lines, but not cut off their ends.
     Console(width=max(Console().width, 150)).print("", table, soft_wrap=True)
+
+
+@plan.command("history")
+def show_history(
+    *,
+    last: Annotated[int, typer.Option(min=1, max=1_000, help="How many epochs.")] = 20,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Print how the plan came to be: when it changed, for which queries, and how many operators came and went."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    with make_client(api) as client:
+        steps = client.plan_history(last)
+    if not steps:
+        typer.echo("the plan has not changed yet")
+        return
+    table = Table(box=None)
+    for heading in ("epoch", "at", "change"):
+        table.add_column(heading, no_wrap=True, justify="right" if heading == "epoch" else "left")
+    table.add_column("operators", no_wrap=True, justify="right")
+    for each in steps:
+        at = datetime.fromtimestamp(each["at_seconds"], UTC).isoformat(sep=" ", timespec="seconds")
+        table.add_row(
+            f"{each['epoch']:,}", at.removesuffix("+00:00"), escape(each["words"]),
+            f"+{each['operators_come']:,} -{each['operators_go']:,}",
+        )  # fmt: skip
+    Console(width=max(Console().width, 150)).print(table, soft_wrap=True)
 
 
 def _rate(value: float | None) -> str:

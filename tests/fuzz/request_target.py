@@ -53,6 +53,7 @@ NAMES = (
 NUMBERS = ("0", "1", "10", "-1", "9223372036854775807", "9223372036854775808", "9" * 5000, "1e400", "nan", "", "%00")
 SHOWN = (
     "/v1/status", "/v1/streams", "/v1/queries", "/v1/relations", "/v1/sensors", "/v1/plan", "/v1/plan/difference",
+    "/v1/plan/history",
     "/v1/plan/operators", "/v1/bill", "/v1/quarantine", "/metrics", "/docs", "/openapi.json",
 )  # fmt: skip
 NAMED = ("/v1/queries/{}", "/v1/relations/{}", "/v1/streams/{}", "/v1/streams/{}/budget")

@@ -38,6 +38,7 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/v1/functions/{name}"): Role.READ,
     ("GET", "/v1/plan"): Role.READ,
     ("GET", "/v1/plan/difference"): Role.READ,
+    ("GET", "/v1/plan/history"): Role.READ,
     ("GET", "/v1/plan/operators"): Role.READ,
     ("GET", "/v1/queries"): Role.READ,
     ("GET", "/v1/queries/{name}"): Role.READ,

@@ -154,6 +154,10 @@ class ApiClient:
         """Return what has changed of the shared plan since an epoch, by default the one before."""
         return self._request("GET", "/v1/plan/difference", params={} if since is None else {"since": since}).text
 
+    def plan_history(self, last: int) -> list[dict[str, Any]]:
+        """Return what the last epochs changed in the shared plan, oldest first."""
+        return list(self._request("GET", "/v1/plan/history", params={"last": last}).json())
+
     def operators(self) -> list[dict[str, Any]]:
         """Return the counters of the operators of the shared plan."""
         return list(self._request("GET", "/v1/plan/operators").json())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,10 @@ from cluster.physical.text import plan_text
 if TYPE_CHECKING:
     from cluster.service.registry.registry import Registry
     from cluster.service.running.engine import Engine
+
+
+MOST_EPOCHS = 1_000
+"""The most epochs of which the history is shown at once."""
 
 
 class PlanFormat(StrEnum):
@@ -68,6 +73,12 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
         plan = registry.physical
         before = registry.physical_at(max(0, plan.epoch - 1) if since is None else since)
         return Response(f"{diff(before, plan).words}\n", media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/plan/history")
+    async def show_history(last: Annotated[int, Query(ge=1, le=MOST_EPOCHS)] = 20) -> list[dict[str, Any]]:
+        """List what the last epochs changed, oldest first."""
+        steps = await asyncio.to_thread(registry.plan_history, last)
+        return [{**msgspec.structs.asdict(each), "words": each.words} for each in steps]
 
     @api.get("/v1/plan/operators")
     async def list_operators() -> list[dict[str, Any]]:

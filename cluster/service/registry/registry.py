@@ -15,6 +15,7 @@ from cluster.language.algebra import Node
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
+from cluster.physical.plan_history import PlanStep, plan_history
 from cluster.plan.epoch import Plan, encode_plan
 from cluster.service.registry.function_registry import FunctionRegistry
 from cluster.service.registry.plan_transitions import LostEpochs, Transition, adding, adding_many, dropping, skipping
@@ -172,6 +173,16 @@ class Registry:
         if epoch > self.epoch or not self._plans.exists(epoch):
             raise PlanError(f"there is no plan of epoch {epoch}", hint=f"the newest is {self.epoch}")
         return PlanFiles(self._plans.folder).read(epoch)
+
+    def plan_history(self, last: int) -> list[PlanStep]:
+        """Return what the last epochs changed, oldest first; may be called in a thread of its own.
+
+        Raises
+        ------
+        PlanError
+            If a plan cannot be read any more.
+        """
+        return list(plan_history(PlanFiles(self._plans.folder), self.epoch, last))
 
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 
 import httpx
@@ -185,6 +186,21 @@ async def test_the_plan_is_shown(api: httpx.AsyncClient, kind: str, begins: str)
     await api.post("/v1/queries", json={"sql": GOOD})
     assert (await api.get("/v1/plan", params={"format": kind})).text.startswith(begins)
     assert (await api.get("/v1/plan", params={"format": "crayon"})).status_code == 422
+
+
+async def test_the_history_of_the_plan_is_shown(api: httpx.AsyncClient) -> None:
+    await api.post("/v1/queries", json={"sql": GOOD, "name": "one"})
+    await api.post("/v1/queries", json={"sql": GOOD, "name": "other"})
+    await api.delete("/v1/queries/one")
+    steps = (await api.get("/v1/plan/history")).json()
+    assert [(each["epoch"], each["words"]) for each in steps[-3:]] == [
+        (2, "one added"), (3, "other added"), (4, "one dropped"),
+    ]  # fmt: skip
+    assert steps[-3]["operators_come"] > 0
+    assert [each["operators_go"] for each in steps[-3:]] == [0, 0, 0]
+    assert abs(steps[-1]["at_seconds"] - time.time()) < 60
+    assert len((await api.get("/v1/plan/history", params={"last": 2})).json()) == 2
+    assert (await api.get("/v1/plan/history", params={"last": 0})).status_code == 422
 
 
 async def test_changes_of_the_plan_are_shown(api: httpx.AsyncClient) -> None:

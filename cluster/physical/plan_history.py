@@ -1,0 +1,84 @@
+"""How the plan came to be: a line for each of its last epochs, from the plan files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from cluster.physical.difference import operators_changed
+from cluster.physical.nodes import Fragment, PhysicalPlan
+from cluster.physical.plan_changes import Splice
+from cluster.physical.plan_files import PlanFiles
+from cluster.physical.words import named
+
+
+class PlanStep(msgspec.Struct, frozen=True):
+    """What changed with one epoch.
+
+    Parameters
+    ----------
+    epoch
+        The epoch.
+    at_seconds
+        When its plan was written, in seconds since 1970.
+    queries_come, queries_go
+        Names of the queries that came and went.
+    operators_come, operators_go
+        How many operators came and went; those that others use, too, stay.
+    """
+
+    epoch: int
+    at_seconds: float
+    queries_come: tuple[str, ...]
+    queries_go: tuple[str, ...]
+    operators_come: int
+    operators_go: int
+
+    @property
+    def words(self) -> str:
+        """Which queries came and went."""
+        come = f"{named([*self.queries_come])} added" if self.queries_come else ""
+        go = f"{named([*self.queries_go])} dropped" if self.queries_go else ""
+        return "; ".join(each for each in (come, go) if each) or "no query came or went"
+
+
+def plan_history(files: PlanFiles, newest: int, last: int) -> Iterator[PlanStep]:
+    """Yield the changes of the last epochs, oldest first; those whose files are no longer there are left out.
+
+    Parameters
+    ----------
+    files
+        The plans; read one after the other, so that each costs no more than its change.
+    newest
+        The newest epoch.
+    last
+        How many epochs.
+
+    Raises
+    ------
+    PlanError
+        If a plan cannot be read.
+    """
+    for epoch in range(max(newest - last, 0) + 1, newest + 1):
+        if files.exists(epoch - 1) and files.exists(epoch):
+            before = files.read(epoch - 1)
+            yield _step(before, files.read(epoch), files.path(epoch).stat().st_mtime)
+
+
+def _step(before: PhysicalPlan, after: PhysicalPlan, at_seconds: float) -> PlanStep:
+    change = Splice.between(before.fragments, after.fragments)
+    had, has = _queries(before.fragments[change.at :][: change.out]), _queries(change.into)
+    operators = operators_changed(before, after)
+    return PlanStep(
+        after.epoch,
+        at_seconds,
+        tuple(name for identity, name in has.items() if identity not in had),
+        tuple(name for identity, name in had.items() if identity not in has),
+        operators["operators_come"],
+        operators["operators_go"],
+    )
+
+
+def _queries(fragments: tuple[Fragment, ...]) -> dict[str, str]:
+    return {each.identity: each.query for fragment in fragments for each in fragment.subscribers}
