@@ -184,7 +184,7 @@ async def test_handshakes_that_give_way_leave_no_buffers_behind(tls: TlsFiles) -
             await server.until(Refusal.CONNECTIONS, 98)
             async with asyncio.timeout(PATIENCE):
                 # What the event loop has for a connection with TLS.
-                while sum(type(each).__name__ == "SSLProtocol" for each in gc.get_objects()) > 2:
+                while sum(type(each).__name__ == "SSLProtocol" for each in gc.get_objects()) > 2:  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.05)
             for _, each in begun:
                 each.close()
