@@ -18,12 +18,13 @@ from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.joins import join_items
+from cluster.language.over_functions import over_words
 from cluster.language.ranks import refuse_values
 from cluster.language.scalar_subqueries import with_values
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.select_ends import SelectEnd, ended
 from cluster.language.select_names import check_column_name
-from cluster.language.sequences import goes_by_order, over_words, sequenced
+from cluster.language.sequences import goes_by_order, sequenced
 from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
 from cluster.language.stars import is_star, shown_by_star
