@@ -58,17 +58,11 @@ class Handshake(asyncio.Protocol):
         self._is_lost = True
         if self._has_ended:
             self._connection.connection_lost(exc)
-        else:
-            self._bounds.end(self)
-            self._cancel()
 
     def give_way(self) -> None:
         """End at once, for another one."""
         self._raw.abort()
         # A handshake that begins on a connection that has ended holds its buffers until its time is over.
-        self._cancel()
-
-    def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
 
