@@ -25,6 +25,7 @@ from cluster.language.algebra import Node, Relation, schema_of
 from cluster.language.columns import identity_of
 from cluster.plan.relations_read import MEMORY_BYTES, relations_of, slices_of
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
+from cluster.storage.table_folders import relation_folder
 from protocols.text.byte_sizes import format_byte_size
 from protocols.wire.streams import FieldType
 
@@ -93,7 +94,7 @@ class RelationTables:
         """Return since when each version holds, oldest first; the oldest one has always held."""
         key = (relation.identity, streams)
         if key not in self._histories:
-            versions = RelationVersions(self._folder / relation.identity)
+            versions = RelationVersions(self._folder / relation_folder(relation.identity))
             last = self._versions.get(relation.identity, 0)
             known = [versions.version(number) for number in versions.numbers() if number <= last]
             if not known:
@@ -122,7 +123,7 @@ class RelationTables:
             )
         count = slices_of(version.bytes, self._memory_bytes, self._buckets)
         digest = hashlib.blake2b(identity_of((table, key, SLICING)), digest_size=8).hexdigest()
-        folder = self._folder / relation.identity / f"{version.data:012d}-by-{digest}-{count}"
+        folder = self._folder / relation_folder(relation.identity) / f"{version.data:012d}-by-{digest}-{count}"
         cut(
             self._file(relation, version),
             folder,
@@ -157,7 +158,7 @@ class RelationTables:
         return found
 
     def _file(self, relation: Relation, version: RelationVersion) -> Path:
-        return RelationVersions(self._folder / relation.identity).snapshot(version.number)
+        return RelationVersions(self._folder / relation_folder(relation.identity)).snapshot(version.number)
 
 
 _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], LookupTable] = OrderedDict()

@@ -22,6 +22,7 @@ from cluster.storage.dropped_streams import DroppedStreams
 from cluster.storage.stream_retention import StreamRetention
 from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.synced_files import Troubles
+from cluster.storage.table_folders import folder_of, stream_of
 from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message, Subscription
@@ -195,7 +196,7 @@ class Ingest:
             if len(self.writers) >= MAX_STREAMS:
                 raise StorageError(f"there are {MAX_STREAMS} streams already")
             table = StreamTable(
-                str(self._folder / schema.name),
+                str(self._folder / folder_of(schema.name)),
                 schema,
                 compaction=self._compaction(schema.name),
                 retention=self._retention(schema.name),
@@ -362,11 +363,12 @@ class Ingest:
         return list(opened.values())
 
     def _damaged(self, damage: Damage) -> None:
-        self.damages[damage.table] = damage
-        log.error("stream was damaged", stream=damage.table, what=str(damage), lost_commits=damage.lost_commits)
+        stream = stream_of(damage.table)
+        self.damages[stream] = damage
+        log.error("stream was damaged", stream=stream, what=str(damage), lost_commits=damage.lost_commits)
         if damage.sequences:
             # Its proxies have deleted these batches, and go on with the next numbers.
-            self._dropped.remember(damage.table, damage.sequences)
+            self._dropped.remember(stream, damage.sequences)
 
     def _restore_sequences(self, table: StreamTable) -> None:
         """Continue a dropped table's sequence numbers in a new table of the same name."""

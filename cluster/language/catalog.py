@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cluster.errors import ClusterError
 from cluster.language.algebra import Node, schema_of
 from cluster.language.columns import Column, Schema
+from protocols.wire.names import folded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -140,11 +141,11 @@ class Catalog:
 
     def find(self, name: str) -> Entry | None:
         """Return the stream or relation called `name`, or None."""
-        return self.entries.get(name.casefold())
+        return self.entries.get(folded(name))
 
     def function(self, name: str) -> UserFunction | None:
         """Return the function of a user called `name`, or None."""
-        return self.functions.get(name.casefold())
+        return self.functions.get(folded(name))
 
     def with_functions(self, functions: Iterable[UserFunction]) -> Catalog:
         """Return a catalog with these functions in place of its own."""

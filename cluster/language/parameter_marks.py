@@ -10,9 +10,10 @@ from itertools import chain
 from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.comments import enclosed
+from protocols.wire.names import WORD, folded
 
-_MARK = re.compile(r"(?<![:\w'\"]):(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?!\w)")
-_JOINED = re.compile(r"(?<=\w):(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?!\w)")
+_MARK = re.compile(rf"(?<![:\w'\"]):(?P<name>{WORD})")
+_JOINED = re.compile(rf"(?<=\w):(?P<name>{WORD})")
 _STANDS_IN = "?"
 """The tokenizer is given this mark, because it takes ``:limit`` for a colon and a word of the language."""
 
@@ -45,7 +46,7 @@ def marks_in(text: str) -> tuple[Mark, ...]:
 
 def joined_mark(text: str, name: str) -> Mark | None:
     """Return the first mark of this name that is no parameter because a word or a number stands directly before it."""
-    return next((each for each in _marks(_JOINED, text) if each.name.casefold() == name.casefold()), None)
+    return next((each for each in _marks(_JOINED, text) if folded(each.name) == folded(name)), None)
 
 
 def _marks(pattern: re.Pattern[str], text: str) -> Iterator[Mark]:

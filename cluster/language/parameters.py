@@ -32,6 +32,7 @@ from cluster.language.readable_text import readable
 from cluster.language.statement_trees import NO_DECLARATION, statement_tree
 from cluster.language.syntax import EventsClause, OrderKey, Quantity, Within
 from cluster.planning_budget import spend
+from protocols.wire.names import folded
 
 MOST_VALUES = 1_000
 """Most parameters of a query."""
@@ -94,9 +95,7 @@ class BoundText:
     def error(self, error: FjordSqlError) -> FjordSqlError:
         """Return an error about the bound text as one about the template, with the values that stand in its place."""
         start, end = self._before(error.start), self._before(error.end, ends=True)
-        named = {
-            each.mark.name.casefold(): each for each in self.pieces if start < each.mark.end <= max(end, start + 1)
-        }
+        named = {folded(each.mark.name): each for each in self.pieces if start < each.mark.end <= max(end, start + 1)}
         values = "; ".join(f":{each.mark.name} is {described(each.value)}" for each in named.values())
         hint = "; ".join(part for part in (error.hint, values) if part) or None
         return FjordSqlError(error.reason, text=self.template, start=start, end=max(end, start), hint=hint)
@@ -133,7 +132,7 @@ def bind(text: str, values: Mapping[str, Value]) -> BoundText:
     check_names([text], values)
     if not marks:
         return BoundText(text, text)
-    if missing := [each for each in marks if each.name.casefold() not in given]:
+    if missing := [each for each in marks if folded(each.name) not in given]:
         raise _missing(missing, text)
     places = _places(text)
     pieces: list[Piece] = []
@@ -141,7 +140,7 @@ def bind(text: str, values: Mapping[str, Value]) -> BoundText:
     expected: dict[int, exp.Expr] = {}
     done = length = 0
     for mark, place in zip(marks, places.marks, strict=True):
-        value = given[mark.name.casefold()]
+        value = given[folded(mark.name)]
         literal = _literal(place, value, text, mark)
         expected[id(place)] = literal.tree
         before = "" if mark.start == 0 or text[mark.start - 1] in _BESIDE else " "
@@ -162,7 +161,7 @@ def bind(text: str, values: Mapping[str, Value]) -> BoundText:
 
 def names_in(text: str) -> tuple[str, ...]:
     """Return the names of parameters in a text, in order, each once."""
-    return tuple(dict.fromkeys(each.name.casefold() for each in marks_in(text)))
+    return tuple(dict.fromkeys(folded(each.name) for each in marks_in(text)))
 
 
 def check_names(texts: Iterable[str], values: Iterable[str]) -> None:
@@ -176,7 +175,7 @@ def check_names(texts: Iterable[str], values: Iterable[str]) -> None:
     every = list(texts)
     known = list(dict.fromkeys(name for text in every for name in names_in(text)))
     for name in values:
-        if name.casefold() not in known:
+        if folded(name) not in known:
             raise _unknown(name, known, every[0])
 
 
@@ -200,9 +199,9 @@ class _Places:
 def _given(values: Mapping[str, Value], text: str) -> dict[str, Value]:
     if len(values) > MOST_VALUES:
         raise FjordSqlError(f"a query has at most {MOST_VALUES:,} parameters", text=text, start=0, end=0)
-    given = {name.casefold(): value for name, value in values.items()}
+    given = {folded(name): value for name, value in values.items()}
     if len(given) < len(values):
-        twice = next(name for name in values if [each.casefold() for each in values].count(name.casefold()) > 1)
+        twice = next(name for name in values if [folded(each) for each in values].count(folded(name)) > 1)
         reason, hint = f"the parameter {twice!r} has two values", "names of parameters have no case"
         raise FjordSqlError(reason, text=text, start=0, end=0, hint=hint)
     return given

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from unicodedata import is_normalized
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from cluster.language.comments import enclosed
 from cluster.language.errors import FjordSqlError
+from protocols.wire.names import normal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,11 +24,11 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 
 
 def readable(text: str) -> str:
-    """Return `text` without the byte order mark that some editors put before it.
+    """Return `text` without the byte order mark that some editors put before it, its names in normal form C.
 
     Raises
     ------
-    If it contains half of a character, or NUL.
+    FjordSqlError
         If it has what is no character: half of one, or NUL.
     """
     text = text.removeprefix(BYTE_ORDER_MARK)
@@ -35,7 +38,19 @@ def readable(text: str) -> str:
         hint = "the text may be damaged, or in another encoding than UTF-8"
         reason = f"{what} cannot stand in a statement"
         raise FjordSqlError(reason, text=shown, start=found.start(), end=found.end(), hint=hint)
-    return text
+    return _composed(text)
+
+
+def _composed(text: str) -> str:
+    """Return a text in normal form C, but for what is in single quotes: values stay as they are written."""
+    if is_normalized("NFC", text):
+        return text
+    parts, place = [], 0
+    for each in enclosed(text):
+        if each.mark == "'":
+            parts += [normal(text[place : each.start]), text[each.start : each.end]]
+            place = len(text) if each.end is None else each.end
+    return "".join((*parts, normal(text[place:])))
 
 
 def check_numbers(tokens: Iterable[Token], text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -24,6 +23,7 @@ from cluster.language.row_pattern_syntax import (
 from cluster.language.row_patterns import MOST_ELEMENTS, MOST_REPEATED, PatternElement
 from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import QUERIES, Quantity, Within, place_of
+from protocols.wire.names import is_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 NAVIGATIONS = ("PREV", "FIRST", "LAST")
 QUANTIFIERS = "quantifiers are A?, A*, A+, A{2}, A{1,3} and A{2,}, each with a ? behind it to take few rows"
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _PARTS = ("MEASURES", "ONE", "ALL", "AFTER", "PATTERN", "SUBSET", "DEFINE")
 _MARKS: dict[TokenType, tuple[str, str]] = {
     TokenType.L_PAREN: (
@@ -167,7 +166,7 @@ class RowPatternParsing(SensorClauseParsing):
     def _next_is_name(self) -> bool:
         """Return whether a name stands behind the next word; what comes behind SKIP TO x is a word of the clause."""
         following = self._next
-        return bool(following and _NAME.fullmatch(following.text) and following.text.upper() not in _PARTS)
+        return bool(following and is_identifier(following.text) and following.text.upper() not in _PARTS)
 
     def _parse_pattern_and_time(self, clause: RowPatternClause) -> None:
         self._expect("PATTERN")
@@ -197,7 +196,7 @@ class RowPatternParsing(SensorClauseParsing):
             self.refuse(reason, hint=hint)
         if self._at_clause("{", "-"):
             self.refuse(_EXCLUSION[0], hint=_EXCLUSION[1])
-        if not _NAME.fullmatch(token.text) or token.token_type == TokenType.STRING:
+        if not is_identifier(token.text) or token.token_type == TokenType.STRING:
             self.refuse("a variable was expected here", hint=PATTERN_SHAPE)
         if token.text.upper() == "PERMUTE" and following and following.token_type == TokenType.L_PAREN:
             self.refuse("PERMUTE is not part of FjordSQL", hint="write a pattern for each order, joined by UNION ALL")

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from cluster.language.syntax import StreamItem
+from protocols.wire.names import NAME_SHAPE, fault_of_identifier
 from protocols.wire.streams import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-NAME_SHAPE = "letters from A to Z, digits and _, a letter first; 64 characters at most"
 SHORT = 60
 """Characters of an expression that is worth repeating."""
 _DEEPEST = 10
@@ -29,9 +27,24 @@ def check_column_name(name: exp.Expr, context: Context) -> None:
     FjordSqlError
         If it may not.
     """
-    if not NAME.fullmatch(name.name) or name.name.casefold().startswith(RESERVED_PREFIX):
-        hint = NAME_SHAPE if not NAME.fullmatch(name.name) else f"{RESERVED_PREFIX} begins Fjord's own names"
-        raise context.error(name, f"{name.name!r} is no name for a column", hint)
+    check_letters(name, context, "column")
+    if name.name.casefold().startswith(RESERVED_PREFIX):
+        reason = f"{name.name!r} is no name for a column"
+        raise context.error(name, reason, f"{RESERVED_PREFIX} begins Fjord's own names")
+
+
+def check_letters(name: exp.Expr, context: Context, what: str) -> None:
+    """Do nothing if `what` may have this name.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is no identifier of Unicode.
+    """
+    fault = fault_of_identifier(name.name)
+    if fault is not None:
+        reason = f"{name.name!r} is no name for a {what}"
+        raise context.error(name, reason if name.name.isascii() else f"{reason}: {fault}", NAME_SHAPE)
 
 
 def named_by_select(reference: exp.Column, context: Context) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.language.comments import Enclosed, enclosed
+from protocols.wire.names import normal
 
 BYTE_ORDER_MARK = "\ufeff"
 """Editors on Windows put one before a text; several texts in one file have several."""
@@ -51,7 +52,7 @@ def statements_in(text: str) -> tuple[StatementText, ...]:
     for start, end, before in _between_semicolons(text):
         line, counted = line + text.count("\n", counted, start), start
         names = (_NAME.fullmatch(comment) for comment in before)
-        name = next((each["name"] for each in reversed([*names]) if each), None)
+        name = next((normal(each["name"]) for each in reversed([*names]) if each), None)
         found.append(StatementText(text[start:end].rstrip(), start, line, name))
     return tuple(found)
 

@@ -20,7 +20,7 @@ from cluster.language.plans import reads_relations_only, shown
 from cluster.language.rank_bounds import with_rank_bounds
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
-from cluster.language.select_names import NAME, NAME_SHAPE
+from cluster.language.select_names import check_letters
 from cluster.language.selects import Translator
 from cluster.language.statement_trees import EARLY, implied, statement_tree, with_parentheses
 from cluster.language.syntax import (
@@ -340,5 +340,4 @@ def _check_field(column: exp.Expr, unit: str, context: Context) -> None:
 
 
 def _check_name(name: exp.Identifier, context: Context, what: str = "stream") -> None:
-    if not NAME.fullmatch(name.name):
-        raise context.error(name, f"{name.name!r} is no name for a {what}", NAME_SHAPE)
+    check_letters(name, context, what)

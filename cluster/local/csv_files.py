@@ -18,6 +18,7 @@ import polars as pl
 
 from cluster.local.column_values import read_as_a_whole, read_text
 from cluster.local.errors import TableFileError, not_utf8
+from protocols.wire.names import folded
 from protocols.wire.streams import FieldType
 
 BLOCK_BYTES = 1 << 20
@@ -52,7 +53,7 @@ def scan_csv(path: Path, as_written: Collection[str]) -> pl.LazyFrame:
     if not _check(path, len(names), lines):
         return pl.LazyFrame(schema=dict.fromkeys(names, pl.String))
     format_: dict[str, Any] = {"glob": False, "has_header": False, "skip_lines": lines}
-    written = {name: pl.String for name in names if name.casefold() in as_written}
+    written = {name: pl.String for name in names if folded(name) in as_written}
     guessed = pl.scan_csv(
         path, new_columns=names, infer_schema_length=None, schema_overrides=written, **format_
     ).collect_schema()  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.errors import ClusterError
+from protocols.wire.names import normal
 
 if TYPE_CHECKING:
     from cluster.language.parameter_values import Value
@@ -131,7 +132,7 @@ def values_given(settings: Iterable[str]) -> dict[str, Value]:
         from cluster.language.parameter_values import value_of_word  # noqa: PLC0415 - commands load what they need
 
         name, equals, word = each.partition("=")
-        name = name.strip().removeprefix(":")
+        name = normal(name.strip().removeprefix(":"))
         if not (name and equals):
             raise typer.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--set")
         if name.casefold() in names:

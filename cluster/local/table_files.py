@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,13 +16,12 @@ from cluster.local.errors import SHOWN_ROWS, TableFileError, explained
 from cluster.local.file_instants import written_instants
 from cluster.local.json_line_files import numbered_objects, scan_json_lines
 from protocols.text.plain_text import printable
+from protocols.wire.names import folded, is_identifier, normal
 from protocols.wire.streams import RESERVED_PREFIX, FieldType
 
 SUFFIXES = {".csv": "CSV", ".parquet": "Parquet", ".jsonl": "JSON lines", ".ndjson": "JSON lines"}
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz", ".zip")
 _MAGIC = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,11 +130,12 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
     TableFileError
         If it cannot be read.
     """
-    given = {name.casefold(): type_ for name, type_ in (types or {}).items()}
-    stamps = instants.casefold() if instants else None
+    given = {folded(name): type_ for name, type_ in (types or {}).items()}
+    stamps = folded(instants) if instants else None
     with explained(str(path)):
         kind = _kind(path)
         rows = _scanned(path, kind, given, stamps)
+        rows = _with_normal_names(rows)
         dtypes = rows.collect_schema()
         unknown = [
             name
@@ -152,19 +151,19 @@ def open_table(path: Path, *, types: Mapping[str, FieldType] | None = None, inst
     usable: dict[str, Column] = {}
     values: dict[str, pl.Expr] = {}
     for name, dtype in dtypes.items():
-        folded = name.casefold()
-        type_ = FieldType.INTEGER if name in dated else given.get(folded) or type_of(dtype)
-        if type_ is None or not _nameable(name) or folded in usable:
+        key = folded(name)
+        type_ = FieldType.INTEGER if name in dated else given.get(key) or type_of(dtype)
+        if type_ is None or not _nameable(name) or key in usable:
             continue
         read = written_instants(pl.col(name), numbers=False) if name in dated else read_column(name, dtype, type_)
         if read is None:
-            if folded == stamps:
+            if key == stamps:
                 continue
             held = str(dtype).lower()
             raise TableFileError(
                 f"column {name!r} of {path} holds {held}, which cannot be read as {type_.value.upper()}"
             )
-        usable[folded], values[name] = Column(name, type_), read
+        usable[key], values[name] = Column(name, type_), read
     known = tuple(usable.values())
     left_out = tuple(name for name in dtypes if name not in values)
     table = TableFile(path, kind, rows, known, left_out, tuple(untyped), values)
@@ -200,6 +199,13 @@ def _scanned(path: Path, kind: str, given: Mapping[str, FieldType], instants: st
     return pl.scan_parquet(path, glob=False)
 
 
+def _with_normal_names(rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Return rows whose columns have names in normal form C; some systems write them in another."""
+    names = rows.collect_schema().names()
+    other = {name: normal(name) for name in names if normal(name) != name}
+    return rows.rename(other) if other and len({*map(normal, names)}) == len(names) else rows
+
+
 def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
     """Raise if a column has a value that is not of the type given for it."""
     if not isinstance(dtype, pl.String):
@@ -215,4 +221,4 @@ def _check_values(table: TableFile, column: Column, dtype: pl.DataType) -> None:
 
 
 def _nameable(name: str) -> bool:
-    return _NAME.match(name) is not None and not name.casefold().startswith(RESERVED_PREFIX)
+    return is_identifier(name) and not name.casefold().startswith(RESERVED_PREFIX)

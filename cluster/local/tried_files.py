@@ -16,9 +16,10 @@ from cluster.local.joined_files import JoinedFiles
 from cluster.local.stream_files import TIME, StreamFile
 from cluster.local.table_files import open_table
 from cluster.local.tried_query import Files, StreamFiles
+from protocols.wire.names import WORD, folded, normal
 from protocols.wire.streams import FIELD_TYPES, FieldType
 
-_NAMED = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_]*)=(?P<value>.+)", re.DOTALL)
+_NAMED = re.compile(rf"(?P<name>{WORD})=(?P<value>.+)", re.DOTALL)
 _TYPES = {type_.value.upper(): type_ for type_ in FIELD_TYPES}
 
 
@@ -45,7 +46,7 @@ def types_given(given: Sequence[str], texts: Sequence[str]) -> dict[str, FieldTy
         type_ = _TYPES.get(word.upper())
         if type_ is None:
             raise typer.BadParameter(f"{word!r} is not one of {', '.join(_TYPES)}", param_hint="--type")
-        if found.setdefault(name.casefold(), type_) is not type_:
+        if found.setdefault(folded(name), type_) is not type_:
             raise typer.BadParameter(f"{name} has one type", param_hint="--type")
     return found
 
@@ -82,8 +83,8 @@ def open_files(
     streams, tables = _named(on), _named(relations)
     if "" in tables:
         raise typer.BadParameter("a relation has a name: NAME=FILE", param_hint="--relation")
-    for folded in streams.keys() & tables.keys():
-        raise typer.BadParameter(f"{tables[folded][0]} is a stream or a relation, not both", param_hint="--relation")
+    for same in streams.keys() & tables.keys():
+        raise typer.BadParameter(f"{tables[same][0]} is a stream or a relation, not both", param_hint="--relation")
     for name, paths in tables.values():
         if len(paths) > 1:
             raise typer.BadParameter(f"there are two files for {name}", param_hint="--relation")
@@ -92,8 +93,8 @@ def open_files(
         raise typer.BadParameter(reason, param_hint="--on")
     stamps = _time_columns(time_columns, streams)
     opened = {
-        name: _stream(name, paths, types, stamps.get(folded) or stamps.get("", TIME))
-        for folded, (name, paths) in streams.items()
+        name: _stream(name, paths, types, stamps.get(key) or stamps.get("", TIME))
+        for key, (name, paths) in streams.items()
     }
     unnamed = opened.pop("", None)
     read = {name: open_table(Path(path), types=types) for name, (path, *_) in tables.values()}
@@ -107,20 +108,20 @@ def _named(given: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     found: dict[str, tuple[str, list[str]]] = {}
     for each in given:
         named = _NAMED.fullmatch(each)
-        name, value = (named["name"], named["value"]) if named else ("", each)
-        found.setdefault(name.casefold(), (name, []))[1].append(value)
+        name, value = (normal(named["name"]), named["value"]) if named else ("", each)
+        found.setdefault(folded(name), (name, []))[1].append(value)
     return found
 
 
 def _time_columns(given: Sequence[str], streams: Mapping[str, object]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for folded, (name, columns) in _named(given).items():
+    for key, (name, columns) in _named(given).items():
         if len(columns) > 1:
             stream = name or "all streams"
             raise typer.BadParameter(f"there are two columns of instants for {stream}", param_hint="--time-column")
-        if folded and folded not in streams:
+        if key and key not in streams:
             raise typer.BadParameter(f"--on {name}=FILE is missing", param_hint="--time-column")
-        found[folded] = columns[0]
+        found[key] = normal(columns[0])
     return found
 
 
@@ -147,7 +148,7 @@ def _matching(path: Path) -> Iterator[Path]:
 
 def _check_types(types: Mapping[str, FieldType], files: Files) -> None:
     known = [name for table in files.tables for name in table.rows.collect_schema()]
-    for name in types.keys() - {each.casefold() for each in known}:
+    for name in types.keys() - {folded(each) for each in known}:
         raise ClusterError(
             f"no file has a column {name!r}, which --type or --text names", hint=did_you_mean(name, known)
         )

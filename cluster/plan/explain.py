@@ -56,7 +56,7 @@ from protocols.text.durations import format_duration
 _PICTURES = {**{code: 0x2400 + code for code in range(32)}, 0x7F: 0x2421, 0x85: 0x2424, 0x2028: 0x2424, 0x2029: 0x2424}
 """Pictures of control characters in texts: a line feed would otherwise end the operator's line."""
 
-_SIMPLE_NAME = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)?)"')
+_SIMPLE_NAME = re.compile(r'"([^\W\d]\w*(?:\.[^\W\d]\w*)?)"')
 
 
 def explain(node: Node, *, schemas: bool = False) -> str:

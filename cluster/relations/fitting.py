@@ -12,8 +12,8 @@ from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison, Value
 from cluster.language.errors import suggest
 from cluster.language.relation_statements import MOST_COLUMNS
-from cluster.language.select_names import NAME
 from cluster.relations.source import SourceColumn, SourceSchemaError
+from protocols.wire.names import folded, is_identifier, normal
 from protocols.wire.streams import RESERVED_PREFIX, FieldType
 
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
@@ -37,18 +37,18 @@ def all_columns(given: Sequence[SourceColumn]) -> Schema:
     """
     found: dict[str, Column] = {}
     for column in given:
-        name = column.name
+        name = normal(column.name)
         blamed = name if column.place is None else None
         if not column.usable:
             reason = f"column {column.shown} is of type {column.declared}, which is none of Fjord's"
             raise SourceSchemaError(reason, column=blamed, hint=DECLARE)
-        if not NAME.fullmatch(name) or name.casefold().startswith(RESERVED_PREFIX):
+        if not is_identifier(name) or name.casefold().startswith(RESERVED_PREFIX):
             reason = f"column {column.shown} has a name that no query could use"
             raise SourceSchemaError(reason, column=blamed, hint=f"{DECLARE}, or rename it in a QUERY")
-        if name.casefold() in found:
+        if folded(name) in found:
             reason = f"there are two columns with the name of column {column.shown} (names have no case)"
             raise SourceSchemaError(reason, column=blamed, hint=DECLARE)
-        found[name.casefold()] = Column(name, column.type or FieldType.TEXT)
+        found[folded(name)] = Column(normal(name), column.type or FieldType.TEXT)
     if not 0 < len(found) <= MOST_COLUMNS:
         raise SourceSchemaError(f"it has {len(found)} columns, a relation has 1 to {MOST_COLUMNS}", hint=DECLARE)
     return tuple(found.values())
@@ -64,7 +64,7 @@ def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column,
     """
     pairs = []
     for column in wanted:
-        same = [each for each in given if each.name.casefold() == column.name.casefold()]
+        same = [each for each in given if folded(each.name) == folded(column.name)]
         found = next((each for each in same if each.name == column.name), same[0] if len(same) == 1 else None)
         if found is None:
             names = [each.name for each in given]

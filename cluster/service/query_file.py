@@ -16,6 +16,7 @@ from cluster.language.parameters import names_in
 from cluster.service.client.api_client import ApiClient, RefusedError
 from cluster.service.client.command import make_client, print_json
 from cluster.service.value_rows import ValueRow, read_rows
+from protocols.wire.names import folded
 
 if TYPE_CHECKING:
     from cluster.local.query_arguments import GivenText
@@ -73,7 +74,7 @@ def add_rows(
     ClusterError
         If the file cannot be read, or rows are rejected: then no query has been started.
     """
-    same = {name.casefold() for name in values}
+    same = {folded(name) for name in values}
     parameters = [name for name in names_in(given.text) if name not in same]
     rows = read_rows(file, texts, parameters)
     sent = [{"name": each.name, "parameters": each.values} for each in rows]

@@ -13,6 +13,7 @@ from typing import TextIO
 from cluster.errors import MOST_REFUSED, ClusterError
 from cluster.language.errors import suggest
 from cluster.language.parameter_values import Value, value_of_word
+from protocols.wire.names import folded
 
 NAME = "name"
 """The column that names queries."""
@@ -64,13 +65,13 @@ def read_rows(file: Path, texts: Collection[str], parameters: Sequence[str]) -> 
     if not names:
         known = ",".join(parameters) or NAME
         raise ClusterError(f"{file} is empty", hint=f"the first line names the parameters: {known}")
-    columns = {column.casefold(): place for place, column in enumerate(names)}
+    columns = {folded(column): place for place, column in enumerate(names)}
     _check_columns(file, names, texts, parameters)
     if faulty := [fault for line, cells in records if (fault := _fault(line, cells, names)) is not None]:
         raise ClusterError(f"{file} cannot be read:\n{listed(faulty)}", hint=_EMPTY)
     if not records:
         raise ClusterError(f"there are no rows in {file}", hint="each line behind the first one has values of a query")
-    as_texts = {each.casefold() for each in texts}
+    as_texts = {folded(each) for each in texts}
     typed = {
         names[place]: _typed([cells[place] for _, cells in records], as_text=column in as_texts)
         for column, place in columns.items()
@@ -113,7 +114,7 @@ def _opened(file: Path) -> TextIO:
 
 
 def _check_columns(file: Path, names: Sequence[str], texts: Collection[str], parameters: Sequence[str]) -> None:
-    columns = [name.casefold() for name in names]
+    columns = [folded(name) for name in names]
     if NAME in columns and NAME in parameters:
         hint = f"give the parameter :{NAME} of the query another name"
         raise ClusterError(f"the column {NAME} of {file} names queries", hint=hint)
@@ -129,7 +130,7 @@ def _check_columns(file: Path, names: Sequence[str], texts: Collection[str], par
                 hint=suggest(name, [*parameters, NAME], what="columns may be"),
             )
     for name in texts:
-        if name.casefold() not in columns:
+        if folded(name) not in columns:
             raise ClusterError(f"there is no column {name!r} in {file}", hint=suggest(name, names, what="columns are"))
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from cluster.spark.offsets import Offset
 from cluster.storage.archived_log import LOG, is_local
 from cluster.storage.synced_files import sync
+from cluster.storage.table_folders import folder_of, relation_folder
 
 
 def sync_named(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> None:
@@ -40,7 +41,9 @@ def _commits(start: Offset, end: Offset, streams: str) -> Iterator[Path]:
         # A commit is synced before the next one is made: what is further back is on disk, in the archive even.
         first = max(start.versions.get(stream, 0) + 1, version - 1)
         if is_local(streams):
-            yield from (Path(streams, stream, LOG, f"{each:020d}.json") for each in range(first, version + 1))
+            yield from (
+                Path(streams, folder_of(stream), LOG, f"{each:020d}.json") for each in range(first, version + 1)
+            )
 
 
 def _folders(start: Offset, end: Offset, streams: str, plans: str, relations: str) -> Iterator[Path]:
@@ -50,4 +53,4 @@ def _folders(start: Offset, end: Offset, streams: str, plans: str, relations: st
         yield Path(plans)
     for identity, version in end.relations.items():
         if start.relations.get(identity) != version:
-            yield Path(relations, identity)
+            yield Path(relations, relation_folder(identity))

@@ -34,6 +34,7 @@ from cluster.spark.reading.reads import UpstreamTask, divided
 from cluster.spark.reading.tables import TableVersions
 from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.relation_versions import RelationVersions
+from cluster.storage.table_folders import relation_folder
 
 SOURCE_NAME = "fjord"
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
@@ -137,7 +138,7 @@ class FjordReader(DataSourceStreamReader):
             plan=self._plan,
             latest=self._tables.newest,
             rows=self._tables.rows,
-            relation=lambda identity: RelationVersions(Path(self._options.relations_folder, identity)).latest(),
+            relation=self._newest_relation,
         )
         end = next_offset(begin, reader, max_rows=max_rows)
         if max_rows is not None:  # which plan it is does not depend on how many rows it reads
@@ -145,6 +146,9 @@ class FjordReader(DataSourceStreamReader):
         history = self._backfill_reached(begin, end, bounded=max_rows is not None)
         sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
         return msgspec.structs.replace(end, history=history).to_spark()
+
+    def _newest_relation(self, identity: str) -> int:
+        return RelationVersions(Path(self._options.relations_folder, relation_folder(identity))).latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks that read what lies between two offsets."""

@@ -38,6 +38,7 @@ from cluster.spark.envelopes import (
 )
 from cluster.spark.reading.reads import StreamRead, UpstreamTask
 from cluster.spark.worker_memory import fragments_at
+from cluster.storage.table_folders import folder_of
 
 
 def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
@@ -115,7 +116,7 @@ class _Scans:
         return self._made[key]
 
     def _new(self, read: StreamRead, begins_us: int | None) -> StreamScan:
-        rows = [RowsInFile(f"{self._folder}/{read.stream}/{path}") for path, _ in read.files]
+        rows = [RowsInFile(f"{self._folder}/{folder_of(read.stream)}/{path}") for path, _ in read.files]
         if begins_us is None or read.between_us is None:
             return StreamScan(rows, read.watermark_us, between_us=read.between_us)
         # A query may read one stream twice, and a shorter history the second time.

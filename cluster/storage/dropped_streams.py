@@ -14,6 +14,7 @@ import msgspec
 
 from cluster.errors import StorageError, UnwritableError
 from cluster.storage.synced_files import make_folder, rename
+from cluster.storage.table_folders import folder_of
 
 FOLDER = ".dropped"
 """Below that of the streams; no stream has such a name."""
@@ -84,4 +85,4 @@ class DroppedStreams:
             self._path(stream).unlink(missing_ok=True)
 
     def _path(self, stream: str) -> Path:
-        return self._folder / f"{stream}.json"
+        return self._folder / f"{folder_of(stream)}.json"

@@ -27,6 +27,7 @@ from cluster.storage.damaged_tables import Damage, is_suspicious, mended, set_as
 from cluster.storage.delta_tables import created, live_files, opened
 from cluster.storage.mending import repair_log
 from cluster.storage.stream_retention import Dropped, StreamRetention
+from cluster.storage.table_folders import stream_of
 from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
@@ -341,10 +342,11 @@ def open_stream_tables(
             continue
         with contextlib.suppress(OSError):  # opening the table reports the damage
             repair_log(str(path))
+        stream = stream_of(path.name)
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
-            table = _opened(path, compaction(path.name), retention(path.name), damages)
+            table = _opened(path, compaction(stream), retention(stream), damages)
             if table is not None:
-                found[path.name] = table
+                found[stream] = table
     return found
 
 
@@ -355,7 +357,7 @@ def _opened(
         with contextlib.suppress(StorageError):
             return StreamTable(str(path), compaction=compaction, retention=retention)
     try:
-        damage = mended(path, path.name)
+        damage = mended(path, stream_of(path.name))
         table = StreamTable(str(path), compaction=compaction, retention=retention)
     except StorageError:
         damages(set_aside(path))

@@ -17,11 +17,12 @@ from firmware_sim.errors import MissingLibraryError
 from protocols.errors import FjordError, SettingsError
 from protocols.text.plain_text import read_text_file
 from protocols.wire.demands import QueryDemand
+from protocols.wire.names import fault_of_name, normal
 from protocols.wire.streams import StreamSchema
 
 LANGUAGE_GROUP = "fjord.language"
 _PART = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|;|[^'\";/-]+|.", re.DOTALL)
-_NAME = re.compile(r"--\s*name:\s*(?P<name>[A-Za-z0-9_.\-]+)\s*$", re.MULTILINE)
+_NAME = re.compile(r"--\s*name:\s*(?P<name>\S+)\s*$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,9 @@ def split_queries(text: str, origin: str) -> list[NamedQuery]:
     found: list[NamedQuery] = []
     for line, statement in _statements(text):
         given = _NAME.search(statement)
-        name = given["name"] if given else f"q{len(found) + 1}"
+        name = normal(given["name"]) if given else f"q{len(found) + 1}"
+        if (fault := fault_of_name(name)) is not None:
+            raise SettingsError(f"line {line} of {origin}: {name!r} is no name for a query: {fault}")
         if any(each.name == name for each in found):
             raise SettingsError(f"line {line} of {origin}: there is a query {name!r} already")
         found.append(NamedQuery(name, statement.strip(), line))

@@ -17,8 +17,9 @@ from polars.exceptions import PolarsError
 from firmware_sim.errors import TraceError
 from firmware_sim.mote.mote_events import MoteDescription
 from protocols.errors import SchemaError
+from protocols.wire.names import NAME_SHAPE, is_identifier
 from protocols.wire.packets import SampleValue
-from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
 
 MAX_SENSORS = 100_000
 LATEST_US = 2**61
@@ -141,11 +142,10 @@ class Trace:
     def _make_schema(self, rows: pl.DataFrame, stream: str) -> StreamSchema:
         units = self._columns.fields
         for name in (self._columns.sensor, *self._fields):
-            if not _is_field_name(name):
+            if not is_identifier(name):
                 raise TraceError(
                     f"column {name!r} of the trace {self._path} cannot be a field of a stream",
-                    hint="names of fields are up to 64 letters, digits and _, the first a letter: rename it, "
-                    "or choose columns with --field",
+                    hint=f"names of fields are {NAME_SHAPE}: rename it, or choose columns with --field",
                 )
         try:
             schema = StreamSchema(
@@ -159,14 +159,6 @@ class Trace:
             return msgspec.convert(msgspec.to_builtins(schema), StreamSchema)
         except (SchemaError, msgspec.ValidationError) as error:
             raise TraceError(f"the trace {self._path} cannot be a stream: {error}") from error
-
-
-def _is_field_name(name: str) -> bool:
-    try:
-        msgspec.convert(name, FieldName)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def mote_names(sensors: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from protocols.security.errors import SecurityError
-from protocols.wire.topics import PREFIX, check_name
+from protocols.wire.topics import PREFIX, check_name, check_part_name
 
 RESERVED = frozenset({"authority", "broker", "api"})
 """Certificates that belong to no user of the broker."""
@@ -172,13 +172,14 @@ class Names(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             If two parts have one name, or a filter is none or reaches into Fjord's topics.
         """
         for user, count in Counter(self.users).items():
-            check_name(user)
+            check_part_name(user)
             if count > 1 or user in RESERVED:
                 raise SecurityError(
                     f"the name {user} belongs to another part", hint="a part has its name as user of the broker alone"
                 )
         for gateway in self.gateways:
-            for name in (gateway.proxy, *gateway.motes):
+            check_part_name(gateway.proxy)
+            for name in gateway.motes:
                 check_name(name)
         for subscriber in self.subscribers:
             for query in subscriber.queries or ():
@@ -207,8 +208,8 @@ def parse_mote(text: str) -> tuple[str, str, str]:
     proxy, slash, mote = names.partition("/")
     if not slash or (at and not gateway):
         raise SecurityError(f"{text[:120]!r} is not a mote", hint="write PROXY/MOTE, or PROXY/MOTE@GATEWAY")
-    check_name(proxy, "proxy")
-    return check_name(gateway or f"{proxy}-motes", "gateway"), proxy, check_name(mote, "mote")
+    check_part_name(proxy, "proxy")
+    return check_part_name(gateway or f"{proxy}-motes", "gateway"), proxy, check_name(mote, "mote")
 
 
 def parse_subscriber(text: str) -> SubscriberPart:
@@ -226,7 +227,7 @@ def parse_subscriber(text: str) -> SubscriberPart:
     """
     name, has_queries, queries = text.partition("=")
     named = tuple(check_name(each.strip(), "query") for each in queries.split(",")) if has_queries else None
-    return SubscriberPart(check_name(name, "subscriber"), named)
+    return SubscriberPart(check_part_name(name, "subscriber"), named)
 
 
 def check_filter(text: str) -> str:

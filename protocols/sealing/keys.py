@@ -22,7 +22,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from protocols.errors import SettingsError, TopicError
-from protocols.wire.topics import check_name
+from protocols.wire.topics import check_name, check_part_name
 
 SECRET_BYTES: Final = 32
 MOST_GENERATIONS: Final = 2**32
@@ -106,7 +106,7 @@ class Deployment:
         masters = {name: MoteKeys(_drawn(random, f"motes {name}")) for name in proxies if name not in self.motes}
         return Deployment(
             _drawn(random, "cluster") if cluster else self.cluster,
-            {**self.proxies, **{_checked(name): _drawn(random, f"proxy {name}") for name in proxies}},
+            {**self.proxies, **{check_part_name(name): _drawn(random, f"proxy {name}") for name in proxies}},
             {**self.motes, **masters},
         )
 
@@ -155,12 +155,12 @@ def make_keys(random: bytes, proxies: Collection[str]) -> Deployment:
 
 def file_of_proxy(proxy: str) -> str:
     """Return the name of the file of a proxy's keys."""
-    return f"proxy-{_checked(proxy)}.keys"
+    return f"proxy-{check_part_name(proxy)}.keys"
 
 
 def file_of_motes(proxy: str) -> str:
     """Return the name of the file with the keys of a proxy's motes."""
-    return f"motes-{_checked(proxy)}.keys"
+    return f"motes-{check_part_name(proxy)}.keys"
 
 
 def read_deployment(files: Mapping[str, str]) -> Deployment:

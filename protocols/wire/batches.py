@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from protocols.errors import FrameError
 from protocols.wire.frames import MEBIBYTE, VERSION, Counter, Frame, FrameDecoder, Microseconds, Name, Value, encode
+from protocols.wire.names import is_identifier
 from protocols.wire.programs import Measure
 from protocols.wire.streams import Field, FieldName, FieldType, StreamSchema
 
@@ -66,9 +67,7 @@ Order = npt.NDArray[np.intp]
 Values = Sequence[Value] | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 
 ColumnName = Annotated[str, Meta(min_length=1, max_length=96)]
-"""Letters, digits and ``_``, a letter first. Batches repeat few names: each is checked when it is new."""
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_is_column_name = lru_cache(maxsize=16_384)(_NAME.fullmatch)
+"""An identifier, perhaps behind the words of a measure. Batches repeat few names: each is checked when it is new."""
 
 
 class Column(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -208,7 +207,7 @@ def check_column(column: Column, rows: int) -> None:
         With reason ``shape``.
     """
     if not _is_column_name(column.name):
-        raise _misshapen(column, f"expected a name matching regex {_NAME.pattern!r}")
+        raise _misshapen(column, "no column can have this name")
     present, data = column.present, column.data
     if present and (len(present) != rows or present.translate(None, b"\0\1")):
         raise _misshapen(column, f"presence of {len(present)} rows in a batch of {rows}, each 0 or 1")
@@ -230,6 +229,13 @@ def check_column(column: Column, rows: int) -> None:
     except UnicodeDecodeError as error:
         raise _misshapen(column, "text is not UTF-8") from error
     _check_cuts(column, np.frombuffer(column.offsets, _OFFSETS))
+
+
+@lru_cache(maxsize=16_384)
+def _is_column_name(name: str) -> bool:
+    """Return whether a column of a batch may have a name: a field's, or one of Fjord's own."""
+    found = re.fullmatch(r"fjord_[a-z]+_(?P<field>.*)", name, re.DOTALL)
+    return is_identifier(name if found is None else found["field"])
 
 
 def _misshapen(column: Column, what: str) -> FrameError:

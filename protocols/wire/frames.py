@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from protocols.errors import FrameError, ProtocolError, UnsupportedVersionError
+from protocols.wire.names import LONGEST_NAME, NAME_PATTERN
 
 VERSION = 1
 """The protocol version of this program."""
@@ -28,7 +29,7 @@ LONGEST_PERIOD_US = 366 * 86_400_000_000
 """The longest sample period, and the widest pane, that a sensor may be asked for."""
 PeriodMicroseconds = Annotated[int, Meta(ge=1, le=LONGEST_PERIOD_US)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?\Z")]
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN)]
 """A name that may be part of a topic; see :func:`protocols.wire.topics.check_name`."""
 
 Value = int | float | str | bool | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from msgspec import Meta
 
 from protocols.errors import SchemaError
 from protocols.wire.frames import Name, Value
+from protocols.wire.names import IDENTIFIER_PATTERN, LONGEST_NAME, fault_of_identifier, fault_of_name
 
 _SHOWN = 40
 """Letters of a value that an error message shows."""
@@ -21,7 +23,7 @@ RESERVED_PREFIX = "fjord_"
 LONGEST_UNIT = 32
 MOST_FIELDS = 256
 
-FieldName = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_]*\Z")]
+FieldName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=IDENTIFIER_PATTERN)]
 
 
 class FieldType(StrEnum):
@@ -55,7 +57,7 @@ class Field(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     Parameters
     ----------
     name
-        As written in queries; letters, digits and ``_``.
+        As written in queries; see :mod:`protocols.wire.names`.
     type
         Type of its values.
     unit
@@ -87,15 +89,17 @@ class StreamSchema(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     Raises
     ------
     SchemaError
-        If two fields have one name (compared without case), or a name is reserved.
+        If two fields have one name (compared without case), or a name is reserved or has letters that none may have.
     """
 
     name: Name
     fields: Annotated[tuple[Field, ...], Meta(min_length=1, max_length=MOST_FIELDS)]
 
     def __post_init__(self) -> None:
+        _check_letters("stream", self.name, fault_of_name)
         seen: set[str] = set()
         for field in self.fields:
+            _check_letters("field", field.name, fault_of_identifier)
             folded = field.name.casefold()
             if folded in seen:
                 raise SchemaError(f"stream {self.name!r} has two fields named {field.name!r}")
@@ -135,6 +139,12 @@ class StreamSchema(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         raise SchemaError(
             f"stream {self.name!r} has no field {name!r}", hint=f"its fields are {', '.join(self.field_names)}"
         )
+
+
+def _check_letters(what: str, name: str, fault: Callable[[str], str | None]) -> None:
+    """Raise if a name has letters that none may have; ASCII is checked while frames are decoded."""
+    if not name.isascii() and (why := fault(name)) is not None:
+        raise SchemaError(f"{what} {name!r} cannot have this name: {why}")
 
 
 def check_value(field: Field, value: Value) -> Value:

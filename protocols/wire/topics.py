@@ -35,104 +35,119 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from protocols.errors import TopicError
+from protocols.wire.names import ASCII_NAME, LONGEST_NAME, fault_of_name
 
 PREFIX = "fjord/v1"
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.\-]{0,62}[A-Za-z0-9])?")
+_PLAIN = re.compile(ASCII_NAME)
 
 
 def check_name(name: str, what: str = "name") -> str:
     """Return `name` if it may be part of a topic, else raise.
 
-    A name has 1 to 64 ASCII letters, digits, ``_``, ``.`` or ``-``, and begins and ends with a letter or digit, so that
-    it is safe in topics, file names and metric labels alike.
+    A name has 1 to 64 letters of Unicode, digits, ``_``, ``.`` or ``-``, and neither begins nor ends with a dot or a
+    dash (:mod:`protocols.wire.names`), so that no wildcard, separator or space is in a topic.
 
     Raises
     ------
     TopicError
         If the name is not of this kind.
     """
-    if _NAME.fullmatch(name) is None:
+    if (fault := fault_of_name(name)) is not None:
         raise TopicError(
-            f"{what} {name[:80]!r} cannot be part of a topic",
-            hint="use 1 to 64 letters, digits, '_', '.' or '-', beginning and ending with a letter or digit",
+            f"{what} {name[:80]!r} cannot be part of a topic: {fault}",
+            hint="use 1 to 64 letters, digits, '_', '.' or '-', beginning and ending with none of the last two",
+        )
+    return name
+
+
+def check_part_name(name: str, what: str = "name") -> str:
+    """Return the name of a proxy, a cluster or another user of the broker, as :func:`check_name` does.
+
+    Its letters are ASCII, since certificates, files of keys and lines of access rules have it.
+    """
+    check_name(name, what)
+    if len(name) > LONGEST_NAME or _PLAIN.fullmatch(name) is None:
+        raise TopicError(
+            f"{what} {name[:80]!r} cannot be part of a topic that has access rules",
+            hint="use letters from A to Z, digits, '_', '.' or '-', beginning and ending with a letter or digit",
         )
     return name
 
 
 def packet(proxy: str, mote: str) -> str:
     """Topic of the packets of one mote; ``+`` may stand for any mote."""
-    return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/packet"
+    return f"{PREFIX}/motes/{_user(proxy)}/{_part(mote)}/packet"
 
 
 def announcement(proxy: str, mote: str) -> str:
     """Topic of the announcements of a mote."""
-    return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/announcement"
+    return f"{PREFIX}/motes/{_user(proxy)}/{_part(mote)}/announcement"
 
 
 def control(proxy: str, mote: str) -> str:
     """Topic of the control frames for a mote, sent in its listen windows only."""
-    return f"{PREFIX}/motes/{_part(proxy)}/{_part(mote)}/control"
+    return f"{PREFIX}/motes/{_user(proxy)}/{_part(mote)}/control"
 
 
 def batches(proxy: str) -> str:
     """Topic of the batches of a proxy."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/batches"
+    return f"{PREFIX}/proxies/{_user(proxy)}/batches"
 
 
 def acks(proxy: str) -> str:
     """Topic on which the cluster acknowledges batches of a proxy."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/acks"
+    return f"{PREFIX}/proxies/{_user(proxy)}/acks"
 
 
 def resumptions(proxy: str) -> str:
     """Topic on which a proxy announces the first batch that it still has, if the cluster has lost acknowledged ones."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/resumptions"
+    return f"{PREFIX}/proxies/{_user(proxy)}/resumptions"
 
 
 def proxy_status(proxy: str) -> str:
     """Topic of a proxy's birth and death."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/status"
+    return f"{PREFIX}/proxies/{_user(proxy)}/status"
 
 
 def proxy_claim(proxy: str) -> str:
     """Topic on which a proxy that starts asks whether another one has its name."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/claim"
+    return f"{PREFIX}/proxies/{_user(proxy)}/claim"
 
 
 def proxy_clock(proxy: str) -> str:
     """Topic of the times that a proxy's clock shows."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/clock"
+    return f"{PREFIX}/proxies/{_user(proxy)}/clock"
 
 
 def proxy_spool(proxy: str) -> str:
     """Topic of the size of a proxy's spool."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/spool"
+    return f"{PREFIX}/proxies/{_user(proxy)}/spool"
 
 
 def stream_offer(proxy: str, stream: str) -> str:
     """Topic on which a proxy offers a stream."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/streams/{_part(stream)}"
+    return f"{PREFIX}/proxies/{_user(proxy)}/streams/{_part(stream)}"
 
 
 def mote_entry(proxy: str, mote: str) -> str:
     """Topic of the catalog entry of one mote."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/motes/{_part(mote)}"
+    return f"{PREFIX}/proxies/{_user(proxy)}/motes/{_part(mote)}"
 
 
 def demand_report(proxy: str, stream: str) -> str:
     """Topic of a proxy's report of the demands on a stream that it leaves out."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/demands/{_part(stream)}"
+    return f"{PREFIX}/proxies/{_user(proxy)}/demands/{_part(stream)}"
 
 
 def cluster_status(cluster: str) -> str:
     """Topic of a cluster's birth and death."""
-    return f"{PREFIX}/clusters/{_part(cluster)}/status"
+    return f"{PREFIX}/clusters/{_user(cluster)}/status"
 
 
 def cluster_claim(cluster: str) -> str:
     """Topic on which a cluster that starts asks whether another one has its name."""
-    return f"{PREFIX}/clusters/{_part(cluster)}/claim"
+    return f"{PREFIX}/clusters/{_user(cluster)}/claim"
 
 
 def demand(stream: str) -> str:
@@ -147,7 +162,7 @@ def demand_piece(stream: str, number: int | str) -> str:
 
 def demand_request(proxy: str, stream: str) -> str:
     """Topic on which a proxy asks for pieces of the demands on a stream again."""
-    return f"{PREFIX}/proxies/{_part(proxy)}/requests/{_part(stream)}"
+    return f"{PREFIX}/proxies/{_user(proxy)}/requests/{_part(stream)}"
 
 
 def results(query: str) -> str:
@@ -216,10 +231,21 @@ def parse(topic: str) -> ParsedTopic:
             raise TopicError(
                 f"{topic[:120]!r} is not a topic of Fjord", hint="see docs/reference/protocol.md for the list"
             )
-    for name in names:
-        check_name(name, f"name in topic {topic[:120]!r},")
+    _check_names(levels[0], names, topic)
     return ParsedTopic(kind, names)
+
+
+def _check_names(first: str, names: tuple[str, ...], topic: str) -> None:
+    what = f"name in topic {topic[:120]!r},"
+    if first in ("motes", "proxies", "clusters"):
+        check_part_name(names[0], what)
+    for name in names:
+        check_name(name, what)
 
 
 def _part(name: str) -> str:
     return name if name == "+" else check_name(name)
+
+
+def _user(name: str) -> str:
+    return name if name == "+" else check_part_name(name)

@@ -7,7 +7,7 @@ import re
 
 from protocols.errors import TopicError
 from protocols.wire.streams import RESERVED_PREFIX
-from protocols.wire.topics import check_name
+from protocols.wire.topics import check_part_name
 
 _LONGEST = 64
 _HASH_LETTERS = 8
@@ -74,7 +74,7 @@ def identifier(text: str) -> str:
 
 def _allowed(name: str) -> bool:
     try:
-        check_name(name)
+        check_part_name(name)
     except TopicError:
         return False
     return True

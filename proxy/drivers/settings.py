@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from protocols.errors import FjordError
 from protocols.text.durations import parse_duration_us
 from protocols.wire import streams
+from protocols.wire.names import NAME_SHAPE, fault_of_identifier, normal
 from protocols.wire.streams import FieldType
 from protocols.wire.topics import check_name
 from proxy.drivers.device_feed import FeedTimes
@@ -34,12 +35,20 @@ def _duration(value: object) -> object:
 
 
 def _name(value: object) -> object:
-    return check_name(value) if isinstance(value, str) else value
+    return check_name(normal(value)) if isinstance(value, str) else value
+
+
+def _field_name(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if (fault := fault_of_identifier(normal(value))) is not None:
+        raise ConfigurationError(f"{value[:80]!r} is no name for a field: {fault}", hint=NAME_SHAPE)
+    return normal(value)
 
 
 Duration = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=2**62)]
 Name = Annotated[str, BeforeValidator(_name)]
-FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")]
+FieldName = Annotated[str, BeforeValidator(_field_name)]
 Scalar = bool | int | float | str
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from protocols.wire.names import NAME_SHAPE, WORD, is_identifier
 from proxy.errors import ConfigurationError
 
-_PART = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PART = re.compile(rf"\{{({WORD})\}}")
 _MAX_TOPIC_BYTES = 65_535
 
 
@@ -36,6 +37,8 @@ class TopicPattern:
                 f"topic {pattern!r} holds a wildcard or a brace that names no part",
                 hint="write {part} for what differs: tele/{mote}/SENSOR",
             )
+        if wrong := next((each for each in self.parts if not is_identifier(each)), None):
+            raise ConfigurationError(f"topic {pattern!r} names a part {wrong!r}", hint=NAME_SHAPE)
         if len(set(self.parts)) != len(self.parts):
             raise ConfigurationError(f"topic {pattern!r} names a part twice", hint="give each a name of its own")
         self.filter = "/".join("+" if _PART.search(level) else level for level in pattern.split("/"))

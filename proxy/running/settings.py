@@ -23,7 +23,7 @@ from protocols.security.tls import TlsFiles, TlsNames
 from protocols.text.byte_sizes import parse_byte_size
 from protocols.text.durations import LONGEST_OPTION_US, LONGEST_PAUSE_US, format_duration, parse_duration_us
 from protocols.wire.programs import ListenSchedule
-from protocols.wire.topics import check_name
+from protocols.wire.topics import check_part_name
 from proxy.errors import ConfigurationError
 from proxy.fleet.batching import BatchLimits
 from proxy.fleet.fleet_members import FleetLimits
@@ -53,7 +53,7 @@ def _size(value: object) -> object:
 
 
 def _name(value: object) -> object:
-    return check_name(value, "proxy's name") if isinstance(value, str) else value
+    return check_part_name(value, "proxy's name") if isinstance(value, str) else value
 
 
 Duration = Annotated[

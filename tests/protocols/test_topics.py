@@ -42,12 +42,23 @@ def test_topics_that_are_not_fjords_are_refused(topic: str) -> None:
         topics.parse(topic)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a+", "#", "-a", "a.", "ä", "x" * 65, "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "a/b", "a+", "#", "-a", "a.", "e\u0301", "\u0301", "a\u200db", "x" * 65, "é" * 65, "a\n"]
+)
 def test_names_that_cannot_be_part_of_a_topic(name: str) -> None:
     with pytest.raises(TopicError, match="cannot be part"):
         topics.results(name)
 
 
-@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 64])
+@pytest.mark.parametrize("name", ["a", "A-1_b.c", "x" * 64, "_x_", "7.große-straße", "é" * 64, "温度"])
 def test_names_that_may_be_part_of_a_topic(name: str) -> None:
     assert topics.parse(topics.results(name)).names == (name,)
+
+
+def test_proxies_and_clusters_have_names_of_ascii() -> None:
+    for built in (topics.batches, topics.cluster_status):
+        with pytest.raises(TopicError, match="access rules"):
+            built("ä")
+    with pytest.raises(TopicError, match="access rules"):
+        topics.parse("fjord/v1/proxies/ä/streams/s")
+    assert topics.parse("fjord/v1/proxies/p/streams/ä").names == ("p", "ä")

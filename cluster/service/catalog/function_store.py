@@ -15,6 +15,7 @@ from cluster.language.translation import parse_statement
 from cluster.service.registry.function_registry import FunctionRegistry, RegisteredFunction
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
+from protocols.wire.names import folded
 
 log = get_logger(__name__)
 
@@ -60,7 +61,7 @@ class FunctionStore:
 
     def find(self, name: str) -> KnownFunction | None:
         """Return the function called `name`, or None."""
-        return self._by_name.get(name.casefold())
+        return self._by_name.get(folded(name))
 
     def entries(self) -> Iterable[UserFunction]:
         """Return what queries may call."""

@@ -27,8 +27,10 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.sensors_source import SensorsSource
 from cluster.service.registry.relation_registry import RegisteredRelation, RelationRegistry
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
+from cluster.storage.table_folders import relation_folder
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
+from protocols.wire.names import folded
 
 log = get_logger(__name__)
 
@@ -197,7 +199,7 @@ class RelationStore:
 
     def find(self, name: str) -> KnownRelation | None:
         """Return the relation called `name`, or None."""
-        return self._by_name.get(name.casefold())
+        return self._by_name.get(folded(name))
 
     def entries(self) -> list[StaticRelation]:
         """Return the entries of a catalog."""
@@ -227,7 +229,7 @@ class RelationStore:
             registered.identity,
             registered.columns,
             self.source_of(statement),
-            RelationVersions(self._folder / registered.identity),
+            RelationVersions(self._folder / relation_folder(registered.identity)),
             Freshness(statement.refresh_us / 1e6, stale, self._fresh_at(registered)),
             statement,
             statement.condition_on(registered.columns),
@@ -258,7 +260,10 @@ class RelationStore:
     def _keep_unreadable(self, registered: RegisteredRelation, error: FjordError) -> None:
         """Keep the versions of a relation for its queries, although this version cannot read the statement."""
         log.warning("relation cannot be read", relation=registered.name, reason=error.message, hint=error.hint)
-        source, versions = UnreadableSource(error), RelationVersions(self._folder / registered.identity)
+        source, versions = (
+            UnreadableSource(error),
+            RelationVersions(self._folder / relation_folder(registered.identity)),
+        )
         freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, self._fresh_at(registered))
         name, identity, columns = registered.name, registered.identity, registered.columns
         relation = KnownRelation(name, identity, columns, source, versions, freshness, unreadable=registered.text)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cluster.language.catalog import DerivedStream
 from cluster.service.catalog.relation_store import RelationStore
 from protocols.errors import FjordError
+from protocols.wire.names import folded
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class UnreadableStreams:
 
     def find(self, name: str) -> UnreadableStream | None:
         """Return the stream of this name, or None."""
-        return self._by_name.get(name.casefold())
+        return self._by_name.get(folded(name))
 
     def add(self, name: str, text: str, error: FjordError) -> None:
         """Note why a stream cannot be read."""

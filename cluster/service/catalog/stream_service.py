@@ -29,6 +29,7 @@ from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.registry.registry import Registry
 from protocols.errors import FjordError, TopicError
 from protocols.event_log import get_logger
+from protocols.wire.names import folded
 from protocols.wire.topics import check_name
 
 log = get_logger(__name__)
@@ -208,7 +209,7 @@ class StreamService:
             self.unreadable.remove(name)
             log.info("stream dropped", stream=unreadable.name)
             return unreadable.name
-        wanted = name.casefold()
+        wanted = folded(name)
         using = [
             query.name
             for query in self._registry.queries()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from cluster.service.http.stream_routes import Declaration
+from cluster.service.http.stream_routes import Declaration, PathName
 
 if TYPE_CHECKING:
     from cluster.service.catalog.function_service import FunctionService
@@ -28,7 +28,7 @@ def function_routes(functions: FunctionService) -> APIRouter:
         return functions.all()
 
     @api.get("/v1/functions/{name}")
-    async def show_function(name: str) -> dict[str, Any]:
+    async def show_function(name: PathName) -> dict[str, Any]:
         """Return one function."""
         return functions.describe(functions.find(name))
 
@@ -38,7 +38,7 @@ def function_routes(functions: FunctionService) -> APIRouter:
         return await functions.execute(new.sql)
 
     @api.delete("/v1/functions/{name}", status_code=204)
-    async def drop_function(name: str) -> None:
+    async def drop_function(name: PathName) -> None:
         """Drop a function that nothing calls."""
         await functions.drop(name)
 

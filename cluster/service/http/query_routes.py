@@ -13,6 +13,7 @@ from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
 from cluster.plan.demand import streams_of
 from cluster.service.catalog.stream_offers import mismatches_of
+from cluster.service.http.stream_routes import PathName
 from cluster.service.http.wanted_queries import NewQueries, NewQuery, refusal_of, wanted_queries
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
@@ -157,13 +158,13 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         return [descriptions.with_progress(query, lags) for query in found]
 
     @api.get("/v1/queries/{name}")
-    async def show_query(name: str) -> dict[str, Any]:
+    async def show_query(name: PathName) -> dict[str, Any]:
         """Return one query."""
         query = queries.waiting.find(name) or registry.query(name)
         return descriptions.with_progress(query, descriptions.lags.now())
 
     @api.delete("/v1/queries/{name}", status_code=204)
-    async def drop_query(name: str) -> None:
+    async def drop_query(name: PathName) -> None:
         """End a query."""
         await queries.drop(name)
 
@@ -174,7 +175,7 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
 
     @api.get("/v1/queries/{name}/results")
     async def read_results(
-        name: str,
+        name: PathName,
         after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter
 
-from cluster.service.http.stream_routes import Declaration
+from cluster.service.http.stream_routes import Declaration, PathName
 
 if TYPE_CHECKING:
     from cluster.service.catalog.relation_service import RelationService
@@ -28,7 +28,7 @@ def relation_routes(relations: RelationService) -> APIRouter:
         return relations.all()
 
     @api.get("/v1/relations/{name}")
-    async def show_relation(name: str) -> dict[str, Any]:
+    async def show_relation(name: PathName) -> dict[str, Any]:
         """Return one relation."""
         return relations.describe(relations.find(name))
 
@@ -38,7 +38,7 @@ def relation_routes(relations: RelationService) -> APIRouter:
         return await relations.execute(new.sql)
 
     @api.delete("/v1/relations/{name}", status_code=204)
-    async def drop_relation(name: str) -> None:
+    async def drop_relation(name: PathName) -> None:
         """Drop a relation that nothing reads."""
         await relations.drop(name)
 

@@ -27,11 +27,11 @@ from cluster.language.ignored_syntax import refuse_ignored_syntax
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.quantities import NO_NUMBER
 from cluster.language.scope import unique_name
-from cluster.language.select_names import NAME
 from cluster.language.syntax import span_of, too_deep
 from cluster.language.type_words import TYPE_WORDS, written_type
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
 from cluster.service.http.error_responses import RequestError
+from protocols.wire.names import NAME_SHAPE, is_identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -269,8 +269,8 @@ def _name_outputs(tree: exp.Select, sql: str) -> list[str]:
     names: list[str] = []
     items = []
     for place, item in enumerate(tree.expressions, start=1):
-        if isinstance(item, exp.Alias) and not NAME.fullmatch(item.alias):
-            raise _error(sql, item.args["alias"], f"{item.alias!r} is no name for a column", "letters, digits and _")
+        if isinstance(item, exp.Alias) and not is_identifier(item.alias):
+            raise _error(sql, item.args["alias"], f"{item.alias!r} is no name for a column", NAME_SHAPE)
         named = item
         if not isinstance(item, (exp.Alias, exp.Column, exp.Star)):
             function = AGGREGATES.get(type(item))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from cluster.fjord.batch import instant_text
 from cluster.service.catalog.stream_budgets import retention_json
 from cluster.service.catalog.stream_offers import offers_of, rejected_of
 from cluster.service.publishing.lag import lag_of_stream
 from cluster.storage.budgets import Budget
+from protocols.wire.names import normal
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 MAX_SQL_CHARACTERS = 100_000
 LONGEST_AGE_SECONDS = 1e12
 """A longer age is no bound."""
+
+
+PathName = Annotated[str, AfterValidator(normal)]
+"""A name in an address: what looks alike is the same."""
 
 
 class Declaration(BaseModel):
@@ -112,18 +117,18 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
         return {"name": await streams.execute(new.sql)}
 
     @api.delete("/v1/streams/{name}", status_code=204)
-    async def drop_stream(name: str) -> None:
+    async def drop_stream(name: PathName) -> None:
         """Drop a stream that nothing uses, and its table."""
         await streams.drop(name)
 
     @api.put("/v1/streams/{name}/budget", status_code=204)
-    async def set_budget(name: str, new: NewBudget) -> None:
+    async def set_budget(name: PathName, new: NewBudget) -> None:
         """Set the budget of a stream."""
         age_us = None if new.age_seconds is None else round(new.age_seconds * 1e6)
         budgets.set(name, Budget(age_us, new.bytes), ingest.writers)
 
     @api.delete("/v1/streams/{name}/budget", status_code=204)
-    async def reset_budget(name: str) -> None:
+    async def reset_budget(name: PathName) -> None:
         """Give a stream the cluster's default budget."""
         budgets.set(name, None, ingest.writers)
 

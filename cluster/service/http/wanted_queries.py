@@ -16,6 +16,7 @@ from cluster.language.statement_texts import StatementText, statements_in
 from cluster.service.http.error_responses import RefusedStatementError, RequestError
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
 from protocols.errors import FjordError
+from protocols.wire.names import folded
 
 MOST_CHARACTERS_TOGETHER = 8_000_000
 
@@ -112,7 +113,7 @@ def refusal_of(sql: str, wanted: Sequence[WantedQuery], error: OneOfManyError) -
 def _values_of(text: str, values: Mapping[str, Value]) -> dict[str, Value]:
     """Return those of some values that are for parameters of a statement."""
     names = names_in(text)
-    return {name: value for name, value in values.items() if name.casefold() in names}
+    return {name: value for name, value in values.items() if folded(name) in names}
 
 
 def _refused(sql: str, query: WantedQuery, cause: FjordError) -> RefusedStatementError:

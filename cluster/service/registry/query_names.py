@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from cluster.errors import ClusterError, blamed
+from protocols.wire.names import normal
 from protocols.wire.topics import check_name
 
 MOST_NAMED = 10
@@ -71,6 +72,8 @@ class NamesInUse:
         for place, name in enumerate(wanted):
             with blamed(place):
                 self._check_count(len(found))
+                if name is not None:
+                    name = normal(name)  # noqa: PLW2901 - two spellings of one name
                 if name is None:
                     used = self._free_number(self.used if used is None else used, found)
                     name = f"q{used}"  # noqa: PLW2901 - it has none

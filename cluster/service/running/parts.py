@@ -46,6 +46,7 @@ from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
+from cluster.storage.table_folders import folder_of
 from protocols.event_log import get_logger, logging_configured
 
 if TYPE_CHECKING:
@@ -217,7 +218,9 @@ def make_parts(
         cluster=f"{settings.name}/{registry.engine_id}",
         budget=budgets.of,
         forgotten=budgets.forget,
-        passed=ReadProgress(positions, lambda: registry.physical, lambda stream: str(folder / "streams" / stream)),
+        passed=ReadProgress(
+            positions, lambda: registry.physical, lambda stream: str(folder / "streams" / folder_of(stream))
+        ),
     )
     _begin_publication(folder, registry)
     progress = ProgressOfAll(folder, settings.publishers)

@@ -11,6 +11,7 @@ from cluster.fjord.batch import ALWAYS, START
 from cluster.storage.commit_log import Commit, CommitLog
 from cluster.storage.stored_files import StoredFiles
 from cluster.storage.stream_tables import watermark_at
+from cluster.storage.table_folders import folder_of
 
 _Known = TypeVar("_Known")
 
@@ -54,7 +55,7 @@ class TableVersions:
     def stored(self, stream: str, version: int) -> StoredFiles:
         """Return what the table holds at a version."""
         if (stream, version) not in self._stored:
-            self._stored[stream, version] = StoredFiles.at(f"{self._folder}/{stream}", version)
+            self._stored[stream, version] = StoredFiles.at(f"{self._folder}/{folder_of(stream)}", version)
         return self._stored[stream, version]
 
     def watermark_us(self, stream: str, version: int) -> int | None:
@@ -70,7 +71,7 @@ class TableVersions:
 
     def earliest_us(self, stream: str, path: str, from_us: int) -> int | None:
         """Return the earliest stamp in a file that is not before an instant; None if there is none."""
-        stamps = pl.scan_parquet(f"{self._folder}/{stream}/{path}", glob=False).select(START)
+        stamps = pl.scan_parquet(f"{self._folder}/{folder_of(stream)}/{path}", glob=False).select(START)
         first: int | None = stamps.filter(pl.col(START) >= from_us).min().collect().item()
         return first
 
@@ -82,7 +83,7 @@ class TableVersions:
 
     def _log(self, stream: str) -> CommitLog:
         if stream not in self._logs:
-            self._logs[stream] = CommitLog(f"{self._folder}/{stream}")
+            self._logs[stream] = CommitLog(f"{self._folder}/{folder_of(stream)}")
         return self._logs[stream]
 
 

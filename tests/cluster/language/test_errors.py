@@ -404,7 +404,7 @@ def test_error_in_a_derived_stream_points_into_the_whole_statement():
         ("CREATE STREAM x (a TEXT) »FROM« mqtt()", "SOURCE was expected", None),
         ('CREATE STREAM »"a b"« (a TEXT) SOURCE mqtt()', "'a b' is no name for a stream", "letters"),
         ('CREATE STREAM »"1a"« AS SELECT lane FROM traffic', "'1a' is no name for a stream", "letters"),
-        ("CREATE RELATION »é« FROM 'b' REFRESH EVERY 1 HOUR", "'é' is no name for a relation", "letters"),
+        ("CREATE RELATION »\"é b\"« FROM 'b' REFRESH EVERY 1 HOUR", "'é b' is no name for a relation", "letters"),
         (
             "CREATE STREAM x (a TEXT, ts TIMESTAMP) SOURCE mqtt() ORDERED BY »tss«",
             "no column 'tss'",

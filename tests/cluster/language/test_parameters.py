@@ -182,7 +182,7 @@ def test_a_text_with_parameters_is_refused_where_nothing_is_bound() -> None:
 
 def test_a_colon_begins_a_parameter_only_before_a_name_and_behind_no_name() -> None:
     assert [each.name for each in marks_in(":a x=:b_1 c:d e::f 5:g ':h' \":i\" -- :j\n/*:k*/ : l :5 'm':n :ß :o")] == [
-        *("a", "b_1", "o"),
+        *("a", "b_1", "ß", "o"),
     ]
     assert names_in(":a :B :A") == ("a", "b")
 

@@ -154,6 +154,7 @@ SELECT sensor, lane FROM traffic QUALIFY CHANGED(lane, open) OVER (PARTITION BY 
 SELECT sensor, HYSTERESIS(speed ABOVE 80 BELOW -7.5) OVER (PARTITION BY sensor) AS fast FROM traffic SAMPLE EVERY 1 SECOND
 
 -- Declarations
+CREATE STREAM straße (größe REAL, _x TEXT FIXED, "温度" INTEGER) SOURCE mqtt()
 CREATE STREAM roads (sensor TEXT FIXED, lane INTEGER, speed REAL UNIT 'mph', ts TIMESTAMP) SOURCE mqtt('sensors', 1) ORDERED BY ts
 CREATE STREAM fresh AS SELECT lane FROM traffic
 CREATE RELATION incidents (segment TEXT, cost REAL UNIT 'EUR') FROM 'postgresql://db/roads' QUERY 'SELECT 1' WHERE cost >= 2 AND segment IS NOT NULL REFRESH EVERY 30 SECONDS STALE AFTER 5 MINUTES

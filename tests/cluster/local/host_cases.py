@@ -34,12 +34,14 @@ BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.R
 STREAMS = {
     "traffic": {"sensor": TEXT, "segment": INTEGER, "speed": REAL, "lane": INTEGER, "open": BOOLEAN},
     "weather": {"sensor": TEXT, "wind": INTEGER, "gust": REAL},
+    "straße": {"_spur": INTEGER, "größe": REAL},
 }
 RELATIONS: dict[str, dict[str, FieldType]] = {
     "places": {"sensor": TEXT, "segment": INTEGER, "name": TEXT, "closed": BOOLEAN},
     "limits": {"segment": INTEGER, "fastest": REAL},
     "known_segments": {"person": TEXT, "segment": INTEGER},
     "incidents": {"segment": INTEGER, "description": TEXT},
+    "_orte": {"_spur": INTEGER, "名前": TEXT},
 }
 ROWS: dict[str, list[tuple[Any, ...]]] = {
     "places": [
@@ -49,6 +51,7 @@ ROWS: dict[str, list[tuple[Any, ...]]] = {
     "limits": [(1, 3.0), (2, 2.5), (2, 4.0), (None, 1.0), (9, None)],
     "known_segments": [("ann", 1), ("ann", 2), ("ben", 2), ("ben", None), ("ann", 3)],
     "incidents": [(1, "jam"), (2, "crash"), (2, "ice"), (4, "jam"), (None, "somewhere")],
+    "_orte": [(1, "ü"), (2, "_")],
 }  # fmt: skip
 LAST = 39
 """No stamp is above this."""
@@ -64,6 +67,7 @@ KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
 SLOW = f"(SELECT segment, AVG(speed) AS speed FROM traffic {W} GROUP BY segment HAVING AVG(speed) < 3)"
 
 CASES: dict[str, str] = {
+    "names of any script": f"SELECT o.名前, MAX(s.Größe) AS _x, COUNT(*) AS зараз FROM STRASSE AS s {W} JOIN _orte AS o ON o._SPUR = s._spur GROUP BY o.名前",
     # of Fjording the Stream
     "Q1": f"SELECT AVG(speed) AS speed FROM traffic {W} WHERE {KNOWN}",
     "Q1 of another user": f"SELECT AVG(speed) AS speed FROM traffic {W} WHERE {KNOWN.replace('ann', 'ben')}",
@@ -383,11 +387,12 @@ Stamped = tuple[int, tuple[Any, ...]]
 
 def _arriving() -> list[tuple[dict[str, list[Stamped]], int]]:
     """Micro-batches: tuples by stream in the order in which they come, and how far both streams have come then."""
-    dice = random.Random(20261122)
+    of_all, of_others = random.Random(20261122), random.Random(20261123)
     found: list[tuple[dict[str, list[Stamped]], int]] = []
     for low, high, ahead in ((0, 9, 6), (9, 21, 0), (21, 22, 9), (22, 31, 9)):
         batch: dict[str, list[Stamped]] = {}
         for name, columns in STREAMS.items():
+            dice = of_all if name in ("traffic", "weather") else of_others
             stamps = [dice.randrange(low, high + ahead) for _ in range(10 if name == "traffic" else 7)]
             rows = [(at, tuple(dice.choice(_VALUES[kind]) for kind in columns.values())) for at in stamps]
             batch[name] = [*rows, rows[0]]  # the same tuple twice

@@ -29,7 +29,7 @@ from tests.cluster.oracle.text_in_order import Called, InOrderDrawing
 from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, STAMPED_BY, events_name
 
 STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "wild", "road")
-ALIASES = ("a", "b", "t", "u", "other", "Select", "from", "x1", "Zip", "lifetime", "k")
+ALIASES = ("a", "b", "t", "u", "Größe", "Select", "from", "x1", "Zip", "lifetime", "k")
 BOOLEAN, INTEGER, REAL = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL
 
 
@@ -149,7 +149,9 @@ class Items:
     def _events(self, place: Place, taken: Sequence[str]) -> Offered:
         dice = self.dice
         above, below = dice.choice(DETECTORS)
-        levels = f"level ABOVE {self._level(above)}" + (f" BELOW {self._level(below)}" if below != above else "")
+        levels = f"{spelling.name(dice, 'höhe')} ABOVE {self._level(above)}" + (
+            f" BELOW {self._level(below)}" if below != above else ""
+        )
         clauses = [f"EVENTS({levels})"]
         if dice.random() < 0.3:
             clauses.append(clauses_of.sampled(dice)[1])

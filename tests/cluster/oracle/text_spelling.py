@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import unicodedata
 from decimal import Decimal
 
 UNITS: dict[str, tuple[Decimal, tuple[str, ...]]] = {
@@ -54,10 +55,12 @@ def _decimal(dice: random.Random, amount: Decimal) -> str:
 
 
 def name(dice: random.Random, plain: str, *, exactly: bool = False) -> str:
-    """Return a name, perhaps in quotes, perhaps in another case; `exactly` where it is given, not used."""
+    """Return a name, perhaps in quotes, in another case or normal form; `exactly` where it is given, not used."""
     quoted = plain.casefold() in RESERVED or dice.random() < 0.15
     if not exactly and dice.random() < 0.15:
         plain = dice.choice((plain.upper(), plain.lower(), plain.swapcase()))
+    if quoted or not exactly:  # Fjord has all names in normal form C
+        plain = unicodedata.normalize("NFD", plain)
     return f'"{plain}"' if quoted else plain
 
 
@@ -67,7 +70,8 @@ def text(value: str) -> str:
 
 
 _TOKENS = re.compile(
-    r"(?:GROUP|PARTITION|ORDER) BY|DOUBLE PRECISION|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|[A-Za-z_][A-Za-z0-9_]*|\s+|.",
+    r"(?:GROUP|PARTITION|ORDER) BY|DOUBLE PRECISION|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|"
+    r"[^\W\d](?:\w|[\u0300-\u036f])*|\s+|.",
     re.DOTALL,
 )
 _KEYWORD = re.compile(r"[A-Z][A-Z0-9_ ]+|[SHD]")

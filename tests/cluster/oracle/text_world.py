@@ -38,7 +38,7 @@ SCHEMAS: dict[str, StreamSchema] = {
         StreamSchema(
             "Beta",
             (
-                Field("place", TEXT, fixed=True), Field("k", INTEGER), Field("w", REAL, "km/h"),
+                Field("place", TEXT, fixed=True), Field("k", INTEGER), Field("_w", REAL, "km/h"),
                 Field("count", INTEGER),
             ),
         ),
@@ -51,7 +51,7 @@ SCHEMAS: dict[str, StreamSchema] = {
             ),
         ),
         StreamSchema(
-            "road", (Field("place", TEXT, fixed=True), Field("side", INTEGER, fixed=True), Field("level", REAL))
+            "road", (Field("place", TEXT, fixed=True), Field("side", INTEGER, fixed=True), Field("höhe", REAL))
         ),
     )
 }  # fmt: skip

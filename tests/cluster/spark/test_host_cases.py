@@ -17,6 +17,7 @@ from cluster.plan.epoch import Plan
 from cluster.storage.relation_versions import RelationVersions
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
+from cluster.storage.table_folders import folder_of, relation_folder
 from tests.cluster.functions.declared import RULES
 from tests.cluster.local.host_cases import (
     ARRIVING,
@@ -44,10 +45,15 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path, r
     queries = planned()
     assert {host_of(query.node) for query in queries} == set(Host)
     for name, relation in STATIC.items():
-        versions, rows = RelationVersions(tmp_path / "relations" / relation.identity), relation_frame(name)
+        versions, rows = (
+            RelationVersions(tmp_path / "relations" / relation_folder(relation.identity)),
+            relation_frame(name),
+        )
         versions.prepare(rows)
         versions.commit(rows, {})
-    tables = {name: StreamTable(str(tmp_path / "streams" / name), schema) for name, schema in SCHEMAS.items()}
+    tables = {
+        name: StreamTable(str(tmp_path / "streams" / folder_of(name)), schema) for name, schema in SCHEMAS.items()
+    }
     plans, results = PlanFiles(tmp_path / "plans"), ResultsTable(str(tmp_path / "results"), "cases")
     plans.write(lower(Plan(1, queries)))
     fjord = start_engine(

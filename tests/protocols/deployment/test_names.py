@@ -18,7 +18,7 @@ from protocols.deployment.names import (
 from protocols.errors import FjordError, TopicError
 from protocols.security.errors import SecurityError
 
-BAD_NAMES = ["+", "#", "p/+", "a b", "a\nuser root", "", "-a", "ä", "a" * 65, "a/b", "$SYS", "%u", "a\x00"]
+BAD_NAMES = ["+", "#", "p/+", "a b", "a\nuser root", "", "-a", "e\u0301", "a" * 65, "a/b", "$SYS", "%u", "a\x00"]
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
@@ -38,6 +38,19 @@ BAD_NAMES = ["+", "#", "p/+", "a b", "a\nuser root", "", "-a", "ä", "a" * 65, "
 def test_names_that_are_no_part_of_a_topic_are_refused(names, name):
     with pytest.raises(TopicError):
         names(name).check()
+
+
+def test_users_of_the_broker_have_names_of_ascii_and_what_they_read_need_not():
+    gateway, subscriber = GatewayPart("g", "p", ("küche",)), SubscriberPart("s", ("größe", "_x"))
+    Names(proxies=(ProxyPart("p"),), gateways=(gateway,), subscribers=(subscriber,)).check()
+    for names in (
+        Names(cluster="ä"),
+        Names(proxies=(ProxyPart("ä"),)),
+        Names(gateways=(GatewayPart("g", "ä", ("m",)),)),
+        Names(subscribers=(SubscriberPart("_s"),)),
+    ):
+        with pytest.raises(TopicError, match="has access rules"):
+            names.check()
 
 
 @pytest.mark.parametrize(
