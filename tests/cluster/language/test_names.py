@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cluster.errors import OneOfManyError
+from cluster.language.algebra import schema_of
+from cluster.language.catalog import Catalog
+from cluster.language.errors import FjordSqlError
+from cluster.language.parameters import bind
 from cluster.language.scope import Names, unique_name
+from cluster.language.statement_texts import statements_in
+from cluster.language.translation import translate
+from cluster.service.registry.query_names import NamesInUse
+from protocols.wire.streams import Field, FieldType, StreamSchema
+
+CATALOG = Catalog.of([StreamSchema("straße", (Field("größe", FieldType.REAL), Field("_x", FieldType.TEXT)))])
 
 
 class CountingNames(Names):
@@ -30,3 +43,28 @@ def test_case_makes_no_difference() -> None:
     names.add("SPEED")
     assert unique_name("speed", ["SPEED", "Speed_2"]) == "speed_3"
     assert names.unique("speed") == "speed_2"
+
+
+def test_a_name_is_the_same_in_any_case_and_normal_form() -> None:
+    composed = translate("SELECT Größe AS é, \"GRÖSSE\" FROM straße WHERE _x = 'e\u0301'", CATALOG)
+    decomposed = translate("SELECT gro\u0308ße AS e\u0301, \"gro\u0308sse\" FROM STRASSE WHERE _X = 'e\u0301'", CATALOG)
+    assert [each.name for each in schema_of(decomposed.node)] == ["é", "größe"]
+    assert decomposed.node == composed.node
+    assert "'e\u0301'" in decomposed.text  # a value stays as it is written
+    assert (
+        bind("SELECT :gro\u0308ße + größe AS x FROM straße", {"GRÖSSE": 1}).text == "SELECT 1 + größe AS x FROM straße"
+    )
+
+
+@pytest.mark.parametrize("text", ["SELECT größe AS fjord_ö FROM straße", 'SELECT größe AS "FJORD_x" FROM straße'])
+def test_names_of_fjord_s_own_columns_stay_free(text: str) -> None:
+    with pytest.raises(FjordSqlError, match="begins Fjord's own names"):
+        translate(text, CATALOG)
+
+
+def test_a_query_is_found_by_any_spelling_of_its_name() -> None:
+    names = NamesInUse(running={"é"}, waiting={}, used=0, most=9)
+    with pytest.raises(OneOfManyError, match="there is a query 'é' already"):
+        names.named(["e\u0301"])
+    assert names.named(["_x", "gro\u0308ße"]) == (["_x", "größe"], None)
+    assert [each.name for each in statements_in("-- name: gro\u0308ße\nSELECT 1")] == ["größe"]

@@ -46,6 +46,14 @@ def run(*arguments: str, text: str | None = None) -> Any:
     return CliRunner().invoke(app, ["query", "try", *arguments], input=text, env={"COLUMNS": "200"})
 
 
+def test_names_of_any_script_are_found_in_any_normal_form(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,gro\u0308ße,_x\n5,7,1\n6,9,2\n", encoding="utf-8")
+    query = "SELECT größe, _x FROM straße WHERE GRÖSSE > :grenze\u0301"
+    result = run(query, "--on", f"STRASSE={tmp_path / 'a.csv'}", "--set", "GRENZÉ=8", "--type", "gro\u0308ße=REAL")
+    assert result.exit_code == 0, result.stderr
+    assert [each.split()[2:] for each in result.stdout.splitlines()] == [["größe", "_x"], ["9.0", "2"]]
+
+
 def test_a_table_is_printed(day: Path) -> None:
     result = run("SELECT * FROM traffic", "--on", str(day))
     assert result.exit_code == 0
