@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -193,8 +194,8 @@ def sample_item(item: FromItem, sample: SampleClause, context: Context) -> FromI
     return replace(item, node=with_sources(item.node, lambda source: with_sample(source, sample, context)))
 
 
-def tolerate(items: list[FromItem], within: Within, context: Context) -> list[FromItem]:
-    """Return `items` with the error that `within` allows noted at the stream it is about.
+def tolerate(items: list[FromItem], joins: Sequence[exp.Join], within: Within, context: Context) -> list[FromItem]:
+    """Return `items` with the error that `within` allows noted at the stream it is about, the left one behind USING.
 
     Raises
     ------
@@ -202,7 +203,9 @@ def tolerate(items: list[FromItem], within: Within, context: Context) -> list[Fr
         If it is not about a numeric, sampled field of a stream, or allows another error elsewhere.
     """
     column: exp.Column = within.this
-    found = Scope(tuple(item.scope for item in items)).find(column, context)
+    shared = [frozenset(each.name.casefold() for each in join.args.get("using") or ()) for join in joins]
+    scopes = (replace(item.scope, shared=names) for item, names in zip(items, (frozenset[str](), *shared), strict=True))
+    found = Scope(tuple(scopes)).find(column, context)
     position = next(index for index, item in enumerate(items) if any(each is found for each in item.scope.columns))
     item = items[position]
     if not item.base:

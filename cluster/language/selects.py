@@ -163,7 +163,7 @@ class Translator:
         self._check_aliases(items, syntax)
         items = with_temporal_windows(items, syntax, select, self.context)
         for within in _own(select, Within):
-            items = tolerate(items, within, self.context)
+            items = tolerate(items, joins, within, self.context)
         if sample := select.args.get("sample"):
             if not any(item.base for item in items):
                 raise self.context.error(sample, "no stream of this FROM is fed by sensors")

@@ -193,6 +193,11 @@ def test_the_name_alone_means_the_left_column():
         assert using.node == written.node
 
 
+def test_an_error_is_allowed_on_the_left_column() -> None:
+    text = "SELECT t.lane FROM traffic t JOIN traffic u WINDOW(RANGE 1 HOUR) USING (speed) WHERE {}speed WITHIN 0.5 > 1"
+    assert translate(text.format(""), CATALOG).node == translate(text.format("t."), CATALOG).node
+
+
 def test_three_items_share_a_column():
     using = f"SELECT sensor, COUNT(*) FROM {STREAM} JOIN {OTHER} USING (sensor) JOIN {RELATION} USING (sensor)"
     written = f"SELECT t.sensor, COUNT(*) FROM {STREAM} JOIN {OTHER} ON t.sensor = w.sensor JOIN {RELATION} ON"
