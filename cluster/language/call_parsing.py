@@ -102,7 +102,7 @@ class CallParsing(SensorClauseParsing):
             function.meta.setdefault("called", token.text)
             if type(function) in AGGREGATES and not isinstance(function.this, exp.All):
                 # sqlglot reads ALL and keeps nothing of it.
-                function.meta["all"] = self._tokens[start + 2].token_type == TokenType.ALL
+                function.meta.setdefault("all", self._tokens[start + 2].token_type == TokenType.ALL)
         return call
 
     def _parse_star_op(self, *keywords: str) -> list[exp.Expr] | None:

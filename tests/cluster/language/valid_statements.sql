@@ -71,6 +71,7 @@ SELECT sensor, COUNT(*) AS cars, AVG(speed) AS mean FROM traffic WINDOW(RANGE 30
 SELECT lane % 2 = 0 AS even, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY even, open HAVING n > 1
 SELECT COUNT(DISTINCT sensor) AS s, SUM(lane) AS l, STDDEV(speed) AS d, VARIANCE(speed) AS v, MEDIAN(speed) AS m, APPROX_QUANTILE(speed, 0.95) AS q, MIN(speed) AS i FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT FIRST_VALUE(speed) AS f, LAST_VALUE(speed) FILTER (WHERE lane = 1) AS l, SUM(ALL lane) AS s FROM traffic WINDOW(RANGE 1 HOUR)
+SELECT MOD(MAX(ALL lane), 2) AS odd FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT FIRST(speed) AS f, LAST(speed) AS l, MAX(speed) - MIN(speed) AS w FROM traffic WINDOW(RANGE 1 HOUR)
 SELECT sensor, AVG(speed WITHIN 0.5) AS speed, ERROR_BOUND(AVG(speed)) AS e, COMPLETENESS() AS seen FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE) GROUP BY sensor SAMPLE EVERY 10 SECONDS
 SELECT lane, sensor, open, COUNT(*) AS n, GROUPING(lane, sensor) AS g FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY lane, GROUPING SETS ((sensor, open), (), CUBE(speed > 1), ROLLUP((open, 2), sensor)) HAVING GROUPING(open) = 0
