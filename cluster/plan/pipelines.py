@@ -14,6 +14,7 @@ from cluster.language.algebra import (
     Filter,
     Lookup,
     Node,
+    PatternMatch,
     Project,
     Ranked,
     Sequence,
@@ -57,17 +58,17 @@ def _pipelines(node: Node) -> Iterator[tuple[Node, Aggregate | None]]:
             yield each, None
 
 
-def partitioned_by(node: Node) -> Lookup | Aggregate | Ranked | Sequence | None:
+def partitioned_by(node: Node) -> Lookup | Aggregate | Ranked | Sequence | PatternMatch | None:
     """Return the node by whose keys a plan may be spread; None if there is none.
 
-    It is an aggregate, a rank by groups, functions over tuples in order, or a lookup in a large relation.
+    It is an aggregate, a rank by groups, functions over tuples in order, a pattern, or a lookup in a large relation.
 
     All operators above it must be stateless.
     """
     top = node
     while isinstance(top, Filter | Project | TimeWindow) and not is_pipeline(top):
         top = top.input
-    if isinstance(top, Lookup | Sequence) and is_pipeline(top.input):
+    if isinstance(top, Lookup | Sequence | PatternMatch) and is_pipeline(top.input):
         return top
     while isinstance(node, Filter | Project | WindowBounds) and not is_pipeline(node):
         node = node.input

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,10 @@ from cluster.language.catalog import BaseStream, Catalog
 from cluster.language.dialect import FjordSQL
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.translation import translate
+from cluster.plan.pipelines import partition_keys
 from cluster.plan.rewrite import rewrite
+from cluster.testing import ABORT, EOF, QueryRun, ScriptedSource
+from cluster.testing.sources import Item
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.proving import delivered
 from tests.cluster.oracle.row_pattern_texts import COLUMNS, random_query, random_stream
@@ -47,6 +51,46 @@ def proved(seed: int) -> int:
 @given(st.integers(0, 2**40))
 def test_matches_are_those_of_the_definition(seed: int) -> None:
     proved(seed)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_matches_are_the_same_in_one_bucket_and_in_several(seed: int) -> None:
+    dice = random.Random(f"buckets/{seed}")
+    query, stream = random_query(dice), random_stream(dice)
+    expected = Counter(query.answers(stream))
+    text = f"SELECT * FROM {query.text} AS m"
+    for buckets in (1, 4):
+        script: list[Item] = [(stamp, row) for stamp, row in stream]
+        script.insert(dice.randrange(len(script) + 1), ABORT())
+        fields = {"k": str, "x": int, "y": int}
+        latest = max((stamp for stamp, _ in stream), default=0)
+        source = ScriptedSource(fields, [*script, EOF()], batch_size=dice.choice((1, 7)), lateness=f"{latest}us")
+        answers = QueryRun(text, {"readings": source}, buckets=buckets).run()
+        assert Counter((each.start, tuple(each.row.values())) for each in answers) == expected, (text, buckets)
+
+
+ORDERED = "(SELECT k, LAG(x) OVER (ORDER BY STAMP()) AS x FROM readings)"
+
+
+@pytest.mark.parametrize(
+    ("around", "rows", "keys"),
+    [
+        ("SELECT * FROM {} AS m", "readings", ("k",)),
+        ("SELECT * FROM {} AS m", "(SELECT k, x + y AS x FROM readings WHERE y > 1)", ("k",)),
+        ("SELECT n + 1 AS n FROM {} AS m WHERE n > 1", "readings", ("k",)),
+        ("SELECT k, COUNT(*) AS c FROM {} AS m WINDOW(RANGE 5 US) GROUP BY k", "readings", ()),
+        ("SELECT n FROM {} AS m WINDOW(ROWS 3)", "readings", ()),
+        ("SELECT * FROM {} AS m", ORDERED, ()),
+    ],
+)
+def test_a_pattern_is_spread_by_its_keys_unless_rows_of_several_meet(
+    around: str, rows: str, keys: tuple[str, ...]
+) -> None:
+    pattern = (
+        f"{rows} MATCH_RECOGNIZE (PARTITION BY k ORDER BY STAMP() MEASURES COUNT(*) AS n "
+        "PATTERN (A B+) WITHIN INTERVAL '9' SECOND DEFINE A AS x > 1, B AS x < 1)"
+    )
+    assert partition_keys(rewrite(translate(around.format(pattern), CATALOG).node).node) == keys
 
 
 def test_drawn_patterns_match_something() -> None:
