@@ -22,7 +22,8 @@ def problem_of(announcement: Announcement, members: FleetMembers, neighbours: Ne
         What is known of other proxies.
     """
     name, mote = announcement.stream.name, announcement.mote
-    other = neighbours.claimant(mote, ours=members.has(mote), stream=name)
+    # A mote with a key has that of one proxy: where it can be opened it is ours, whatever the entries of others claim.
+    other = None if members.sealed(mote) else neighbours.claimant(mote, ours=members.has(mote), stream=name)
     if other is not None:
         return "two_proxies", f"mote {mote!r} is in the catalog of proxy {other!r}, which is online"
     try:

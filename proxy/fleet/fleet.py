@@ -281,6 +281,8 @@ class Fleet:
         """Return what to do after changes at other proxies: give up motes of theirs, ask free ones to announce."""
         instructions: list[FleetInstruction] = []
         for name in changes.given_up:
+            if self._members.sealed(name):
+                continue  # its key is ours
             instructions.append(RemoveEntry(name))
             announcement = self.motes[name].announcement
             if announcement is not None:

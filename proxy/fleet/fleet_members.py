@@ -55,7 +55,7 @@ class FleetMembers:
         streams: Iterable[StreamProgress] = (),
         sealed: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._sealed = sealed
+        self.sealed = sealed
         self.motes: dict[str, MoteTracking] = {}
         self.streams = {each.stream: StreamState(each, limits.batches, proxy, style=limits.style) for each in streams}
         self._proxy = proxy
@@ -87,7 +87,7 @@ class FleetMembers:
                 started_us=now_us,
                 position=self._positions.pop(name, None),
                 lost_until_us=self._losses_before.get(name, LOWEST_US),
-                sealed=self._sealed(name),
+                sealed=self.sealed(name),
             )
         return found
 

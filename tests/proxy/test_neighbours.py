@@ -11,11 +11,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from protocols.errors import FrameError
 from protocols.wire import topics
 from protocols.wire.catalog import MoteEntry, MoteState, Presence, Status
 from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import NumberedAnnouncement
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import RejectAnnouncement
 from proxy.fleet.fleet_members import FleetLimits
@@ -187,6 +189,34 @@ def test_the_rejection_names_the_proxy(frames):
     (rejected,) = fleet.receive_announcement(frames.announcement(), radio_us=0, received_us=0)
     assert isinstance(rejected, RejectAnnouncement)
     assert (rejected.reason, "'a'" in rejected.detail) == ("two_proxies", True)
+
+
+def numbered(frames, mote):
+    """As a mote with a key announces itself."""
+    return NumberedAnnouncement(**asdict(frames.announcement(mote)), sequence=0)
+
+
+def test_a_mote_with_a_key_is_ours_whatever_another_proxy_says(frames):
+    """The entry of a proxy whose key was stolen silenced motes of all others as soon as they announced themselves."""
+    neighbours = Neighbours("b", 5)
+    fleet = Fleet("b", FleetLimits(), now_us=0, neighbours=neighbours, sealed=lambda mote: mote == "m1")
+    status(neighbours, "thief", since=1)
+    for mote in ("m1", "m2"):
+        entry(neighbours, "thief", mote)
+    for each in (numbered(frames, "m1"), frames.announcement("m2")):
+        fleet.receive_announcement(each, radio_us=0, received_us=0)
+    assert [fleet.has(each) for each in ("m1", "m2")] == [True, False]
+
+
+def test_a_mote_with_a_key_is_not_given_up(frames):
+    neighbours = Neighbours("b", 5)
+    fleet = Fleet("b", FleetLimits(), now_us=0, neighbours=neighbours, sealed=lambda _: True)
+    fleet.receive_announcement(numbered(frames, "m1"), radio_us=0, received_us=0)
+    status(neighbours, "thief", since=1, ours=fleet.has)
+    changes = entry(neighbours, "thief", "m1", ours=fleet.has)
+    assert changes == NeighbourChanges(given_up=("m1",))
+    assert fleet.neighbours_changed(changes, radio_us=0, received_us=0) == []
+    assert fleet.has("m1")
 
 
 def test_a_mote_of_another_stream_only_has_the_same_name():
