@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from cluster.costs.estimates import UNKNOWN, Estimate, estimates_of
+from cluster.costs.estimates import NOTHING_MEASURED, UNKNOWN, Estimate, estimates_of
+from cluster.expressions.nodes import Expression
 from cluster.language.algebra import Node
 from cluster.plan.explain import tree_of
 
@@ -14,17 +15,21 @@ UNITS = (("d", 86_400e6), ("h", 3_600e6), ("m", 60e6), ("s", 1e6), ("ms", 1e3), 
 """Units of durations in microseconds, as durations are written."""
 
 
-def estimate_text(plan: Node, tuples_per_second: Mapping[str, float]) -> str:
+def estimate_text(
+    plan: Node,
+    tuples_per_second: Mapping[str, float],
+    selectivities: Mapping[tuple[str, Expression], float] = NOTHING_MEASURED,
+) -> str:
     """Return a table of what is expected of a plan; empty if nothing can be estimated.
 
     Parameters
     ----------
     plan
         The plan, rewritten.
-    tuples_per_second
-        By stream, in application time; those of streams that are missing are not known.
+    tuples_per_second, selectivities
+        As for :func:`cluster.costs.estimates.estimates_of`.
     """
-    found = estimates_of(plan, tuples_per_second)
+    found = estimates_of(plan, tuples_per_second, selectivities)
     if all(each is UNKNOWN for each in found.values()):
         return ""
     tree = tree_of(plan)

@@ -30,6 +30,8 @@ from cluster.costs.characteristics import (
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.selectivity import KEYS, join_selectivity, selectivity
+from cluster.expressions.conditions import conjuncts
+from cluster.expressions.nodes import Expression
 from cluster.language.algebra import (
     Aggregate,
     AntiJoin,
@@ -91,7 +93,14 @@ class Estimate:
 UNKNOWN = Estimate(None, None)
 
 
-def estimates_of(plan: Node, tuples_per_second: Mapping[str, float]) -> dict[Node, Estimate]:
+NOTHING_MEASURED: Mapping[tuple[str, Expression], float] = {}
+
+
+def estimates_of(
+    plan: Node,
+    tuples_per_second: Mapping[str, float],
+    selectivities: Mapping[tuple[str, Expression], float] = NOTHING_MEASURED,
+) -> dict[Node, Estimate]:
     """Return what is expected of the nodes of a plan.
 
     Parameters
@@ -100,6 +109,8 @@ def estimates_of(plan: Node, tuples_per_second: Mapping[str, float]) -> dict[Nod
         The plan, rewritten.
     tuples_per_second
         By stream, in application time; those of streams that are missing are not known.
+    selectivities
+        By stream and condition, where they have been measured.
     """
     found: dict[Node, Estimate] = {}
     for node in from_below(plan):
@@ -107,6 +118,8 @@ def estimates_of(plan: Node, tuples_per_second: Mapping[str, float]) -> dict[Nod
         below = [found[each].flow for each in inputs_of(node)]
         if isinstance(node, Source):
             found[node] = _source(node, tuples_per_second.get(node.stream))
+        elif isinstance(node, Filter) and below[0] is not None:
+            found[node] = Estimate(filtered(below[0], _passing(node, selectivities)))
         elif any(each is None for each in below):
             found[node] = UNKNOWN
         else:
@@ -126,8 +139,6 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
     if flow is None:
         return UNKNOWN
     match node:
-        case Filter():
-            return Estimate(filtered(flow, selectivity(node.predicate.expression)))
         case Project() | WindowBounds() | Lookup():
             return Estimate(flow)  # one row of a relation is found for each
         case TimeWindow():
@@ -163,6 +174,24 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             return _pairs(node, flow, below[1])
         case _:
             return UNKNOWN
+
+
+def _passing(node: Filter, selectivities: Mapping[tuple[str, Expression], float]) -> float:
+    """Return the share of rows that pass a filter: as measured, whole or part by part, else as assumed."""
+    stream, condition = _stream_below(node.input), node.predicate.expression
+    if stream is None:
+        return selectivity(condition)
+    measured = selectivities.get((stream, condition))
+    if measured is not None:
+        return measured
+    return math.prod(selectivities.get((stream, each), selectivity(each)) for each in conjuncts(condition))
+
+
+def _stream_below(node: Node) -> str | None:
+    """Return the stream whose tuples come to a node as they are, each by itself."""
+    while isinstance(node, Filter | TimeWindow):
+        node = node.input
+    return node.stream if isinstance(node, Source) else None
 
 
 def _aggregate(node: Aggregate, flow: Characteristics) -> Estimate:

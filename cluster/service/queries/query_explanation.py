@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.costs.estimate_text import estimate_text
+from cluster.fjord.measured_selectivities import measured_selectivities
+from cluster.fjord.operator_statistics import Rates
 from cluster.language.translation import Query
 from cluster.physical.emission import emission_words
 from cluster.physical.lookup_choices import lookup_choices
@@ -35,6 +37,8 @@ class Surroundings:
         About how many rows of history a micro-batch reads.
     tuples_per_second
         By stream, of those that the query reads, where it is known.
+    rates
+        Of the operators of the plan that runs, by name.
     """
 
     running: PhysicalPlan
@@ -43,6 +47,7 @@ class Surroundings:
     buckets: int
     history_rows: int
     tuples_per_second: Mapping[str, float]
+    rates: Callable[[str], Rates]
 
 
 def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ...], surroundings: Surroundings) -> str:
@@ -62,7 +67,8 @@ def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ..
     lookups = lookup_choices(
         node, surroundings.sizes, memory_bytes=surroundings.memory_bytes, buckets=surroundings.buckets
     )
-    estimate = estimate_text(node, surroundings.tuples_per_second)
+    selectivities = measured_selectivities(surroundings.running, surroundings.rates)
+    estimate = estimate_text(node, surroundings.tuples_per_second, selectivities)
     sections = [
         explained(query, rewritten).rstrip(),
         *([f"It would first read\n{history_text(reads, surroundings.history_rows)}"] if reads else []),

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from cluster.errors import MOST_REFUSED, ClusterError, OneOfManyError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
+from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.functions.allowed import FunctionRules
 from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
@@ -84,6 +85,8 @@ class QueryService:
         What functions of users may be; None allows none.
     demand_reports
         Reports of proxies on the demands that they leave out.
+    operators
+        What the operators of the running plan do, for estimates.
     before_change
         Called before a query begins or ends.
     put_aside
@@ -107,6 +110,7 @@ class QueryService:
         planning_seconds: float = PLANNING_SECONDS,
         functions: FunctionRules | None = None,
         demand_reports: DemandReports | None = None,
+        operators: OperatorStatistics | None = None,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -118,6 +122,7 @@ class QueryService:
         self._history_rows = history_rows
         self._lock = asyncio.Lock()
         self._planning = Planning(planning_seconds)
+        self._operators = operators or OperatorStatistics()
         self._before_change = before_change
         self._put_aside = put_aside
         self._readers = RelationReaders(registry)
@@ -343,7 +348,9 @@ class QueryService:
         reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
         rates = self.limits.rates(streams_of(node))
-        surroundings = Surroundings(running, context.sizes, memory_bytes, buckets, self._history_rows, rates)
+        surroundings = Surroundings(
+            running, context.sizes, memory_bytes, buckets, self._history_rows, rates, self._operators.rates
+        )
         return await self._planning.run(partial(explanation, query, rewritten, reads, surroundings))
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:

@@ -61,6 +61,8 @@ class Engine:
         Parts into which the state of operators is divided, and the key of the first of them in Spark.
     java
         The Java for Spark; None starts one.
+    operators
+        Where it is counted what operators do.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Engine:
         *,
         first_key: int = 0,
         java: JavaProcess | None = None,
+        operators: OperatorStatistics | None = None,
     ) -> None:
         self._java = java
         self._settings = settings
@@ -91,7 +94,7 @@ class Engine:
         """Set once it has been ready."""
         self.starts = 0
         self.restarts = 0
-        self.operators = OperatorStatistics()
+        self.operators = operators or OperatorStatistics()
         """What operators have done since this process began, and how fast."""
 
     @property

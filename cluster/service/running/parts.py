@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from cluster.fjord.acceptance import RowLimits
+from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.ingest.offers import Offers
 from cluster.ingest.proxy_clocks import ProxyClocks
 from cluster.ingest.service import Ingest
@@ -234,6 +235,7 @@ def make_parts(
     long_lived = LongLived()
     long_lived.put_aside(len(registry))
     billing = BillingPeriods(registry, ingest, sensors, ledger)
+    operators = OperatorStatistics()
     queries = QueryService(
         settings.name,
         registry,
@@ -248,6 +250,7 @@ def make_parts(
         planning_seconds=settings.planning_seconds,
         functions=settings.functions,
         demand_reports=demand_reports,
+        operators=operators,
         before_change=billing.close,
         put_aside=long_lived.put_aside,
     )
@@ -269,7 +272,7 @@ def make_parts(
             notes=partial(_notes, registry, sensors, queries.relations),
             troubles=registry.troubles,
         ),
-        engine=Engine(settings, folder, registry, results, buckets, first_key=key, java=java),
+        engine=Engine(settings, folder, registry, results, buckets, first_key=key, java=java, operators=operators),
     )
 
 
