@@ -41,7 +41,9 @@ def event_formatter(*, json: bool) -> logging.Formatter:
     if json:
         processors += [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
     else:
-        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()))
+        # By itself, it shows the values of all local variables, which may be tokens and passwords.
+        plain = structlog.dev.plain_traceback
+        processors.append(structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain))
     return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=_common_processors(), processors=processors)
 
 

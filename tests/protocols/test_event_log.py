@@ -42,6 +42,26 @@ def test_events_and_library_logs_go_to_stderr_as_json_lines(capsys):
     assert (lines[0]["port"], lines[0]["password"]) == (1883, HIDDEN)
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("get_logger", [structlog.get_logger, logging.getLogger])
+def test_an_exception_is_logged_without_values_of_variables(capsys, as_json, get_logger):
+    """Among them were tokens of requests, when the web server logged an exception."""
+    configure_logging("info", json=as_json)
+    hidden = "hunter2"
+
+    def fail(authorization):
+        raise ValueError(len(authorization))
+
+    try:
+        fail(hidden)
+    except ValueError:
+        get_logger("api").exception("it failed")
+    output = capsys.readouterr().err
+    assert "in fail" in output
+    assert "ValueError: 7" in output
+    assert hidden not in output
+
+
 @pytest.mark.parametrize(("variable", "shown"), [(None, ["w"]), ("INFO", ["i", "w"]), ("error", [])])
 def test_the_level_comes_from_the_environment_if_no_option_sets_it(monkeypatch, capsys, variable, shown):
     monkeypatch.delenv("FJORD_LOG_LEVEL", raising=False)
