@@ -56,6 +56,54 @@ class RegexReplace(exp.Expression, exp.Func):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "pattern": True, "replacement": True}
 
 
+class Cotangent(exp.Expression, exp.Func):
+    """``COT(x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["COT"]
+
+
+class FirstPlace(exp.Expression, exp.Func):
+    """``STRPOS(x, part)``, also written ``POSITION(part IN x)``, ``INSTR(x, part)`` and ``LOCATE(part, x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["STRPOS", "INSTR"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
+
+
+class BeginsWith(exp.Expression, exp.Func):
+    """``STARTS_WITH(x, part)``."""
+
+    _sql_names: ClassVar[list[str]] = ["STARTS_WITH", "STARTSWITH"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
+
+
+class EndsWith(exp.Expression, exp.Func):
+    """``ENDS_WITH(x, part)``."""
+
+    _sql_names: ClassVar[list[str]] = ["ENDS_WITH", "ENDSWITH"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "part": True}
+
+
+class BothTrim(exp.Expression, exp.Func):
+    """``TRIM(x[, characters])``, also written ``TRIM(BOTH characters FROM x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["TRIM", "BTRIM"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "characters": False}
+
+
+class LeftTrim(exp.Expression, exp.Func):
+    """``LTRIM(x[, characters])``, also written ``TRIM(LEADING characters FROM x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["LTRIM"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "characters": False}
+
+
+class RightTrim(exp.Expression, exp.Func):
+    """``RTRIM(x[, characters])``, also written ``TRIM(TRAILING characters FROM x)``."""
+
+    _sql_names: ClassVar[list[str]] = ["RTRIM"]
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "characters": False}
+
+
 class TimeCall(exp.Expression, exp.Func):
     """A call about timestamps as a plan has it: its name, and its arguments."""
 
@@ -105,6 +153,7 @@ class TimeLiteral(exp.Expression):
 
 OWN_FUNCTIONS: tuple[type[exp.Func], ...] = (
     *(Log10, Log2, DistanceMetres, LeftPad, RightPad),
+    *(Cotangent, FirstPlace, BeginsWith, EndsWith, BothTrim, LeftTrim, RightTrim),
     *(RegexMatches, RegexExtract, RegexReplace),
     *(JsonValue, JsonQuery, JsonExists, JsonExtract, JsonExtractString),
 )
@@ -133,6 +182,10 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Atan2: "ATAN2",
     exp.Radians: "RADIANS",
     exp.Degrees: "DEGREES",
+    Cotangent: "COT",
+    exp.Sinh: "SINH",
+    exp.Cosh: "COSH",
+    exp.Tanh: "TANH",
     DistanceMetres: "DISTANCE_METRES",
     exp.Least: "LEAST",
     exp.Greatest: "GREATEST",
@@ -141,7 +194,13 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Upper: "UPPER",
     exp.Lower: "LOWER",
     exp.Length: "LENGTH",
-    exp.Trim: "TRIM",
+    BothTrim: "TRIM",
+    LeftTrim: "LTRIM",
+    RightTrim: "RTRIM",
+    FirstPlace: "STRPOS",
+    BeginsWith: "STARTS_WITH",
+    EndsWith: "ENDS_WITH",
+    exp.Reverse: "REVERSE",
     exp.Substring: "SUBSTRING",
     exp.Left: "LEFT",
     exp.Right: "RIGHT",

@@ -230,7 +230,6 @@ _CALLED: dict[str, Function] = {
     "UPPER": texts.upper,
     "LOWER": texts.lower,
     "LENGTH": texts.length,
-    "TRIM": texts.trim,
     "SUBSTRING": texts.substring,
     "CONCAT": texts.concatenated,
     **TEXT_PARTS,

@@ -58,11 +58,6 @@ def length(value: pl.Series) -> pl.Series:
     return value.cast(pl.String).str.len_chars().cast(pl.Int64)
 
 
-def trim(value: pl.Series) -> pl.Series:
-    """Return a text without spaces at its ends."""
-    return value.cast(pl.String).str.strip_chars(" ")
-
-
 def substring(value: pl.Series, start: pl.Series, count: pl.Series | None = None) -> pl.Series:
     """Return so many code points of a text from a position on; the first is 1.
 

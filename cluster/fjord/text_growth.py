@@ -80,7 +80,12 @@ def _counted(expression: Expression, below: Parts) -> int:
                 counts[id(node)] = below.get(node.name, 1)
             case Chain(word="||") | Call(function="CONCAT"):
                 counts[id(node)] = sum(found)
-            case Call(function="LENGTH" | "REGEXP_LIKE") | Like() | Among() | Between():
+            case (
+                Call(function="LENGTH" | "REGEXP_LIKE" | "STRPOS" | "STARTS_WITH" | "ENDS_WITH")
+                | Like()
+                | Among()
+                | Between()
+            ):
                 counts[id(node)] = 1
             case Binary() if node.sign in COMPARED or node.sign.startswith("IS"):
                 counts[id(node)] = 1

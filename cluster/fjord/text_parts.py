@@ -7,6 +7,7 @@ is never made.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import polars as pl
 
@@ -15,6 +16,8 @@ from cluster.language.call_limits import LONGEST_TEXT
 
 _FAR = 2**31 - 1
 """No text reaches so far: a position beyond it is as good as this one."""
+Side = Literal["both", "left", "right"]
+_TRIMS: Mapping[Side, Callable[[str, str], str]] = {"both": str.strip, "left": str.lstrip, "right": str.rstrip}
 _NO_TEXT = pl.Series([None], dtype=pl.String)
 
 
@@ -90,6 +93,58 @@ def _padded(text: str | None, length: int | None, filling: str | None, *, in_fro
     return added + kept if in_front else kept + added
 
 
+def trimmed(side: Side) -> Callable[..., pl.Series]:
+    """Return the function that leaves characters out at ends of texts: spaces, or all of a text."""
+
+    def found(value: pl.Series, characters: pl.Series | None = None) -> pl.Series:
+        left_out = pl.Series([" "]) if characters is None else characters.cast(pl.String)
+        constant = left_out.item() if left_out.len() == 1 else None
+        if constant:
+            return _of_constant(value, side, constant)
+        return _of_rows(_TRIMS[side], pl.String, value, left_out)
+
+    return found
+
+
+def _of_constant(value: pl.Series, side: Side, characters: str) -> pl.Series:
+    texts = value.cast(pl.String).str
+    if side == "both":
+        return texts.strip_chars(characters)
+    return texts.strip_chars_start(characters) if side == "left" else texts.strip_chars_end(characters)
+
+
+def first_place(value: pl.Series, part: pl.Series) -> pl.Series:
+    """Return where a part of a text first begins, counted from 1; 0 where it is none, and 1 if it is empty."""
+    return _of_rows(lambda text, letters: text.find(letters) + 1, pl.Int64, value, part)
+
+
+def begins_with(value: pl.Series, part: pl.Series) -> pl.Series:
+    """Return whether a text begins with another one."""
+    constant = part.item() if part.len() == 1 else None
+    if constant is not None:
+        return value.cast(pl.String).str.starts_with(constant)
+    return _of_rows(str.startswith, pl.Boolean, value, part)
+
+
+def ends_with(value: pl.Series, part: pl.Series) -> pl.Series:
+    """Return whether a text ends with another one."""
+    constant = part.item() if part.len() == 1 else None
+    if constant is not None:
+        return value.cast(pl.String).str.ends_with(constant)
+    return _of_rows(str.endswith, pl.Boolean, value, part)
+
+
+def reversed_text(value: pl.Series) -> pl.Series:
+    """Return the code points of a text, the last one first."""
+    return _of_rows(lambda text: text[::-1], pl.String, value)
+
+
+def _of_rows(function: Callable[..., Any], dtype: type[pl.DataType], *values: pl.Series) -> pl.Series:
+    """Return what a function of texts gives in each row, NULL where a text is."""
+    rows = zip(*(each.to_list() for each in aligned(*(each.cast(pl.String) for each in values))), strict=True)
+    return pl.Series([None if None in row else function(*row) for row in rows], dtype=dtype)
+
+
 def _near(number: pl.Series) -> pl.Series:
     return number.cast(pl.Int64).clip(-_FAR, _FAR)
 
@@ -101,5 +156,12 @@ TEXT_PARTS: Mapping[str, Callable[..., pl.Series]] = {
     "REPLACE": replaced,
     "LPAD": padded(in_front=True),
     "RPAD": padded(in_front=False),
+    "TRIM": trimmed("both"),
+    "LTRIM": trimmed("left"),
+    "RTRIM": trimmed("right"),
+    "STRPOS": first_place,
+    "STARTS_WITH": begins_with,
+    "ENDS_WITH": ends_with,
+    "REVERSE": reversed_text,
 }
 """By name."""

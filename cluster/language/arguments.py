@@ -42,6 +42,7 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "FIRST_VALUE": ("one argument", "{}(x)"),
     "LAST_VALUE": ("one argument", "{}(x)"),
     "GROUPING": ("one to 31 arguments", "{}(a, b)"),
+    "LOCATE": ("two arguments", "{}(part, text)"),
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
 }

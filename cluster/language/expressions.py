@@ -13,7 +13,7 @@ from cluster.expressions.timestamps import OF_MICROSECONDS
 from cluster.language.calls import check_case, check_cast, check_function, unsupported
 from cluster.language.errors import did_you_mean
 from cluster.language.functions import Family
-from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of_path
+from cluster.language.json_checks import ARROWS, OF_PATHS, check_arrow, check_of_path, json_beside_text
 from cluster.language.operand_checks import OperandChecker
 from cluster.language.pattern_checks import check_match
 from cluster.language.rounded_times import check_rounding
@@ -126,7 +126,7 @@ class Checker(OperandChecker):
             return Typed(exp.Literal.number(int(literal.this)), FieldType.INTEGER, nullable=False)
         if not math.isfinite(float(literal.this)):
             raise self.context.error(literal, "this number is larger than every real", "the largest is about 1.8e308")
-        return Typed(exp.Literal.number(literal.this), FieldType.REAL, nullable=False)
+        return Typed(exp.Literal.number(literal.this.lower()), FieldType.REAL, nullable=False)  # 1E1 is 1e1
 
     def paren(self, paren: exp.Paren) -> Typed:
         """Return what is in parentheses."""
@@ -236,6 +236,11 @@ class Checker(OperandChecker):
         if any(each.type is None for each in operands):
             written = self.context.source_text(expression)
             self.context.warn(f"{written} is never true, whatever it is: IS NULL and IS NOT NULL ask for NULL")
+        if (document := json_beside_text(*(each.expression for each in operands))) is not None:
+            written = self.context.source_text((expression.this, expression.expression)[document])
+            self.context.warn(
+                f"{written} is JSON, in which texts have quotes: write ->> or JSON_VALUE for the text itself"
+            )
         if isinstance(expression.this, COMPARISONS):
             first, second = (self.context.source_text(each) for each in (expression.this, expression.expression))
             self.context.warn(f"whether {first} is compared with {second}: write AND to compare more than two values")

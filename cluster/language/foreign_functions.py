@@ -8,12 +8,12 @@ from cluster.language.words import HOPPING, NO_BITS, RESET_SHAPE, SESSION_SHAPE,
 _NO_TIME = "a standing query has no current date; STAMP() > NOW() - INTERVAL '1' DAY says which tuples count"
 _NO_DATES = "there are no dates in FjordSQL: DATE_TRUNC('day', x) is where the day of a timestamp begins"
 _NEIGHBOURS = "LAG(x), COUNT(*) and others with OVER (PARTITION BY k ORDER BY STAMP()) are about the tuples before one"
-_TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM, SUBSTRING, LEFT, RIGHT, REPLACE, SPLIT_PART, LPAD and RPAD"
+_TEXTS = "texts have ||, CONCAT, UPPER, LOWER, LENGTH, TRIM, SUBSTRING, STRPOS, LEFT, RIGHT, REPLACE and SPLIT_PART"
 _QUANTILES = "write MEDIAN(x) or APPROX_QUANTILE(x, 0.95)"
 _LOGARITHM = "write LN(x), LOG10(x) or LOG2(x)"
 _CHOICE = "write IF(condition, a, b), or CASE"
 _EITHER_NULL = "write x IS NULL, or COALESCE(x, y)"
-_NO_NUMERALS = "numbers are shown in decimal; a receiver of results can show them otherwise"
+_NO_NUMERALS = "texts are compared by code points, and numbers shown in decimal; receivers can show both otherwise"
 _NO_BYTES = "texts have no bytes, so there are no hashes or encodings of them; a function of users can compute them"
 _NO_SOURCE = "which message brought a tuple is no part of it: STAMP() is when it was sampled"
 _CHANGES = "write QUALIFY CHANGED(x) OVER (PARTITION BY k), or CHANGED(x) OVER (PARTITION BY k) in SELECT"
@@ -22,8 +22,8 @@ _FIRST_ROWS = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) 
 _PRESENT = "write STAMP() > NOW() - INTERVAL '5' MINUTE, in WHERE"
 
 _INSTEAD: dict[str, tuple[str, ...]] = {
-    "trigonometry has SIN, COS, TAN, ASIN, ACOS, ATAN, ATAN2, RADIANS, DEGREES and PI": (
-        *("COT", "SINH", "COSH", "TANH", "ASINH", "ACOSH", "ATANH", "SIND", "COSD", "TAND"),
+    "trigonometry has SIN, COS, TAN, COT, ASIN, ACOS, ATAN, ATAN2, SINH, COSH, TANH, RADIANS, DEGREES and PI": (
+        *("ASINH", "ACOSH", "ATANH", "SIND", "COSD", "TAND"),
     ),
     "write DISTANCE_METRES(lat1, lon1, lat2, lon2)": (
         *("DISTANCE", "GEO_DISTANCE", "HAVERSINE", "ST_DISTANCE", "EARTH_DISTANCE", "GEODISTANCE"),
@@ -59,7 +59,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("TRANSFORM", "AS_MAP", "MAP", "STRUCT", "REGEXP_EXTRACT_ALL", "REGEXP_MATCHES_ALL", "OBJECT_CONSTRUCT"),
     ),
     NO_BITS: ("BITAND", "BITOR", "BITXOR", "BITNOT", "BIT_AND", "BIT_OR", "BIT_XOR"),
-    _NO_NUMERALS: ("BIN", "HEX", "UNHEX", "CONV", "DEC2HEX", "HEX2DEC", "TO_HEX"),
+    _NO_NUMERALS: ("ASCII", "CHR", "CHAR", "BIN", "HEX", "UNHEX", "CONV", "DEC2HEX", "HEX2DEC", "TO_HEX"),
     _NO_BYTES: (
         *("MD5", "SHA1", "SHA2", "SHA224", "SHA256", "SHA384", "SHA512", "CRC32", "TO_BASE64", "FROM_BASE64"),
         *("ENCODE", "URL_ENCODE", "URL_DECODE", "COMPRESS", "DECOMPRESS"),
@@ -86,7 +86,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write EXTRACT(EPOCH FROM x); CAST(x AS TIMESTAMP) makes a timestamp of a text, and NOW() is only compared": (
         *("UNIX_SECONDS", "UNIX_MILLIS", "UNIX_MICROS", "EPOCH", "TO_SECONDS", "UNIX_TIMESTAMP"),
     ),
-    "CAST(x AS TIMESTAMP) reads ISO 8601": (
+    "CAST(x AS TIMESTAMP) reads ISO 8601, and TO_TIMESTAMP(x, 'dd.MM.yyyy HH:mm') other texts": (
         *("TIMESTAMP", "STR_TO_DATE", "STRPTIME", "PARSE_TIMESTAMP", "STRINGTOTIMESTAMP", "PARSE_DATE"),
     ),
     "write CAST(x AS type)": (
@@ -105,10 +105,16 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write SPLIT_PART(text, separator, number)": (
         *("SPLIT", "SPLIT_INDEX", "SPLIT_TO_ARRAY", "SUBSTRING_INDEX", "SPLIT_VALUE"),
     ),
-    "write REPLACE(text, text, replacement)": ("TRANSLATE", "REPLACE_ALL", "OVERLAY"),
-    "write TRIM(text)": ("LTRIM", "RTRIM", "BTRIM"),
+    "write REPLACE(text, text, replacement)": ("TRANSLATE", "REPLACE_ALL"),
+    "write LEFT(x, 1) || y || SUBSTRING(x, 3)": ("OVERLAY",),
+    "write RPAD('', n * LENGTH(x), x)": ("REPEAT",),
+    "write UPPER(LEFT(x, 1)) || LOWER(SUBSTRING(x, 2))": ("INITCAP",),
+    "write x || '-' || y; CONCAT(x, '-', y) leaves NULLs out": ("CONCAT_WS",),
+    "write STRPOS(text, part)": ("CHARINDEX", "INDEXOF"),
+    "write LENGTH(REGEXP_REPLACE(x, 'pattern', '\\0.')) - LENGTH(x)": ("REGEXP_COUNT",),
+    "write LENGTH(REGEXP_EXTRACT(x, '^(.*?)pattern', 1)) + 1": ("REGEXP_INSTR",),
     "write LIKE": (
-        *("POSITION", "STRPOS", "INSTR", "CHARINDEX", "LOCATE", "CONTAINS", "STARTS_WITH", "ENDS_WITH", "GLOB"),
+        *("CONTAINS", "GLOB"),
     ),
     "write JSON_VALUE(text, '$.key'), with RETURNING INTEGER and the like": (
         *("JSON_EXTRACT_SCALAR", "EXTRACTJSONFIELD", "JSON_UNQUOTE", "JSON_EXTRACT_PATH_TEXT"),
@@ -131,8 +137,8 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     ),
     "write REGEXP_REPLACE(text, pattern, replacement)": ("REGEXP_REPLACE_ALL",),
     _TEXTS: (
-        *("REVERSE", "REPEAT", "INITCAP", "CONCAT_WS"),
-        *("ASCII", "CHR", "CHAR", "SPACE"),
+        *("SOUNDEX"),
+        "SPACE",
     ),
     _QUANTILES: (
         *("APPROX_PERCENTILE", "PERCENTILE_APPROX", "APPROX_QUANTILES"),

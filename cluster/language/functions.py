@@ -11,19 +11,26 @@ from enum import Enum
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
+    BeginsWith,
+    BothTrim,
+    Cotangent,
     DistanceMetres,
+    EndsWith,
+    FirstPlace,
     JsonExists,
     JsonExtract,
     JsonExtractString,
     JsonQuery,
     JsonValue,
     LeftPad,
+    LeftTrim,
     Log2,
     Log10,
     RegexExtract,
     RegexMatches,
     RegexReplace,
     RightPad,
+    RightTrim,
 )
 from cluster.language.syntax import (
     TIME_FUNCTIONS,
@@ -126,7 +133,9 @@ class Function:
 
 _COUNTED = ("no", "one", "two", "three", "four")
 _PARAMETER_WORDS = {
-    **{name: name for name in ("start", "length", "decimals", "fill", "pattern", "group", "path")},
+    **{
+        name: name for name in ("start", "length", "decimals", "part", "characters", "fill", "pattern", "group", "path")
+    },
     **{name: name for name in ("lat1", "lon1", "lat2", "lon2")},
     "delimiter": "separator",
     "part_index": "number",
@@ -169,6 +178,10 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Atan2: Function("ATAN2", ("this", "expression"), (_NUMBER,), 2, FieldType.REAL),
     exp.Radians: Function("RADIANS", ("this",), (_NUMBER,), 1, FieldType.REAL),
     exp.Degrees: _real("DEGREES", "this"),
+    Cotangent: _real("COT", "this"),
+    exp.Sinh: _real("SINH", "this"),
+    exp.Cosh: _real("COSH", "this"),
+    exp.Tanh: Function("TANH", ("this",), (_NUMBER,), 1, FieldType.REAL),
     DistanceMetres: _real("DISTANCE_METRES", "lat1", "lon1", "lat2", "lon2"),
     exp.Least: Function("LEAST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
     exp.Greatest: Function("GREATEST", ("this", "expressions"), (_ANY,), 1, Result.COMMON, keeps_unit=True),
@@ -179,7 +192,13 @@ FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Upper: Function("UPPER", ("this",), (_TEXT,), 1, FieldType.TEXT),
     exp.Lower: Function("LOWER", ("this",), (_TEXT,), 1, FieldType.TEXT),
     exp.Length: Function("LENGTH", ("this",), (_TEXT,), 1, FieldType.INTEGER),
-    exp.Trim: Function("TRIM", ("this",), (_TEXT,), 1, FieldType.TEXT),
+    BothTrim: Function("TRIM", ("this", "characters"), (_TEXT,), 1, FieldType.TEXT),
+    LeftTrim: Function("LTRIM", ("this", "characters"), (_TEXT,), 1, FieldType.TEXT),
+    RightTrim: Function("RTRIM", ("this", "characters"), (_TEXT,), 1, FieldType.TEXT),
+    FirstPlace: Function("STRPOS", ("this", "part"), (_TEXT,), 2, FieldType.INTEGER),
+    BeginsWith: Function("STARTS_WITH", ("this", "part"), (_TEXT,), 2, FieldType.BOOLEAN),
+    EndsWith: Function("ENDS_WITH", ("this", "part"), (_TEXT,), 2, FieldType.BOOLEAN),
+    exp.Reverse: Function("REVERSE", ("this",), (_TEXT,), 1, FieldType.TEXT),
     exp.Substring: Function("SUBSTRING", ("this", "start", "length"), (_TEXT, _INTEGER, _INTEGER), 2, FieldType.TEXT),
     exp.Left: Function("LEFT", ("this", "expression"), (_TEXT, _INTEGER), 2, FieldType.TEXT),
     exp.Right: Function("RIGHT", ("this", "expression"), (_TEXT, _INTEGER), 2, FieldType.TEXT),

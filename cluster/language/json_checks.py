@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -93,3 +94,15 @@ def _step(context: Context, written: exp.Expr) -> Step:
     if not number.is_int or len(number.this) > _LONGEST_INDEX:
         raise context.error(written, f"a place in an array is a whole number of at most {_LONGEST_INDEX} digits")
     return -int(number.this) if negative else int(number.this)
+
+
+def json_beside_text(left: exp.Expr, right: exp.Expr) -> int | None:
+    """Return which of two operands that are compared is JSON, if the other is a text that can be none; 0 or 1."""
+    for place, (one, other) in enumerate(((left, right), (right, left))):
+        written = isinstance(other, exp.Literal) and other.is_string
+        if isinstance(one, JsonExtract) and written and not _BEGINS_JSON.match(other.this):
+            return place
+    return None
+
+
+_BEGINS_JSON = re.compile(r"[\"{\[\-0-9]|(true|false|null)$")

@@ -10,11 +10,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.call_parsing import CallParsing
 from cluster.language.sensor_clauses import stands_for_number
+from cluster.language.spelling import WORDS
 from cluster.language.syntax import RANKS, OrderKey, RankCall, TopClause
 from cluster.language.words import DISTINCT_ON, LAST_TUPLES, OVER_SHAPE, TOP_SHAPE
 
-WORDS = "words"
-"""By this name nodes have the words that they were written with."""
 _BEFORE = (TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.QUALIFY)
 _NUMBERED = (TokenType.LIMIT, TokenType.OFFSET, TokenType.FETCH)
 TOP = (TokenType.ORDER_BY, *_NUMBERED)

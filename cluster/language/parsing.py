@@ -42,6 +42,7 @@ from cluster.language.syntax import (
     time_function,
     window_bound,
 )
+from cluster.language.text_call_parsing import TextCallParsing, place_of_part
 from cluster.language.time_parsing import TimeParsing
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
@@ -127,6 +128,8 @@ class FjordSqlParser(
         **{kind.sql_name(): partial(JsonParsing.parse_json_call, kind=kind) for kind in CALLS_WITH_CLAUSES},
         **dict.fromkeys(SPELLINGS[StringAgg], JsonParsing.parse_string_agg),
         "CEILING": parser.Parser.FUNCTION_PARSERS["CEIL"],
+        "TRIM": TextCallParsing.parse_trim,
+        "POSITION": TextCallParsing.parse_position,
         "HYSTERESIS": lambda self: self._parse_hysteresis(),
     }
     TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
@@ -155,6 +158,7 @@ class FjordSqlParser(
         **{name: window_bound(name) for name in WINDOW_BOUNDS},
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
         **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
+        "LOCATE": place_of_part,
     }
 
     def refuse(

@@ -71,6 +71,7 @@ def with_values(node: Node, scope: Scope, expressions: Sequence[exp.Expr], subqu
     """
     found: list[exp.Expr] = []
     known: dict[exp.Expr, tuple[exp.Expr, str]] = {}
+    operands: dict[str, Operand] = {}
     columns: list[ScopeColumn] = []
     context = subqueries.translator.context
     for expression in expressions:
@@ -82,11 +83,14 @@ def with_values(node: Node, scope: Scope, expressions: Sequence[exp.Expr], subqu
         for query, copied in zip(written, [*values_in(holder)], strict=True):
             if query not in known:
                 operand = subqueries.operand(query, node, scope, value=True)
-                name = Names(column.name for column in schema_of(node)).unique("subquery")
-                known[query] = query, name
-                column = _column(operand, name, query, context)
-                node = _beside(node, operand, column)
-                columns.append(ScopeColumn("", column.name, column.type, column.unit))
+                # Names have no case, so texts that differ may be one subquery.
+                name = next((name for name, each in operands.items() if each == operand), "")
+                known[query] = query, name or Names(column.name for column in schema_of(node)).unique("subquery")
+                if not name:
+                    column = _column(operand, known[query][1], query, context)
+                    operands[column.name] = operand
+                    node = _beside(node, operand, column)
+                    columns.append(ScopeColumn("", column.name, column.type, column.unit))
             first, name = known[query]
             note_same_lifetimes(first, query, context)
             copied.replace(slot_for(name, query))

@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cluster.expressions.called_functions import JsonExtractString, JsonValue, RegexMatches
+from cluster.expressions.called_functions import (
+    BeginsWith,
+    BothTrim,
+    EndsWith,
+    FirstPlace,
+    JsonExtractString,
+    JsonValue,
+    RegexMatches,
+)
 from cluster.language import row_pattern_syntax, syntax
 from cluster.language.functions import AGGREGATES, FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+WORDS = "words"
+"""By this name, nodes have the words that they were written with, where there are several ways."""
 
 SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     **{kind: (function.name,) for kind, function in FUNCTIONS.items()},
@@ -31,6 +42,10 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Length: ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"),
     exp.Substring: ("SUBSTRING", "SUBSTR"),
     exp.If: ("IF", "IIF"),
+    FirstPlace: ("STRPOS", "INSTR", "LOCATE"),
+    BeginsWith: ("STARTS_WITH", "STARTSWITH"),
+    EndsWith: ("ENDS_WITH", "ENDSWITH"),
+    BothTrim: ("TRIM", "BTRIM"),
     RegexMatches: ("REGEXP_LIKE", "REGEXP_MATCHES"),
     JsonExtractString: ("JSON_EXTRACT_STRING", "GET_JSON_OBJECT"),
     exp.Stddev: ("STDDEV", "STDEV"),
@@ -95,6 +110,8 @@ def written_words(node: exp.Expr, parent: exp.Expr | None) -> list[str]:
         return [node.args["kind"], *most, *([] if isinstance(parent, syntax.SampleClause) else ["SAMPLE"])]
     if isinstance(node, exp.If) and isinstance(parent, exp.Case) and node.arg_key == "ifs":
         return ["WHEN", "THEN"]
+    if WORDS in node.meta:
+        return list(node.meta[WORDS])
     if kind in SPELLINGS:
         commas = _commas(sum(len(_list(held)) for held in _arguments(node)))
         return [SPELLINGS[kind][0], *commas, *_if(node.meta.get("all"), "ALL")]
@@ -281,7 +298,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     syntax.Now: lambda _node: ["NOW"],
     exp.CurrentTimestamp: lambda _node: ["CURRENT_TIMESTAMP"],
     syntax.TimestampLiteral: lambda _node: [TYPE],
-    syntax.IntervalLiteral: lambda _node: ["INTERVAL"],
+    syntax.IntervalLiteral: lambda node: ["INTERVAL", *_if(node.args.get("until"), "TO")],
     exp.Extract: lambda node: ["EXTRACT", str(node.this.name).upper(), "FROM"],
     exp.AtTimeZone: lambda _node: ["AT", "TIME", "ZONE"],
     syntax.WindowBound: lambda node: [node.this],

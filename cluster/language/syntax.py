@@ -376,9 +376,9 @@ class TimestampLiteral(exp.Expression):
 
 
 class IntervalLiteral(exp.Expression):
-    """``INTERVAL '5' MINUTE``, or a text of numbers and units."""
+    """``INTERVAL '5' MINUTE``, ``INTERVAL '1 12:30' DAY TO MINUTE``, or a text of numbers and units."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": False}
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": False, "until": False}
 
 
 class Now(exp.Expression, exp.Func):

@@ -14,6 +14,7 @@ from cluster.expressions.called_functions import TimeCall
 from cluster.expressions.timestamps import LENGTHS_US, UNITS
 from cluster.language.errors import did_you_mean, suggest
 from cluster.language.functions import Family
+from cluster.language.read_timestamps import read_by
 from cluster.language.syntax import PART_FUNCTIONS
 from cluster.language.time_arithmetic import INSTANTS
 from cluster.language.time_literals import interval_of
@@ -46,6 +47,8 @@ SHAPES = {
     "TO_CHAR": "TO_CHAR(timestamp, 'YYYY-MM-DD HH24:MI')",
 }
 """How each is written, by its name."""
+TO_TIMESTAMP = "TO_TIMESTAMP"
+_PATTERNED = {TO_TIMESTAMP: "TO_TIMESTAMP(text, 'dd.MM.yyyy HH:mm')"}
 _ALIKE = {"DAYOFMONTH": "DAY", "DAYOFYEAR": "DOY"}
 
 
@@ -61,6 +64,9 @@ def check_time_function(checker: OperandChecker, function: TimeFunction) -> Type
     rule = _RULES[name]
     arguments: list[exp.Expr] = function.expressions
     count = 1 + SHAPES[name].count(",")
+    if name == TO_TIMESTAMP and len(arguments) == 2:  # noqa: PLR2004 - a text and a pattern
+        text = checker.check_as(arguments[0], Family.TEXT, _FROM_NUMBER)
+        return read_by(checker.context, arguments[1], text, _pattern(checker, name, arguments[1]))
     if len(arguments) != count:
         words = "one argument" if count == 1 else f"{('two', 'three')[count - 2]} arguments"
         raise checker.context.error(function, f"{name} takes {words}", f"it is written {SHAPES[name]}")
@@ -256,18 +262,22 @@ def _added(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
 
 
 def _formatted(name: str, checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
-    typed, pattern = instant(checker, arguments[0]), arguments[1]
+    typed = instant(checker, arguments[0])
+    return _constant_call(timestamps.FORMAT, typed, _pattern(checker, name, arguments[1]), FieldType.TEXT)
+
+
+def _pattern(checker: OperandChecker, name: str, pattern: exp.Expr) -> str:
+    """Return a pattern that is written out, with the specifiers of STRFTIME."""
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
         reason = f"the pattern of {name} must be written out, in quotes"
-        raise checker.context.error(pattern, reason, f"it is written {SHAPES[name]}")
+        raise checker.context.error(pattern, reason, f"it is written {_PATTERNED.get(name) or SHAPES[name]}")
     if len(pattern.this) > LONGEST_PATTERN:
         raise checker.context.error(pattern, f"a pattern has at most {LONGEST_PATTERN} characters")
     try:
-        written = _PATTERNS[name](pattern.this)
+        return _PATTERNS[name](pattern.this)
     except PatternError as error:
         reason = f"{error.part!r} means nothing in a pattern of {name}"
         raise checker.context.error(pattern, reason, f"there are {error.known}") from None
-    return _constant_call(timestamps.FORMAT, typed, written, FieldType.TEXT)
 
 
 def _to_timestamp(checker: OperandChecker, arguments: list[exp.Expr]) -> Typed:
@@ -282,6 +292,7 @@ _PATTERNS: dict[str, Callable[[str], str]] = {
     "STRFTIME": of_strftime,
     "DATE_FORMAT": of_date_format,
     "TO_CHAR": of_to_char,
+    TO_TIMESTAMP: of_date_format,
 }
 _RULES: dict[str, Callable[[OperandChecker, list[exp.Expr]], Typed]] = {
     "TIMESTAMP_MICROS": partial(_of_number, timestamps.OF_MICROSECONDS),
@@ -293,6 +304,6 @@ _RULES: dict[str, Callable[[OperandChecker, list[exp.Expr]], Typed]] = {
     "DATE_DIFF": _steps,
     "TIMESTAMPDIFF": _whole_units,
     "TIMESTAMPADD": _added,
-    **{name: partial(_formatted, name) for name in _PATTERNS},
+    **{name: partial(_formatted, name) for name in _PATTERNS if name != TO_TIMESTAMP},
     **{name: partial(_part_called, _ALIKE.get(name, name)) for name in PART_FUNCTIONS},
 }

@@ -6,7 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from cluster.expressions.called_functions import TimeLiteral
-from cluster.expressions.timestamps import LONGEST_INTERVAL_US, interval_iso, interval_us, timestamp_iso, timestamp_us
+from cluster.expressions.timestamps import (
+    LENGTHS_US,
+    LONGEST_INTERVAL_US,
+    interval_iso,
+    interval_us,
+    timestamp_iso,
+    timestamp_us,
+)
 from cluster.language.quantities import DURATION_UNITS, QuantityError, distance_us
 from cluster.language.typing_rules import Typed
 from protocols.wire.streams import FieldType
@@ -16,6 +23,10 @@ if TYPE_CHECKING:
     from cluster.language.syntax import IntervalLiteral, TimestampLiteral
 
 TIMESTAMP_SHAPE = "TIMESTAMP '2026-03-29 02:30:00+01:00', or without an offset, which is UTC"
+FIELDS = ("DAY", "HOUR", "MINUTE", "SECOND")
+"""Units between which an interval may be written, the longest first."""
+_MOST = {"HOUR": 24, "MINUTE": 60, "SECOND": 60}
+RANGE_SHAPE = "INTERVAL '1 12:30' DAY TO MINUTE, or INTERVAL '12:30:05.5' HOUR TO SECOND"
 INTERVAL_SHAPE = "INTERVAL '5' MINUTE, or INTERVAL '1 hour 30 minutes'"
 MONTHS = ("MONTH", "MONTHS", "QUARTER", "QUARTERS", "YEAR", "YEARS", "DECADE", "CENTURY", "MON", "Y")
 _PART = re.compile(r"(?P<number>[+-]?[0-9]+(\.[0-9]*)?)\s*(?P<unit>[A-Za-z]+)\s*,?\s*")
@@ -44,8 +55,10 @@ def interval_literal(context: Context, literal: IntervalLiteral) -> Typed:
     FjordSqlError
         If it has no meaning.
     """
-    text, unit = str(literal.this.this).strip(), literal.args.get("unit")
-    if unit is not None:
+    text, unit, until = str(literal.this.this).strip(), literal.args.get("unit"), literal.args.get("until")
+    if unit is not None and until is not None:
+        size = _between(context, literal, text, (unit.name, until.name))
+    elif unit is not None:
         size = _size(context, literal, text, unit.name)
     elif (size_of_iso := interval_us(text.upper())) is not None:
         size = size_of_iso
@@ -59,6 +72,27 @@ def interval_literal(context: Context, literal: IntervalLiteral) -> Typed:
 def interval_of(size_us: int) -> TimeLiteral:
     """Return an interval of so many microseconds."""
     return TimeLiteral(this=interval_iso(size_us), kind="interval")
+
+
+def _between(context: Context, literal: IntervalLiteral, text: str, units: tuple[str, str]) -> int:
+    """Return the interval that a text gives from one unit to another: days, hours, minutes, seconds with decimals."""
+    first, last = (FIELDS.index(each) if each in FIELDS else -1 for each in units)
+    if not 0 <= first < last:
+        reason = f"an interval is not written from {units[0]} to {units[1]}"
+        raise context.error(literal, reason, f"it is written {RANGE_SHAPE}")
+    fields = FIELDS[first : last + 1]
+    marks = (" " if field == "DAY" else ":" for field in fields[:-1])
+    parts = [rf"(?P<{field}>[0-9]{{1,{9 if place == 0 else 2}}})" for place, field in enumerate(fields)]
+    decimals = r"(\.(?P<decimals>[0-9]{1,6}))?" if last == len(FIELDS) - 1 else ""
+    pattern = "".join(f"{part}{mark}" for part, mark in zip(parts, (*marks, decimals), strict=True))
+    found = re.fullmatch(rf"(?P<sign>[+-]?){pattern}", text)
+    sizes = {field: int(found[field]) for field in fields} if found else {}
+    if found is None or any(size >= _MOST[field] for field, size in sizes.items() if field != fields[0]):
+        reason = f"{text!r} is no interval from {units[0]} to {units[1]}"
+        raise context.error(literal, reason, f"it is written {RANGE_SHAPE}")
+    decimals_us = int((found["decimals"] or "").ljust(6, "0") or 0) if decimals else 0
+    size_us = sum(LENGTHS_US[field] * size for field, size in sizes.items()) + decimals_us
+    return -size_us if found["sign"] == "-" else size_us
 
 
 def _sum(context: Context, literal: IntervalLiteral, text: str) -> int:

@@ -9,7 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.call_parsing import CallParsing
 from cluster.language.syntax import IntervalLiteral
-from cluster.language.time_literals import INTERVAL_SHAPE
+from cluster.language.time_literals import FIELDS, INTERVAL_SHAPE
 
 _NUMBERS = (TokenType.STRING, TokenType.NUMBER)
 
@@ -30,10 +30,16 @@ class TimeParsing(CallParsing):
         if self._curr and self._curr.token_type == TokenType.VAR and self._curr.text.upper() not in _NO_UNITS:
             unit = exp.Var(this=self._curr.text.upper()).update_positions(self._curr)
             self._advance()
-        if self._curr and self._curr.text.upper() == "TO":
-            reason = "an interval has one unit behind its number"
+        until = None
+        ahead = self._next.text.upper() if self._next else ""
+        if unit is not None and self._curr and self._curr.text.upper() == "TO" and ahead in FIELDS:
+            self._advance()
+            until = exp.Var(this=ahead).update_positions(self._curr)
+            self._advance()
+        elif self._curr and self._curr.text.upper() == "TO":
+            reason = "an interval has one unit behind its number, or two of DAY, HOUR, MINUTE and SECOND"
             self.refuse(reason, hint=f"it is written {INTERVAL_SHAPE}")
-        found = IntervalLiteral(this=literal.update_positions(number), unit=unit)
+        found = IntervalLiteral(this=literal.update_positions(number), unit=unit, until=until)
         return self._spanning(token, found)
 
 

@@ -34,7 +34,7 @@ def time_syntax(
         syntax.Stamp: {"this": identifier, "table": identifier},
         syntax.TimeFunction: {"this": frozenset(syntax.TIME_FUNCTIONS), "expressions": computed | {text, number}},
         syntax.TimestampLiteral: {"this": frozenset((text,))},
-        syntax.IntervalLiteral: {"this": frozenset((text, number)), "unit": var},
+        syntax.IntervalLiteral: {"this": frozenset((text, number)), "unit": var, "until": var},
         syntax.Now: {},
         exp.CurrentTimestamp: {},
         exp.Extract: {"this": var, "expression": computed},

@@ -145,7 +145,7 @@ LANGUAGE = frozenset((
     *("GROUPING", "SETS", "ROLLUP", "CUBE", "ROW_NUMBER", "RANK", "DENSE_RANK"),
     *("SESSION", "GAP", "EARLY", "RESET", "OFFSET", "TIME", "ZONE"),
     "FUNCTION",
-    *("SYMMETRIC", "ASYMMETRIC", "ALL", "TO"),
+    *("SYMMETRIC", "ASYMMETRIC", "ALL", "TO", "BOTH", "LEADING", "TRAILING", "POSITION"),
     *("QUALIFY", "PRECEDING", "CURRENT", "IGNORE", "HYSTERESIS"),
 ))  # fmt: skip
 """Every word; none of them counts as a misspelling of another."""

@@ -60,7 +60,22 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 NUMBERS = (INTEGER, REAL)
 REGEXES = ("", "a", "^a|b$", r"\w+", r"(?i)[A-M]\W?", r"[^a-z]*?.", r"\b\S", r"\d{1,2}|\s", "é|(b(a|))", ".$")
 PATHS = ("$", "$.a", "$.a[1]", "$.a[-1]", "$.ü", '$."ü".a')
-TRIGONOMETRY = ("SIN", "COS", "TAN", "ASIN", "ACOS", "ATAN", "RADIANS", "DEGREES", "LOG10", "LOG2")
+TRIGONOMETRY = (
+    "SIN",
+    "COS",
+    "TAN",
+    "COT",
+    "SINH",
+    "COSH",
+    "TANH",
+    "ASIN",
+    "ACOS",
+    "ATAN",
+    "RADIANS",
+    "DEGREES",
+    "LOG10",
+    "LOG2",
+)
 
 
 class Drawing:
@@ -195,6 +210,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         _call("SIGN", INTEGER),
         _call("SIGN", REAL),
         _call("LENGTH", TEXT),
+        _call("STRPOS", TEXT, TEXT),
         *(_call(function, INTEGER) for function in ("ROUND", "TRUNC")),
         lambda drawing, depth: Negative(drawing.of(INTEGER, depth)),
         *(_cast(kind, INTEGER) for kind in FIELD_TYPES),
@@ -211,7 +227,8 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
     ),
     TEXT: (
         _chain("||", TEXT),
-        *(_call(function, TEXT) for function in ("UPPER", "LOWER", "TRIM")),
+        *(_call(function, TEXT) for function in ("UPPER", "LOWER", "TRIM", "LTRIM", "RTRIM", "REVERSE")),
+        *(_call(function, TEXT, TEXT) for function in ("TRIM", "LTRIM", "RTRIM")),
         _call("SUBSTRING", TEXT, INTEGER),
         _call("SUBSTRING", TEXT, INTEGER, INTEGER),
         *(_call(function, TEXT, INTEGER) for function in ("LEFT", "RIGHT", "LPAD", "RPAD")),
@@ -246,6 +263,7 @@ FORMS: dict[FieldType, tuple[Form, ...]] = {
         lambda drawing, depth: Between(drawing.number(depth), drawing.number(depth), drawing.number(depth)),
         lambda drawing, depth: Call("REGEXP_LIKE", (drawing.of(TEXT, depth), drawing.regex())),
         _of_document("JSON_EXISTS"),
+        *(_call(function, TEXT, TEXT) for function in ("STARTS_WITH", "ENDS_WITH")),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern()),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), "a!%" + drawing.pattern(), "!"),
         lambda drawing, depth: Like(drawing.of(TEXT, depth), drawing.pattern(), None, folds=True),

@@ -53,6 +53,11 @@ MACROS = (
         "CREATE MACRO extracted(s, p, n) AS CASE WHEN regexp_matches(s, p) "
         "THEN regexp_extract(s, p, CAST(n AS INTEGER)) END"
     ),
+    # DuckDB's own keeps marks behind their letters.
+    (
+        "CREATE MACRO backwards(s) AS CASE WHEN s = '' THEN '' ELSE list_aggregate("
+        "[substring(s, length(s) + 1 - i, 1) for i in range(1, length(s) + 1)], 'string_agg', '') END"
+    ),
     f"CREATE MACRO short(s) AS CASE WHEN length(s) <= {LARGEST} THEN s END",
     *(
         f"CREATE MACRO {side}most(s, n) AS CASE WHEN n IS NOT NULL "
@@ -72,7 +77,7 @@ MACROS = (
 )
 Meaning = tuple[str, FieldType]
 OF_REALS = {
-    **{name: f"{name.lower()}({{0}})" for name in ("SIN", "COS", "TAN", "ATAN")},
+    **{name: f"{name.lower()}({{0}})" for name in ("SIN", "COS", "TAN", "COT", "SINH", "COSH", "TANH", "ATAN")},
     **{name: f"CASE WHEN abs({{0}}) <= 1 THEN {name.lower()}({{0}}) END" for name in ("ASIN", "ACOS")},
     **{name: f"CASE WHEN {{0}} > 0 THEN {name.lower()}({{0}}) END" for name in ("LOG10", "LOG2")},
     "ATAN2": "atan2({0}, {1})",
@@ -91,12 +96,23 @@ OF_TEXTS = {
     "REPLACE": "short(replace({0}))",
     "REGEXP_REPLACE": "short(regexp_replace({0}, 'g'))",
     "REGEXP_EXTRACT": "extracted({0})",
+    **{name: f"{name.lower()}({{0}})" for name in ("TRIM", "LTRIM", "RTRIM")},
+    "REVERSE": "backwards({0})",
     "JSON_VALUE": "f_json_scalar({0})",
     "JSON_QUERY": "f_json_container({0})",
     "JSON_EXTRACT": "f_json_part({0})",
     "JSON_EXTRACT_STRING": "f_json_text({0})",
 }
 """Functions that cut, replace and fill texts."""
+ABOUT_TEXTS = {
+    "LENGTH": ("length({0})", INTEGER),
+    "STRPOS": ("CAST(strpos({0}) AS BIGINT)", INTEGER),
+    "STARTS_WITH": ("starts_with({0})", BOOLEAN),
+    "ENDS_WITH": ("ends_with({0})", BOOLEAN),
+    "JSON_EXISTS": ("f_json_exists({0})", BOOLEAN),
+    "REGEXP_LIKE": ("regexp_matches({0})", BOOLEAN),
+}
+"""Functions that give no texts of texts."""
 
 
 def in_duckdb(expression: Expression, columns: Mapping[str, FieldType]) -> Meaning:
@@ -228,9 +244,13 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
     if function in OF_TEXTS:
         filling = ["0"] if function == "REGEXP_EXTRACT" and len(operands) < 3 else []
         filling += ["' '"] if function in {"LPAD", "RPAD"} and len(operands) < 3 else []
+        filling += ["' '"] if function.endswith("TRIM") and len(operands) < 2 else []
         return OF_TEXTS[function].format(", ".join([*(sql for sql, _ in operands), *filling])), TEXT
     (sql, kind), *_ = operands
     together = ", ".join(each for each, _ in operands)
+    if function in ABOUT_TEXTS:
+        written, found = ABOUT_TEXTS[function]
+        return written.format(together), found
     match function:
         case "COALESCE" | "LEAST" | "GREATEST" | "NULLIF":
             return f"{function.lower()}({together})", kind
@@ -247,16 +267,10 @@ def _called(function: str, operands: Sequence[Meaning]) -> Meaning:
             return _computed(kind, f"{function.lower()}({together})"), kind
         case "SQRT" | "LN" | "EXP" | "POWER":
             return _computed(REAL, f"{function.lower()}({together})"), REAL
-        case "LENGTH":
-            return f"length({sql})", INTEGER
         case "CONCAT":
             return f"short({' || '.join(_present(each) for each, _ in operands)})", TEXT
         case "SUBSTRING":
             return _substring(*(each for each, _ in operands)), TEXT
-        case "JSON_EXISTS":
-            return f"f_json_exists({together})", BOOLEAN
-        case "REGEXP_LIKE":
-            return f"regexp_matches({together})", BOOLEAN
         case _:
             return f"{function.lower()}({together})", kind
 

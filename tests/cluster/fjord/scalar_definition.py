@@ -13,14 +13,21 @@ from typing import Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import (
+    BeginsWith,
+    BothTrim,
+    Cotangent,
     DistanceMetres,
+    EndsWith,
+    FirstPlace,
     LeftPad,
+    LeftTrim,
     Log2,
     Log10,
     RegexExtract,
     RegexMatches,
     RegexReplace,
     RightPad,
+    RightTrim,
 )
 from tests.cluster.fjord.document_definition import OF_DOCUMENTS
 
@@ -184,7 +191,7 @@ def _computed(function: Callable[..., float]) -> Callable[..., float | None]:
     def found(*values: float) -> float | None:
         try:
             return settled(function(*map(float, values)))
-        except (ValueError, OverflowError):
+        except (ValueError, ArithmeticError):
             return None
 
     return found
@@ -351,6 +358,10 @@ _REALS: dict[type[exp.Expr], Callable[..., float]] = {
     exp.Sin: math.sin,
     exp.Cos: math.cos,
     exp.Tan: math.tan,
+    Cotangent: lambda value: 1 / math.tan(value),
+    exp.Sinh: math.sinh,
+    exp.Cosh: math.cosh,
+    exp.Tanh: math.tanh,
     exp.Asin: math.asin,
     exp.Acos: math.acos,
     exp.Atan: math.atan,
@@ -389,7 +400,13 @@ _STRICT: dict[type[exp.Expr], Callable[..., Any]] = {
     exp.Upper: str.upper,
     exp.Lower: str.lower,
     exp.Length: len,
-    exp.Trim: lambda text: text.strip(" "),
+    BothTrim: lambda text, letters=" ": text.strip(letters),
+    LeftTrim: lambda text, letters=" ": text.lstrip(letters),
+    RightTrim: lambda text, letters=" ": text.rstrip(letters),
+    FirstPlace: lambda text, part: next((at + 1 for at in range(len(text) + 1) if text[at:].startswith(part)), 0),
+    BeginsWith: lambda text, part: text[: len(part)] == part,
+    EndsWith: lambda text, part: text[len(text) - len(part) :] == part if len(part) <= len(text) else False,
+    exp.Reverse: lambda text: "".join(reversed(text)),
     exp.Substring: _substring,
     exp.Left: lambda text, count: text[: max(len(text) + count, 0) if count < 0 else count],
     exp.Right: lambda text, count: text[-count if count < 0 else max(len(text) - count, 0) :],

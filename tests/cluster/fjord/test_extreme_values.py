@@ -13,19 +13,26 @@ from sqlglot import exp
 
 from cluster.expressions import nodes
 from cluster.expressions.called_functions import (
+    BeginsWith,
+    BothTrim,
+    Cotangent,
     DistanceMetres,
+    EndsWith,
+    FirstPlace,
     JsonExists,
     JsonExtract,
     JsonExtractString,
     JsonQuery,
     JsonValue,
     LeftPad,
+    LeftTrim,
     Log2,
     Log10,
     RegexExtract,
     RegexMatches,
     RegexReplace,
     RightPad,
+    RightTrim,
 )
 from cluster.fjord.scalar_programs import program_of
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
@@ -159,6 +166,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
         kind: ((f"{name}({{r}})", REAL), (f"{name}({{i}})", REAL))
         for kind, name in (
             *((exp.Sin, "SIN"), (exp.Cos, "COS"), (exp.Tan, "TAN"), (exp.Asin, "ASIN"), (exp.Acos, "ACOS")),
+            *((Cotangent, "COT"), (exp.Sinh, "SINH"), (exp.Cosh, "COSH"), (exp.Tanh, "TANH")),
             *((exp.Atan, "ATAN"), (exp.Radians, "RADIANS"), (exp.Degrees, "DEGREES"), (Log10, "LOG10"), (Log2, "LOG2")),
         )
     },
@@ -178,7 +186,13 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, FieldType], ...]] = {
     exp.Upper: (("UPPER({s})", TEXT),),
     exp.Lower: (("LOWER({s})", TEXT),),
     exp.Length: (("LENGTH({s})", INTEGER),),
-    exp.Trim: (("TRIM({s})", TEXT),),
+    BothTrim: (("TRIM({s})", TEXT), ("TRIM({s}, {s})", TEXT)),
+    LeftTrim: (("LTRIM({s})", TEXT), ("LTRIM({s}, 'a')", TEXT)),
+    RightTrim: (("RTRIM({s})", TEXT), ("RTRIM({s}, 'a')", TEXT)),
+    FirstPlace: (("STRPOS({s}, {s})", INTEGER), ("STRPOS({s}, 'a')", INTEGER)),
+    BeginsWith: (("STARTS_WITH({s}, {s})", BOOLEAN),),
+    EndsWith: (("ENDS_WITH({s}, {s})", BOOLEAN),),
+    exp.Reverse: (("REVERSE({s})", TEXT),),
     exp.Substring: (("SUBSTRING({s}, {i})", TEXT), ("SUBSTRING({s}, {i}, {i})", TEXT)),
     exp.Left: (("LEFT({s}, {i})", TEXT),),
     exp.Right: (("RIGHT({s}, {i})", TEXT),),

@@ -28,6 +28,10 @@ def found(sql: str) -> float | None:
         ("SIN(PI() / 6)", 0.5),
         ("COS(0)", 1.0),
         ("TAN(PI() / 4)", 1.0),
+        ("COT(PI() / 4)", 1.0),
+        ("SINH(1)", math.sinh(1)),
+        ("COSH(x)", math.cosh(0.5)),
+        ("TANH(-400)", -1.0),
         ("ASIN(1)", math.pi / 2),
         ("ACOS(-1)", math.pi),
         ("ATAN(1)", math.pi / 4),
@@ -50,6 +54,7 @@ def test_known_values(sql: str, expected: float) -> None:
     "sql",
     [
         "ASIN(1.1)", "ACOS(x + 1)", "LOG10(0)", "LOG10(-1)", "LOG2(x - 0.5)", "DEGREES(1e308)",
+        "COT(0)", "SINH(800)", "COSH(-800)",
         "SIN(CAST(NULL AS REAL))",
         "ATAN2(x, CAST(NULL AS REAL))", "DISTANCE_METRES(90.1, 0, 0, 0)", "DISTANCE_METRES(0, 361, 0, 0)",
         "DISTANCE_METRES(0, 0, -90.1, x)", "DISTANCE_METRES(0, 0, x, -1e308)",

@@ -50,6 +50,17 @@ KNOWN = (
     ("RPAD('abc', -1, 'x')", ""),
     ("RPAD('abc', 9, '')", "abc"),
     ("LPAD('ß', 3, '👩')", "👩👩ß"),
+    ("TRIM('  a b ')", "a b"),
+    ("TRIM('\t a ')", "\t a"),
+    ("TRIM('xyaxbyx', 'yx')", "axb"),
+    ("TRIM('aa', 'a')", ""),
+    ("TRIM(' a ', '')", " a "),
+    ("LTRIM('0070', '0')", "70"),
+    ("LTRIM('  a ')", "a "),
+    ("RTRIM('0070', '0')", "007"),
+    ("RTRIM('á', '́')", "a"),
+    ("REVERSE('aéß')", "ß́ea"),
+    ("REVERSE('')", ""),
 )
 
 
@@ -70,13 +81,33 @@ def test_columns_are_computed_as_constants_are(sql: str, expected: str) -> None:
         assert TEXT_PARTS[name](*mixed).to_list() == [expected, None, expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "part", "place", "begins", "ends"),
+    [
+        ("I-80", "-", 2, False, False), ("I-80", "I-", 1, True, False), ("I-80", "80", 3, False, True),
+        ("aaa", "aa", 1, True, True), ("abc", "", 1, True, True), ("", "", 1, True, True), ("", "a", 0, False, False),
+        ("ß👩x", "x", 3, False, True), ("abc", "B", 0, False, False), ("ab", "abc", 0, False, False),
+        (None, "a", None, None, None), ("a", None, None, None, None),
+    ],
+)  # fmt: skip
+def test_places_beginnings_and_ends(
+    text: str | None, part: str | None, place: int | None, begins: bool | None, ends: bool | None
+) -> None:
+    for rows in (1, 3):
+        texts = pl.Series([text] * rows, dtype=pl.String)
+        for parts in (pl.Series([part], dtype=pl.String), pl.Series([part] * rows, dtype=pl.String)):
+            assert TEXT_PARTS["STRPOS"](texts, parts).to_list() == [place] * rows
+            assert TEXT_PARTS["STARTS_WITH"](texts, parts).to_list() == [begins] * rows
+            assert TEXT_PARTS["ENDS_WITH"](texts, parts).to_list() == [ends] * rows
+
+
 @pytest.mark.parametrize("name", TEXT_PARTS)
 def test_no_rows_give_no_rows(name: str) -> None:
-    count = {"LEFT": 1, "RIGHT": 1, "REPLACE": 2}.get(name, 2)
+    count = {"LEFT": 1, "RIGHT": 1, "REVERSE": 0, "STARTS_WITH": 1, "ENDS_WITH": 1, "STRPOS": 1}.get(name, 2)
     others = {"SPLIT_PART": ["-", 1], "REPLACE": ["a", "b"], "LPAD": [3, "x"], "RPAD": [3, "x"]}.get(name, [1])
     found = TEXT_PARTS[name](pl.Series([], dtype=pl.String), *(pl.Series([each]) for each in others[:count]))
     assert found.to_list() == []
-    assert found.dtype == pl.String
+    assert found.dtype == {"STRPOS": pl.Int64, "STARTS_WITH": pl.Boolean, "ENDS_WITH": pl.Boolean}.get(name, pl.String)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ CASES: dict[str, str] = {
     "everything": "SELECT * FROM traffic",
     "expressions": "SELECT sensor, speed * 2 + lane AS x, speed > 2 AS fast, lane % 2 AS odd FROM traffic",
     "texts": "SELECT UPPER(sensor) AS s, sensor || '!' AS t, COALESCE(sensor, '?') AS u FROM traffic",
+    "ends of texts": "SELECT LTRIM(sensor, 'ab') AS a, TRIM(TRAILING 's' FROM sensor) AS b, POSITION('a' IN sensor) AS c, "
+    "STARTS_WITH(sensor, 'a') AS d, ENDS_WITH(sensor, 'b') AS e, REVERSE(sensor) AS f, COT(speed) AS g, TANH(speed) AS h FROM traffic",
     "parts of texts": "SELECT LEFT(sensor, 1) AS a, RIGHT(sensor, -1) AS b, SPLIT_PART(sensor, 'a', lane) AS c, "
     "REPLACE(sensor, 'b', sensor || '-') AS d, LPAD(sensor, lane + 1, '.:') AS e, RPAD(sensor, 3) AS f FROM traffic",
     "regular expressions": r"SELECT REGEXP_EXTRACT(sensor, '[a-c]') AS a, REGEXP_REPLACE(sensor, '(a|b)', '<\1>') AS b, "

@@ -47,6 +47,9 @@ CREATE MACRO f_upper(s) AS upper(replace(s, 'ß', 'ss'));
 CREATE MACRO f_lower(s) AS lower(replace(s, 'İ', 'i̇'));
 CREATE MACRO f_left(s, n) AS CASE WHEN n IS NOT NULL THEN left(s, least(greatest(n, -1000000), 1000000)) END;
 CREATE MACRO f_right(s, n) AS CASE WHEN n IS NOT NULL THEN right(s, least(greatest(n, -1000000), 1000000)) END;
+CREATE MACRO f_reverse(s) AS CASE WHEN s = '' THEN '' ELSE list_aggregate(
+    [substring(s, length(s) + 1 - i, 1) for i in range(1, length(s) + 1)], 'string_agg', ''
+) END;
 CREATE MACRO f_short(s) AS CASE WHEN length(s) <= 10000 THEN s END;
 CREATE MACRO f_lpad(s, n, f) AS CASE WHEN n IS NOT NULL THEN f_short(
     CASE WHEN f = '' THEN left(s, least(greatest(n, 0), 1000000))
@@ -177,13 +180,16 @@ def _arithmetic() -> Iterator[Operation]:
             exactness=Exactness.NEARLY,
         )  # fmt: skip
         for name, sql in (
-            *((name, f"{name.lower()}({_D0})") for name in ("SIN", "COS", "TAN", "ATAN")),
+            *(
+                (name, f"{name.lower()}({_D0})")
+                for name in ("SIN", "COS", "TAN", "COT", "SINH", "COSH", "TANH", "ATAN")
+            ),
             *((name, f"CASE WHEN abs({{0}}) <= 1 THEN {name.lower()}({_D0}) END") for name in ("ASIN", "ACOS")),
             *((name, f"CASE WHEN {{0}} > 0 THEN {name.lower()}({_D0}) END") for name in ("LOG10", "LOG2")),
             ("RADIANS", f"{_D0} * (pi() / 180)"),
             ("DEGREES", f"{_D0} * (180 / pi())"),
         ):
-            tame = name not in ("TAN", "RADIANS", "DEGREES")
+            tame = name not in ("TAN", "COT", "SINH", "COSH", "RADIANS", "DEGREES")
             yield _operation(
                 name, REAL, (kind,), (f"{name}({{0}})",), f"f_real({sql})", tame=tame, exactness=Exactness.NEARLY
             )  # fmt: skip
@@ -216,13 +222,28 @@ _SIMILAR = (
 """Patterns of SIMILAR TO, and regular expressions that match whole texts in DuckDB."""
 
 
+def _ends() -> Iterator[Operation]:
+    for name, side in (("TRIM", "BOTH"), ("LTRIM", "LEADING"), ("RTRIM", "TRAILING")):
+        called = ("TRIM", "BTRIM") if name == "TRIM" else (name,)
+        alone = (*(f"{each}({{0}})" for each in called), f"TRIM({side} FROM {{0:5}})")
+        of = (*(f"{each}({{0}}, {{1}})" for each in called), f"TRIM({side} {{1:5}} FROM {{0:5}})")
+        yield _operation(name, TEXT, (TEXT,), alone, f"{name.lower()}({{0}}, ' ')")
+        yield _operation(name, TEXT, (TEXT, TEXT), of, f"{name.lower()}({{0}}, {{1}})")
+    places = ("STRPOS({0}, {1})", "INSTR({0}, {1})", "LOCATE({1}, {0})", "POSITION({1:5} IN {0:5})")
+    yield _operation("STRPOS", INTEGER, (TEXT, TEXT), places, "CAST(strpos({0}, {1}) AS BIGINT)", tame=True)
+    for name in ("STARTS_WITH", "ENDS_WITH"):
+        calls = (f"{name}({{0}}, {{1}})", f"{name.replace('_', '')}({{0}}, {{1}})")
+        yield _operation(name, BOOLEAN, (TEXT, TEXT), calls, f"{name.lower()}({{0}}, {{1}})")
+    yield _operation("REVERSE", TEXT, (TEXT,), ("REVERSE({0})",), "f_reverse({0})")
+
+
 def _texts() -> Iterator[Operation]:
     upper, lower = ("UPPER({0})", "UCASE({0})"), ("LOWER({0})", "LCASE({0})")
     yield _operation("UPPER", TEXT, (TEXT,), upper, "f_upper({0})")
     yield _operation("LOWER", TEXT, (TEXT,), lower, "f_lower({0})")
     lengths = tuple(f"{name}({{0}})" for name in ("LENGTH", "LEN", "CHAR_LENGTH", "CHARACTER_LENGTH"))
     yield _operation("LENGTH", INTEGER, (TEXT,), lengths, "length({0})", tame=True)
-    yield _operation("TRIM", TEXT, (TEXT,), ("TRIM({0})",), "trim({0})")
+    yield from _ends()
     two = ("SUBSTRING({0}, {1})", "SUBSTR({0}, {1})", "SUBSTRING({0} FROM {1:5})")
     three = ("SUBSTRING({0}, {1}, {2})", "SUBSTR({0}, {1}, {2})", "SUBSTRING({0} FROM {1:5} FOR {2:5})")
     yield _operation("SUBSTRING", TEXT, (TEXT, INTEGER), two, "f_rest({0}, {1})")

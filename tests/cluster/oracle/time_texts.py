@@ -32,6 +32,7 @@ LITERALS = (
 DURATIONS = (
     ("'5' MINUTE", 300 * 10**6), ("90 SECONDS", 90 * 10**6), ("'1 hour 30 minutes'", 5400 * 10**6), ("'-2' DAYS", -172_800 * 10**6),
     ("'1.5' HOUR", 5400 * 10**6), ("1 US", 1), ("'36000 days'", 36_000 * 86_400 * 10**6), ("'PT1H0.5S'", 3_600_500_000), ("0 WEEKS", 0),
+    ("'1 12:30' DAY TO MINUTE", 131_400 * 10**6), ("'-12:30:05.25' HOUR TO SECOND", -45_005_250_000), ("'90:59' MINUTE TO SECOND", 5459 * 10**6),
 )  # fmt: skip
 PATTERNS = (
     ("STRFTIME", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f"), ("STRFTIME", "%j|%a|%A|%b|%B|%I %p|%%", "%j|%a|%A|%b|%B|%I %p|%%"),
@@ -40,6 +41,12 @@ PATTERNS = (
     ("TO_CHAR", "YYYY-MM-DD HH24:MI:SS.US", "%Y-%m-%d %H:%M:%S.%f"), ("TO_CHAR", 'Dy DD Mon, HH12 AM "of day" DDD', "%a %d %b, %I %p of day %j"),
     ("TO_CHAR", "IYYY IW ID", "%G %V %u"),
 )  # fmt: skip
+READ = (
+    ("dd.MM.yyyy HH:mm", r"\d\d\.\d\d\.\d{{4}} \d\d:\d\d", "%d.%m.%Y %H:%M"),
+    ("yyyy-MM-dd", r"\d{{4}}-\d\d-\d\d", "%Y-%m-%d"),
+    ("yyyyMMdd''T''HHmmssSSSSSS", r"\d{{8}}T\d{{12}}", "%Y%m%dT%H%M%S%f"),
+)
+"""Patterns by which texts are read, regular expressions for these, and DuckDB's."""
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
@@ -177,6 +184,10 @@ def _parsed(drawing: Drawing, depth: int) -> Time:
     text = drawing.choice(
         ("CAST({0} AS TIMESTAMP)", "TRY_CAST({0} AS TIMESTAMP)", "{0}::TIMESTAMP", "TO_TIMESTAMP({0})")
     )
+    if drawing.dice.random() < 0.3:
+        pattern, regex, sql = drawing.dice.choice(READ)
+        moved = f"CASE WHEN regexp_full_match({{0}}, '{regex}') THEN f_ts(epoch_us(TRY_STRPTIME({{0}}, '{sql}'))) END"
+        return _made(TIMESTAMP, f"TO_TIMESTAMP({{0}}, '{pattern}')", moved, drawing.of(TEXT, depth))
     read = drawing.dice.choice((*LEAVES[TEXT], CAST_AS_TEXT))(drawing, depth)
     return _made(TIMESTAMP, text, "f_parsed({0})", Time(TEXT, f"({read.text})", f"({read.sql})"))
 

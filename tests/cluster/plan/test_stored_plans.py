@@ -127,7 +127,7 @@ def test_expressions_are_written_as_their_nodes() -> None:
 @pytest.mark.parametrize(
     "predicate",
     [
-        {"sql": "SINH(x)", "type": "boolean"}, {"sql": "((", "type": "boolean"}, {"sql": 3, "type": "boolean"},
+        {"sql": "ASINH(x)", "type": "boolean"}, {"sql": "((", "type": "boolean"}, {"sql": 3, "type": "boolean"},
         {"expression": [], "type": "boolean"}, {"expression": [["column"]], "type": "boolean"},
         {"expression": [["column", "x"], ["+", 0, 2]], "type": "boolean"}, {"expression": [["+", 0, 0]]},
         {"expression": [["column", "x"], ["case", False, 2, 0]], "type": "boolean"}, [], None, "x",
