@@ -165,6 +165,12 @@ class Scope:
         """Return whether `reference` means a column of this scope, not of an outer one."""
         return bool(self._meant(reference))
 
+    def reaches(self, reference: exp.Column) -> bool:
+        """Return whether `reference` means a column or a stamp of this scope, or of one around it."""
+        if self.knows(reference) or self.knows_stamp(reference):
+            return True
+        return self.outer is not None and self.outer.reaches(reference)
+
     def knows_stamp(self, reference: exp.Column) -> bool:
         """Return whether `reference` is the name of a stamp of this scope."""
         return bool(self._stamps(reference))
@@ -196,7 +202,7 @@ class Scope:
         check_stamp(reference, context)
         found = self._meant(reference)
         outside = self.outer is not None and (
-            self.outer.knows(reference) or (self.outer.knows_stamp(reference) and not self.knows_stamp(reference))
+            self.outer.knows(reference) or (self.outer.reaches(reference) and not self.knows_stamp(reference))
         )
         if not found and not outside:
             # Last of all, so that a text in which the name has another meaning keeps it.

@@ -14,10 +14,12 @@ from sqlglot import exp
 from cluster.language.algebra import Node, schema_of
 from cluster.language.expressions import Checker
 from cluster.language.functions import Family
+from cluster.language.further_out import further_out, paired
 from cluster.language.grouping import aggregates_in, group, with_parts_replaced
 from cluster.language.plans import never_null, renamed_apart, single_row
+from cluster.language.scope import ScopeColumn, ScopeItem
 from cluster.language.stars import is_star, shown_by_star
-from cluster.language.syntax import Slot, conjuncts, own_columns
+from cluster.language.syntax import Slot, conjuncts, holds_query, own_columns, slot_for
 from cluster.language.typing_rules import Typed
 
 if TYPE_CHECKING:
@@ -99,6 +101,14 @@ class Subqueries:
             translator = translator.knowing(query)
             node, scope = translator.from_clause(query)
             inside, across = self._split_where(query, replace(scope, outer=outer))
+            references = further_out(query, scope, outer, translator)
+            # Conditions with subqueries of their own cannot be the predicate of a join.
+            held = [column for each in across if holds_query(each) for column in own_columns(each)]
+            references += [each for each in held if _means_outer(each, scope, outer) and not scope.knows(each)]
+            if references:
+                _refuse_top(whole, references[0], translator.context)
+                inner = Subqueries(translator)
+                return inner.paired(query, (left, outer), (node, scope), (inside, across), references, value=value)
             if across:
                 _refuse_top(whole, across[0], translator.context)
                 inner = Subqueries(translator)
@@ -140,23 +150,9 @@ class Subqueries:
         context = self.translator.context
         node, scope = source
         inside, across = conditions
-        if select.args.get("group") or select.args.get("having"):
-            raise context.error(
-                across[0],
-                "a subquery that is grouped cannot refer to the query around it",
-                "group a subquery in FROM by the column it should match, and join it",
-            )
-        if qualify := select.args.get("qualify"):
-            reason = "a subquery with QUALIFY cannot refer to the query around it"
-            raise context.error(qualify.this, reason, "put the query with QUALIFY into FROM of this subquery")
+        _refuse_groups(select, across[0], context)
         node = self.translator.restrict(node, scope, inside)
-        items = [each.this if isinstance(each, exp.Alias) else each for each in select.expressions]
-        if value and (len(items) != 1 or isinstance(items[0], exp.Star)):
-            raise context.error(select, f"this subquery must select one column, but selects {len(items)}")
-        if not value:
-            if not items:
-                raise context.error(select, "nothing is selected")
-            self._check_items(items, node, replace(scope, outer=outer))
+        items = self._items(select, node, replace(scope, outer=outer), value=value)
         aggregated = value and bool(aggregates_in(items[0]))
         if aggregated:
             node, scope, items, across = self._aggregated(node, scope, items, across)
@@ -166,6 +162,51 @@ class Subqueries:
         correlation = tuple(joint.check_as(each, Family.BOOLEAN).expression for each in across)
         found = Checker(scope.renamed(names), context).check(items[0]) if value else None
         return Operand(node, found, correlation, aggregated)
+
+    def paired(
+        self,
+        select: exp.Select,
+        around: tuple[Node, Scope],
+        source: tuple[Node, Scope],
+        conditions: tuple[list[exp.Expr], list[exp.Expr]],
+        references: list[exp.Column],
+        *,
+        value: bool,
+    ) -> Operand:
+        """Return a subquery whose own subqueries refer to the query around it, by `references`."""
+        context = self.translator.context
+        inside, across = conditions
+        _refuse_groups(select, references[0], context)
+        aggregated = value and any(map(aggregates_in, select.expressions))
+        pairs = paired(source, around, references, across, context, once=aggregated)
+        node = self.translator.restrict(pairs.node, pairs.scope, [*across, *inside])
+        items, scope = self._items(select, node, pairs.scope, value=value), source[1]
+        if aggregated:
+            values = tuple(
+                ScopeColumn("", each.name, each.type, each.unit)
+                for each in schema_of(node)
+                if each.name in pairs.names.values()
+            )
+            scope = replace(scope, items=(*scope.items, ScopeItem(None, values)))
+            keys = [slot_for(each.internal, select) for each in values]
+            grouped = group(node, scope, context, keys=keys, expressions=items)
+            node, scope, items = grouped.node, grouped.scope, [*grouped.expressions]
+        node, names = renamed_apart(node, [column.name for column in schema_of(around[0])])
+        items = [_slots_renamed(each, names) for each in items]
+        found = Checker(scope.renamed(names), context).check(items[0]) if value else None
+        return Operand(node, found, pairs.equal, aggregated)
+
+    def _items(self, select: exp.Select, node: Node, scope: Scope, *, value: bool) -> list[exp.Expr]:
+        """Return what a subquery selects."""
+        context = self.translator.context
+        items = [each.this if isinstance(each, exp.Alias) else each for each in select.expressions]
+        if value and (len(items) != 1 or isinstance(items[0], exp.Star)):
+            raise context.error(select, f"this subquery must select one column, but selects {len(items)}")
+        if not value:
+            if not items:
+                raise context.error(select, "nothing is selected")
+            self._check_items(items, node, scope)
+        return items
 
     def _check_items(self, items: list[exp.Expr], node: Node, scope: Scope) -> None:
         """Refuse expressions that cannot be selected, although EXISTS needs only rows."""
@@ -204,7 +245,7 @@ class Subqueries:
 
 def _means_outer(column: exp.Column, scope: Scope, outer: Scope) -> bool:
     """Return whether a column that a scope does not have is one of the query around it."""
-    return outer.knows(column) or (outer.knows_stamp(column) and not scope.knows_stamp(column))
+    return outer.knows(column) or (outer.reaches(column) and not scope.knows_stamp(column))
 
 
 def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
@@ -218,6 +259,19 @@ def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:
         return slot
 
     return with_parts_replaced(expression, renamed)
+
+
+def _refuse_groups(select: exp.Select, across: exp.Expr, context: Context) -> None:
+    """Refuse GROUP BY, HAVING and QUALIFY where a subquery refers to the query around it."""
+    if select.args.get("group") or select.args.get("having"):
+        raise context.error(
+            across,
+            "a subquery that is grouped cannot refer to the query around it",
+            "group a subquery in FROM by the column it should match, and join it",
+        )
+    if qualify := select.args.get("qualify"):
+        reason = "a subquery with QUALIFY cannot refer to the query around it"
+        raise context.error(qualify.this, reason, "put the query with QUALIFY into FROM of this subquery")
 
 
 def _refuse_top(query: exp.Expr, across: exp.Expr, context: Context) -> None:

@@ -114,6 +114,8 @@ SELECT sensor FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY sensor HAVING COUNT(*) 
 SELECT sensor FROM traffic WHERE speed < ANY (SELECT wind FROM weather WINDOW(RANGE 1 HOUR))
 SELECT sensor FROM traffic WHERE sensor NOT IN (SELECT sensor FROM weather WINDOW(RANGE 1 HOUR))
 SELECT sensor FROM traffic AS t WHERE NOT EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 1 HOUR) WHERE w.sensor = t.sensor AND w.wind > t.speed)
+SELECT sensor FROM traffic AS t WHERE NOT EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 1 HOUR) WHERE w.sensor = t.sensor AND w.wind NOT IN (SELECT u.speed FROM traffic AS u WHERE u.lane = t.lane))
+SELECT sensor FROM traffic AS t WHERE lane < (SELECT MAX(w.wind) FROM weather AS w WINDOW(RANGE 1 HOUR) WHERE w.sensor = t.sensor AND w.wind > ALL (SELECT u.speed FROM traffic AS u WHERE u.lane = t.lane))
 SELECT sensor FROM traffic AS t WHERE lane = 1 OR speed > (SELECT AVG(u.speed) FROM traffic AS u WINDOW(RANGE 1 HOUR) WHERE u.sensor = t.sensor)
 
 -- Set operations

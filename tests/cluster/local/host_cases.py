@@ -67,6 +67,10 @@ KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
 SLOW = f"(SELECT segment, AVG(speed) AS speed FROM traffic {W} GROUP BY segment HAVING AVG(speed) < 3)"
 
 CASES: dict[str, str] = {
+    "two levels further in": "SELECT a.sensor, a.lane FROM traffic AS a WHERE NOT EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 8 US) "
+    "WHERE w.wind = a.lane AND EXISTS (SELECT * FROM traffic AS c WINDOW(RANGE 6 US) WHERE c.segment = a.segment AND c.lane <> w.wind))",
+    "an aggregate two levels further in": "SELECT a.segment FROM traffic AS a WINDOW(RANGE 3 US) WHERE a.lane <= (SELECT MAX(w.wind) FROM weather AS w "
+    "WINDOW(RANGE 8 US) WHERE w.sensor = a.sensor AND w.wind NOT IN (SELECT c.lane FROM traffic AS c WHERE c.segment = a.segment))",
     "names of any script": f"SELECT o.名前, MAX(s.Größe) AS _x, COUNT(*) AS зараз FROM STRASSE AS s {W} JOIN _orte AS o ON o._SPUR = s._spur GROUP BY o.名前",
     # of Fjording the Stream
     "Q1": f"SELECT AVG(speed) AS speed FROM traffic {W} WHERE {KNOWN}",

@@ -26,16 +26,37 @@ VALUE_SHARE = 0.15
 
 @dataclass(frozen=True)
 class Scope:
-    """What a subquery sees of the query around it; `starring` are the columns of a star, unless it is all of them."""
+    """What a subquery sees of the query around it.
+
+    Parameters
+    ----------
+    all, outer
+        All columns, and those that a subquery may name if these are others.
+    starring
+        The columns of a star, unless it is all of them.
+    further
+        Columns of queries around this one.
+    flows
+        False if FROM has relations only.
+    """
 
     all: tuple[Known, ...]
     outer: tuple[Known, ...] | None = None
     starring: tuple[Known, ...] | None = None
+    further: tuple[Known, ...] = ()
+    flows: bool = True
 
     @property
     def columns(self) -> tuple[Known, ...]:
         """Those that a subquery may name."""
         return self.all if self.outer is None else self.outer
+
+    @property
+    def around(self) -> tuple[Known, ...]:
+        """Those that a subquery may name, further out, too: no alias of this query hides them."""
+        hidden = {each.alias.casefold() for each in self.all}
+        seen = [each for each in self.further if each.alias and each.alias.casefold() not in hidden]
+        return (*self.columns, *seen)
 
 
 class Conditions:
@@ -167,11 +188,11 @@ class Conditions:
 
     def _select(self, kind: FieldType | None, *, single: bool = False) -> Select:
         place = replace(self._place, depth=self._place.depth - 1, lasting=False, instants=False, relation="seldom")
-        outer = self._scope.columns if self._dice.random() < 0.5 else None
+        outer = self._scope.around if self._dice.random() < 0.5 else None
         kinds = None if kind is None else [kind]
         if outer is None and not single and kind is not None and self._dice.random() < 0.3:
             return self._queries.query(place, kinds)  # type: ignore[return-value] # a set operation has the same use
-        return self._queries.select(place, kinds, single=single, outer=outer)
+        return self._queries.select(place, kinds, single=single, outer=outer, flows=self._scope.flows)
 
     def _exists(self) -> Scalar:
         query = self._select(None)

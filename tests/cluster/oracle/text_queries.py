@@ -168,7 +168,7 @@ class Queries:
 
     def select(
         self, place: Place, kinds: Sequence[FieldType] | None = None, *, single: bool = False,
-        outer: Sequence[Known] | None = None,
+        outer: Sequence[Known] | None = None, flows: bool = True,
     ) -> Select:  # fmt: skip
         """Return a SELECT.
 
@@ -181,7 +181,9 @@ class Queries:
         single
             True for an aggregate of everything.
         outer
-            The columns of the query around it, if it is correlated.
+            The columns of the queries around it, if it is correlated.
+        flows
+            False if the query around it reads relations only.
         """
         dice = self.dice
         self._left -= outer is not None or single
@@ -190,7 +192,9 @@ class Queries:
         place = replace(place, lasting=lasting)
         grouped = single or (not lasting and outer is None and dice.random() < 0.4)
         from_ = self._from(place, alone=lasting)
-        scope = Scope(from_.columns, starring=from_.starring)
+        flowing = flows and not all(each.static for each in from_.offered)
+        further = tuple(outer) if outer and flowing else ()
+        scope = Scope(from_.columns, starring=from_.starring, further=further, flows=flowing)
         wild = any(each.wild for each in from_.columns)
         scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild, plain=self._plain)
         plain = lasting
