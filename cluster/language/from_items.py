@@ -78,6 +78,26 @@ class FromItem:
         return reads_relations_only(self.node)
 
 
+class SelectTranslator(Protocol):
+    """The part of the translation of queries that the translation of subqueries needs."""
+
+    @property
+    def context(self) -> Context:
+        """Text, catalog and warnings."""
+
+    def query(self, query: exp.Expr) -> Node:
+        """Return the plan of a whole query."""
+
+    def knowing(self, query: exp.Expr) -> SelectTranslator:
+        """Return the translator with the names that the WITH of `query` defines."""
+
+    def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
+        """Return plan and names of FROM."""
+
+    def restrict(self, node: Node, scope: Scope, conditions: list[exp.Expr]) -> Node:
+        """Return the tuples for which all conditions are true."""
+
+
 def translate_item(
     item: StreamItem, translator: QueryTranslator, *, stamped: bool = False, names: frozenset[str] = frozenset()
 ) -> FromItem:

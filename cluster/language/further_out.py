@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.language.context import Context
-    from cluster.language.subqueries import SelectTranslator
+    from cluster.language.from_items import SelectTranslator
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 

@@ -7,7 +7,7 @@ the subquery and join the predicate; the rest of it is translated as a query of 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -26,27 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cluster.language.context import Context
+    from cluster.language.from_items import SelectTranslator
     from cluster.language.scope import Scope
-
-
-class SelectTranslator(Protocol):
-    """The part of the translation of queries that the translation of subqueries needs."""
-
-    @property
-    def context(self) -> Context:
-        """Text, catalog and warnings."""
-
-    def query(self, query: exp.Expr) -> Node:
-        """Return the plan of a whole query."""
-
-    def knowing(self, query: exp.Expr) -> SelectTranslator:
-        """Return the translator with the names that the WITH of `query` defines."""
-
-    def from_clause(self, select: exp.Select) -> tuple[Node, Scope]:
-        """Return plan and names of FROM."""
-
-    def restrict(self, node: Node, scope: Scope, conditions: list[exp.Expr]) -> Node:
-        """Return the tuples for which all conditions are true."""
 
 
 @dataclass(frozen=True, slots=True)
