@@ -38,7 +38,7 @@ def error_of(address: object, columns: Schema = (), more: str = "") -> str:
     [
         f"root:{SECRET}:0:0:root:/root:/bin/sh",
         f"{SECRET} is,the first line",
-        f"{SECRET}é,b",
+        f"{SECRET}€,b",
         f"fjord_{SECRET},b",
         f"{SECRET},{SECRET.upper()}",
     ],
