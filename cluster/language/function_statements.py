@@ -114,8 +114,8 @@ def create_function(tree: CreateFunctionStatement, context: Context) -> CreateFu
 def name_in_use(name: str) -> str | None:
     """Return why a function cannot have a name: something built in has it; None if it can.
 
-    >>> name_in_use("round"), name_in_use("lag"), name_in_use("wear")
-    ('ROUND is built in', 'LAG means something in SQL', None)
+    >>> name_in_use("round"), name_in_use("interval"), name_in_use("wear")
+    ('ROUND is built in', 'INTERVAL means something in SQL', None)
     """
     word = name.upper()
     if word in CANONICAL_NAMES or word in FUNCTION_NAMES or word in AGGREGATE_NAMES:
