@@ -94,8 +94,8 @@ class Held(Operator):
         self.warning = None
         watermark_us = batch.watermark_us
         if self._reached_us is None:
-            # A stream that is held against the rows, and is still to begin, may begin before these instants.
-            return Batch(self._nothing, ALWAYS if self._against else watermark_us)
+            # Another stream may still begin before these instants, and windows of this one move its watermark on.
+            return Batch(self._nothing, ALWAYS)
         until_us = watermark_us if watermark_us >= NEVER else (watermark_us - 1) // MOST_LAG_US * MOST_LAG_US
         return self._up_to(until_us, min(watermark_us, max(until_us, self._reached_us)))
 
