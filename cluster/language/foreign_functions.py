@@ -172,7 +172,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write MAX(x)": ("MAXIMUM",),
     "write LOWER(text)": ("LOWERCASE", "TO_LOWER"),
     "write UPPER(text)": ("UPPERCASE", "TO_UPPER"),
-    "write LENGTH(text)": ("STRLEN", "OCTET_LENGTH"),
+    "write LENGTH(text), in code points": ("STRLEN", "OCTET_LENGTH", "NUMBYTES", "BIT_LENGTH"),
     "write COUNT(*) FILTER (WHERE condition)": ("COUNT_IF", "COUNTIF"),
     "write SUM(x) FILTER (WHERE condition)": ("SUM_IF", "SUMIF"),
     "write BOOL_OR(x)": ("SOME",),

@@ -22,6 +22,8 @@ KNOWN = CATALOG.with_stream(PLACES)
         ("SELECT lane speed FROM traffic", "lane speed is lane under the name speed: a comma may be missing"),
         ("SELECT lane FROM traffic WHERE speed = NULL", "speed = NULL is never true"),
         ("SELECT lane FROM traffic WHERE NULL <> speed", "IS NOT NULL"),
+        ("SELECT lane FROM traffic WHERE sensor -> 'a' = 'open'", "sensor -> 'a' is JSON, in which texts have quotes"),
+        ("SELECT lane FROM traffic WHERE 'on' <> JSON_EXTRACT(sensor, '$.a')", "write ->> or JSON_VALUE"),
     ],
 )
 def test_what_is_suspicious_gets_a_warning(text, warning):
@@ -41,6 +43,9 @@ def test_what_is_suspicious_gets_a_warning(text, warning):
         "SELECT t.lane lane, w.wind winds FROM traffic t JOIN weather w ON t.sensor = w.sensor",
         "SELECT lane FROM traffic AS lefft JOIN weather AS w ON lefft.sensor = w.sensor",
         "SELECT lane FROM traffic WHERE speed IS NULL",
+        "SELECT lane FROM traffic WHERE sensor ->> 'a' = 'open' AND sensor -> 'b' = '\"on\"' ",
+        "SELECT lane FROM traffic WHERE sensor -> 'c' <> 'null'",
+        "SELECT lane FROM traffic WHERE sensor -> 'd' = '[1,2]' OR sensor -> 'e' = '-1.5'",
         "SELECT lane FROM traffic WHERE COALESCE(speed, NULL) > 3",
     ],
 )
