@@ -312,7 +312,7 @@ def test_types_that_are_none_of_fjords(tmp_path):
 
 
 def test_names_no_query_could_use(tmp_path):
-    for name in ("two words", "fjord_a", "größe"):
+    for name in ("two words", "fjord_a", "a-b"):
         pl.DataFrame({name: [1]}).write_csv(tmp_path / "a.csv")
         with pytest.raises(SourceSchemaError, match="no query could use"):
             all_columns(opened(f"{tmp_path}/a.csv").columns())
