@@ -21,6 +21,8 @@ _RUNNING = "write SUM(x) OVER (PARTITION BY k ORDER BY STAMP()); COUNT, AVG, MIN
 _FIRST_ROWS = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC) <= 3"
 _PRESENT = "write STAMP() > NOW() - INTERVAL '5' MINUTE, in WHERE"
 
+SHARES = ("NTILE", "PERCENT_RANK", "CUME_DIST")
+"""Ranks that depend on the number of all rows."""
 _INSTEAD: dict[str, tuple[str, ...]] = {
     "trigonometry has SIN, COS, TAN, COT, ASIN, ACOS, ATAN, ATAN2, SINH, COSH, TANH, RADIANS, DEGREES and PI": (
         *("ASINH", "ACOSH", "ATANH", "SIND", "COSD", "TAND"),
@@ -34,17 +36,20 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("LOCALTIMESTAMP", "SYSDATE", "TODAY", "UNIXTIME", "ROWTIME", "PROCTIME", "TSTAMP", "LOCAL_TIMESTAMP"),
         *("CUR_DATE", "CUR_TIME", "LOCAL_TIME"),
     ),
-    TUMBLING.format("FROM stream "): ("TUMBLE", "TIME_BUCKET", "DATE_BIN"),
+    TUMBLING.format("FROM stream "): ("TUMBLE", "TIME_BUCKET", "DATE_BIN", "TUMBLINGWINDOW"),
     "it stands in FROM: FROM Istream(stream WINDOW(RANGE 1 HOUR))": ("ISTREAM", "DSTREAM", "RSTREAM"),
-    HOPPING.format("FROM stream "): ("HOP",),
+    HOPPING.format("FROM stream "): ("HOP", "HOPPINGWINDOW"),
     "write WINDOW_START() or WINDOW_END(), without arguments": (
         *("TUMBLE_START", "TUMBLE_END", "HOP_START", "HOP_END", "TUMBLE_ROWTIME", "HOP_ROWTIME", "TUMBLE_PROCTIME"),
         *("HOP_PROCTIME", "SESSION_START", "SESSION_END", "SESSION_ROWTIME", "SESSION_PROCTIME"),
     ),
     f"a window is written FROM stream {WINDOW_SHAPES}; conditions on its tuples stand in WHERE": (
-        *("TUMBLINGWINDOW", "HOPPINGWINDOW", "SLIDINGWINDOW", "COUNTWINDOW"),
+        "SLIDINGWINDOW",
     ),
     f"a window of sessions is written FROM stream {SESSION_SHAPE}": ("SESSION", "SESSIONWINDOW"),
+    "a window of rows is written FROM stream WINDOW(ROWS 10 SLIDE 10)": ("COUNTWINDOW",),
+    "types are known when a query is added: fjord query explain shows them": ("TYPEOF",),
+    "write CASE WHEN x = 1 THEN 'a' WHEN x IN (2, 3) THEN 'b' END": ("CASE",),
     "no condition opens a window: PATTERN (A B* C) of MATCH_RECOGNIZE finds what begins and ends so": ("STATEWINDOW",),
     _CHANGES: ("HAD_CHANGED", "CHANGED_COL", "CHANGED_COLS"),
     "write LAST_VALUE(x IGNORE NULLS) OVER (PARTITION BY k ORDER BY STAMP())": ("LATEST",),
@@ -137,8 +142,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     ),
     "write REGEXP_REPLACE(text, pattern, replacement)": ("REGEXP_REPLACE_ALL",),
     _TEXTS: (
-        *("SOUNDEX"),
-        "SPACE",
+        *("SOUNDEX", "SPACE"),
     ),
     _QUANTILES: (
         *("APPROX_PERCENTILE", "PERCENTILE_APPROX", "APPROX_QUANTILES"),
@@ -146,7 +150,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)": ("PERCENTILE", "QUANTILE_CONT"),
     "write PERCENTILE_DISC(0.9) WITHIN GROUP (ORDER BY x)": ("QUANTILE_DISC",),
     "places are ROW_NUMBER(), RANK() and DENSE_RANK(); shares of rows are quantiles, such as MEDIAN(x)": (
-        *("NTILE", "PERCENT_RANK", "CUME_DIST", "NTH_VALUE"),
+        *(*SHARES, "NTH_VALUE"),
     ),
     "write STRING_AGG(x, ', ')": ("GROUP_CONCAT", "WM_CONCAT", "STRING_JOIN"),
     "write STDDEV(x)": ("STANDARD_DEVIATION", "STDEV_S", "STD", "STDDEVS"),

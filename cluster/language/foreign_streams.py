@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from cluster.language.words import HOPPING, RESET_SHAPE, SESSION_SHAPE, TUMBLING, WINDOW_SHAPES
 
-NO_ARRAYS = (
-    "there are no arrays: a value has one row, and SPLIT_PART(x, ',', 1) or JSON_VALUE(x, '$[0]') is a part of it"
-)
+NO_ARRAYS = "there are no arrays: SPLIT_PART(x, ',', 1) is a part of a text, and JSON_VALUE(x, '$[0]') of a document"
 OF_PLACES = "write x -> 0 for a place in a document, or SPLIT_PART(x, ',', 1) for a part of a text"
 _CORRELATED = (
     "a subquery in FROM cannot refer to others: join it, write (SELECT ...) as a value in SELECT, "

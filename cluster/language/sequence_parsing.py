@@ -44,7 +44,7 @@ class SequenceParsing(SensorClauseParsing):
         frame = self._parse_frame() if self._match_set((TokenType.ROWS, TokenType.RANGE)) else None
         if not self._match(TokenType.R_PAREN):
             words = ("PARTITION BY", "ORDER BY", "ROWS", "RANGE")
-            if self._at_word("WHEN"):
+            if self._match(TokenType.WHEN, advance=False):
                 self.refuse("WHEN is not part of FjordSQL here", hint=FOREIGN_CLAUSES["WHEN"])
             self.refuse("a closing parenthesis was expected here", hint=shape, words=words)
         within = None

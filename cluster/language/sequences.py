@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Node, Project, Sequence, schema_of
+from cluster.language.arguments import called
 from cluster.language.columns import STAMP
 from cluster.language.expressions import Checker
+from cluster.language.foreign_functions import INSTEAD, SHARES
 from cluster.language.grouping import with_parts_replaced
 from cluster.language.instants import is_instantaneous
 from cluster.language.over_functions import OverCalls
@@ -118,6 +120,9 @@ def _check(node: Node, overs: list[Over], context: Context) -> None:
             over, "OVER takes tuples in the order of their stamps, but the rows of a relation have none"
         )
     if not is_instantaneous(node):
+        ranking = called(over.this, "").upper()
+        if ranking in SHARES:
+            raise context.error(over, f"{ranking} cannot stand before OVER", INSTEAD[ranking])
         raise context.error(
             over,
             "OVER takes tuples in the order of their stamps, but what is here lasts longer than an instant",

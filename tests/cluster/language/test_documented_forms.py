@@ -25,6 +25,7 @@ from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.errors import FjordSqlError
+from cluster.language.foreign_functions import INSTEAD
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -160,3 +161,7 @@ def test_the_page_of_features_has_the_counts() -> None:
     totals = ("all", *(sum(counts[name, kind] for name in GROUPS) for kind in "=~-x"))
     for name, *numbers in (*rows, totals):
         assert f"| {name} | {' | '.join(str(each) for each in (sum(numbers), *numbers))} |" in FEATURES
+
+
+def test_hints_are_about_functions_with_names() -> None:
+    assert {name for name in INSTEAD if len(name) < 2} == {"E"}
