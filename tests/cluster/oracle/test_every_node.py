@@ -9,7 +9,7 @@ from tests.cluster.oracle import strategies
 from tests.cluster.oracle.strategies import KINDS
 
 ELSEWHERE = {Relation, Lookup, Held, StampJoin, Zip, PatternMatch}
-"""Drawn by the oracles of relations, of texts, and of patterns of rows; rows that flow by test_flowing_relations."""
+"""Drawn by the oracles of relations, of texts, and of patterns of rows; rows that flow by tests of cluster/local."""
 
 
 def test_every_node_is_drawn() -> None:
