@@ -51,6 +51,9 @@ class Context:
     temporal: set[int] = field(default_factory=set)
     """Conditions on NOW() that have become windows, by identity (temporal_filters.py)."""
 
+    spelled: dict[tuple[int, int], str] = field(default_factory=dict)
+    """By place in the text: what the same is written as in a text that is kept (interval_joins.py)."""
+
     _words: str | None = field(default=None, repr=False)
     _folded: str | None = field(default=None, repr=False)
 

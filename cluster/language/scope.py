@@ -74,6 +74,18 @@ class ScopeItem:
         """Return whether it has an alias."""
         return (self.alias or "").casefold() == alias.casefold()
 
+    def has(self, reference: exp.Column) -> bool:
+        """Return whether `reference` may mean a column of it."""
+        return (not reference.table or self.is_called(reference.table)) and self.matches(reference.name)
+
+    def is_stamped_by(self, reference: exp.Column) -> bool:
+        """Return whether `reference` is the stamp of its tuples, as far as the plan has it."""
+        if self.sampled_at is None or (reference.table and not self.is_called(reference.table)):
+            return False
+        if isinstance(reference, Stamp):
+            return True
+        return (self.stamp or "").casefold() == reference.name.casefold() and not self.matches(reference.name)
+
     @property
     def holds_values(self) -> bool:
         """True for no item of FROM, but the values of subqueries, which have no names."""

@@ -17,6 +17,7 @@ from cluster.language.from_items import FromItem, sample_item, tolerate, transla
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
+from cluster.language.interval_joins import with_interval_joins
 from cluster.language.joins import join_items
 from cluster.language.over_functions import over_words
 from cluster.language.ranks import refuse_values
@@ -171,6 +172,7 @@ class Translator:
             if all(map(operator.is_, sampled, items)):
                 self.context.refuse_ignored(sample, OWN.format("of this FROM", "SAMPLE"), LEAVE_OUT)
             items = sampled
+        joins = with_interval_joins(items, joins, select, self.context)
         items, joins = zip_items(items, syntax, joins, self.context)
         node, scope, conditions = join_items(items, joins, self.context, self.restrict)
         # A correlated subquery is translated part by part, from here.

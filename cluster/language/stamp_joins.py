@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cluster.language.columns import Scalar
     from cluster.language.context import Context
 
+BOUNDS = "bounds_us"
+"""By this name a join that is not written with WITHIN has its bounds, as :func:`bounds_us` returns them."""
 _KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
 _REVERSED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LTE: exp.GTE, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.GT: exp.LT}
 
@@ -156,16 +158,17 @@ def _asof(sides: _Sides, join: syntax.StampJoin, context: Context) -> StampJoin:
 
 
 def _near(sides: _Sides, join: syntax.StampJoin, context: Context) -> Node:
-    low_us, high_us = bounds_us(join.args["within"], context)
+    written: tuple[int, int] | None = join.meta.get(BOUNDS)
+    low_us, high_us = written or bounds_us(join.args["within"], context)
     on = join.args.get("on")
-    if on is None:
+    if on is None and written is None:
         raise context.error(join.this, "a join WITHIN a time needs a condition", f"write {NEAR_SHAPE}")
-    if holds_query(on):
+    if on is not None and holds_query(on):
         reason = "a subquery cannot stand in the condition of a join WITHIN a time"
         raise context.error(on, reason, "put it into FROM, or its condition into a subquery there")
     keys: dict[tuple[str, str], None] = {}
     others: list[exp.Expr] = []
-    for part in conjuncts(on):
+    for part in _parts(on):
         pair = _key(sides, part, context)
         if pair is None:
             others.append(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -30,6 +32,7 @@ LONGEST_TEXT = 100_000
 """Most characters of a statement."""
 NO_DECLARATION = "a declaration has no parameters"
 _DECLARE = ("CREATE", "DROP")
+_AS_IT_IS: Mapping[tuple[int, int], str] = MappingProxyType({})
 
 
 class FormerParser(FjordSqlParser):
@@ -106,12 +109,16 @@ def implied(tree: exp.Expr) -> list[tuple[int, int]]:
     return [span for span in spans if span is not None]
 
 
-def with_parentheses(text: str, tree: exp.Expr) -> str:
-    """Return the text from which a tree was read, with the parentheses that make both readings one."""
+def with_parentheses(text: str, tree: exp.Expr, spelled: Mapping[tuple[int, int], str] = _AS_IT_IS) -> str:
+    """Return the text from which a tree was read, with the parentheses that make both readings one.
+
+    `spelled` is what else is written differently, by place.
+    """
     spans = implied(tree)
-    marks = [(start, 1, "(") for start, _ in spans] + [(end, 0, ")") for _, end in spans]
+    marks = [(start, 1, "(", start) for start, _ in spans] + [(end, 0, ")", end) for _, end in spans]
+    marks += [(start, 1, words, end) for (start, end), words in spelled.items()]
     parts, done = [], 0
-    for place, _, mark in sorted(marks):
+    for place, _, mark, behind in sorted(marks):
         parts += [text[done:place], mark]
-        done = place
+        done = behind
     return "".join([*parts, text[done:]])

@@ -29,7 +29,7 @@ _MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class SideOfTime:
     """One side of a comparison: a stamp or NOW(), and how much is added to it."""
 
     what: exp.Expr
@@ -94,7 +94,7 @@ def _window(condition: exp.Expr, now: exp.Expr, context: Context) -> tuple[exp.C
     kind = type(condition)
     if kind not in _MIRRORED:
         raise refuse_now(context, now)
-    left, right = (_side(each, context) for each in (condition.this, condition.expression))
+    left, right = (side_of_time(each, context) for each in (condition.this, condition.expression))
     if left is None or right is None:
         raise refuse_now(context, now)
     if isinstance(left.what, NOWS):
@@ -112,24 +112,30 @@ def _window(condition: exp.Expr, now: exp.Expr, context: Context) -> tuple[exp.C
     return left.what, size_us
 
 
-def _side(expression: exp.Expr, context: Context) -> _Side | None:
+def side_of_time(expression: exp.Expr, context: Context) -> SideOfTime | None:
+    """Return a column or NOW() with what is added to it; None if an expression is anything else."""
     part = expression.unnest() if isinstance(expression, exp.Paren) else expression
     if isinstance(part, (exp.Column, *NOWS)):
-        return _Side(part, 0)
+        return SideOfTime(part, 0)
     if isinstance(part, exp.Add | exp.Sub):
         sign = 1 if isinstance(part, exp.Add) else -1
         one, other = part.this, part.expression
-        if (size := _constant(other, context)) is not None and (side := _side(one, context)) is not None:
-            return _Side(side.what, side.plus_us + sign * size)
-        if sign > 0 and (size := _constant(one, context)) is not None and (side := _side(other, context)) is not None:
-            return _Side(side.what, side.plus_us + size)
+        if (size := constant_us(other, context)) is not None and (side := side_of_time(one, context)) is not None:
+            return SideOfTime(side.what, side.plus_us + sign * size)
+        if (
+            sign > 0
+            and (size := constant_us(one, context)) is not None
+            and (side := side_of_time(other, context)) is not None
+        ):
+            return SideOfTime(side.what, side.plus_us + size)
     return None
 
 
-def _constant(expression: exp.Expr, context: Context) -> int | None:
+def constant_us(expression: exp.Expr, context: Context) -> int | None:
+    """Return the length of an interval that is written out, in microseconds; None if an expression is none."""
     part = expression.unnest() if isinstance(expression, exp.Paren) else expression
     if isinstance(part, exp.Neg):
-        size = _constant(part.this, context)
+        size = constant_us(part.this, context)
         return None if size is None else -size
     if not isinstance(part, IntervalLiteral):
         return None

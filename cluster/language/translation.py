@@ -212,7 +212,7 @@ def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows:
     _check_ignored(statement, context)
     reads = frozenset(name for name in context.reads if context.catalog.find(name) is not None)
     early = statement.meta.get(EARLY)
-    text = context.text if context.registered else with_parentheses(context.text, statement)
+    text = context.text if context.registered else with_parentheses(context.text, statement, context.spelled)
     if context.registered and implied(statement):
         context.warn(FORMERLY)
     return Query(node, text, tuple(context.warnings), reads, context.readings.count, early)

@@ -145,14 +145,14 @@ class StreamService:
                 f"there is already a stream {unreadable.name!r}, which cannot be read: {unreadable.reason}",
                 hint="drop it first, or choose another name",
             )
+        text = statement.text
         if isinstance(statement, CreateStream):
             name = self._add_base(statement)
         else:
-            name = self._add_derived(
-                await self._planning.run(partial(translate_derived, statement.text, self.catalog()))
-            )
+            derived = await self._planning.run(partial(translate_derived, text, self.catalog()))
+            name, text = self._add_derived(derived), derived.text
         try:
-            self._registry.streams.create(name, statement.text)
+            self._registry.streams.create(name, text)
         except UnwritableError:
             self._undo(name)
             raise

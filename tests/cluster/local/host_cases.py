@@ -67,6 +67,8 @@ KNOWN = "segment IN (SELECT segment FROM known_segments WHERE person = 'ann')"
 SLOW = f"(SELECT segment, AVG(speed) AS speed FROM traffic {W} GROUP BY segment HAVING AVG(speed) < 3)"
 
 CASES: dict[str, str] = {
+    "interval join by its spelling": "SELECT a.sensor, a.lane, w.wind FROM traffic AS a LEFT JOIN weather AS w ON a.sensor = w.sensor "
+    "AND STAMP(w) >= STAMP(a) - INTERVAL '4' MICROSECOND AND STAMP(w) < STAMP(a) + INTERVAL '3' MICROSECOND AND w.wind <= a.lane",
     "two levels further in": "SELECT a.sensor, a.lane FROM traffic AS a WHERE NOT EXISTS (SELECT * FROM weather AS w WINDOW(RANGE 8 US) "
     "WHERE w.wind = a.lane AND EXISTS (SELECT * FROM traffic AS c WINDOW(RANGE 6 US) WHERE c.segment = a.segment AND c.lane <> w.wind))",
     "an aggregate two levels further in": "SELECT a.segment FROM traffic AS a WINDOW(RANGE 3 US) WHERE a.lane <= (SELECT MAX(w.wind) FROM weather AS w "

@@ -1,0 +1,201 @@
+"""Interval joins by their spelling: conditions that bound both stamps of two streams are JOIN ... WITHIN.
+
+    FROM a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts
+    FROM a JOIN b WITHIN 0 HOURS TO 4 HOURS ON a.k = b.k
+
+Streams without a window are valid at instants: joined as snapshots, only tuples of equal stamps would meet, which
+no query of this kind means. A text that is kept gets the second spelling, so that it means the same in every version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from cluster.language.dialect import tokens_of
+from cluster.language.instants import is_instantaneous
+from cluster.language.stamp_joins import BOUNDS
+from cluster.language.syntax import (
+    StampJoin,
+    StreamItem,
+    ZipJoin,
+    conjuncts,
+    holds_query,
+    is_comma,
+    own_columns,
+    place_of,
+)
+from cluster.language.temporal_filters import constant_us, side_of_time
+
+if TYPE_CHECKING:
+    from cluster.language.context import Context
+    from cluster.language.from_items import FromItem
+    from cluster.language.scope import ScopeItem
+
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A condition on stamps: the right one minus the left one is at least, or at most, so many microseconds."""
+
+    at_least: int | None = None
+    at_most: int | None = None
+
+
+def with_interval_joins(
+    items: Sequence[FromItem], joins: Sequence[exp.Join], select: exp.Select, context: Context
+) -> list[exp.Join]:
+    """Return the joins of a FROM, with joins WITHIN a time for those that are written as conditions on stamps.
+
+    Parameters
+    ----------
+    items, joins
+        The items, and the connection of each item but the first with those before it.
+    select, context
+        Their query.
+    """
+    found = list(joins)
+    if context.registered:
+        return found  # by an earlier version, which joined tuples of equal stamps
+    for place, join in enumerate(joins, start=1):
+        before = joins[: place - 1]
+        if all(map(is_comma, before)) and _can_be_near(items[place - 1], items[place], join):
+            found[place - 1] = _near(items[place - 1], items[place], join, select if len(joins) == 1 else None, context)
+    return found
+
+
+def _can_be_near(left: FromItem, right: FromItem, join: exp.Join) -> bool:
+    if isinstance(join, ZipJoin | StampJoin) or join.args.get("using") or join.args.get("method"):
+        return False
+    if holds_query(join.args.get("on") or exp.true()) or not isinstance(join.this, StreamItem):
+        return False
+    return all(not item.static and item.scope.alias and is_instantaneous(item.node) for item in (left, right))
+
+
+def _near(left: FromItem, right: FromItem, join: exp.Join, select: exp.Select | None, context: Context) -> exp.Join:
+    side, kind = join.args.get("side"), join.args.get("kind")
+    if (side and kind not in (None, "OUTER")) or (not side and kind not in (None, "INNER")):
+        return join
+    on, where = join.args.get("on"), select.args.get("where") if select is not None and not side else None
+    of_on, of_where = (conjuncts(each) if each else [] for each in (on, where.this if where else None))
+    sides = left.scope, right.scope
+    bounds = {id(part): found for part in (*of_on, *of_where) if (found := _bound(part, sides, context)) is not None}
+    low_us, high_us = _both(bounds.values())
+    if low_us is None or high_us is None or low_us > high_us or low_us == high_us == 0:
+        return join
+    kept = [part for part in of_on if id(part) not in bounds]
+    moved = [part for part in of_where if id(part) not in bounds and _is_key(part, sides)] if not on else []
+    context.temporal |= {id(part) for part in (*(each for each in of_where if id(each) in bounds), *moved)}
+    _rewrite(join, (low_us, high_us), moved, where, context)
+    condition = exp.and_(*(each.copy() for each in (*kept, *moved)), copy=False) if kept or moved else None
+    near = StampJoin(this=join.this.copy(), kind="WITHIN", side=side or "INNER", on=condition)
+    near.meta.update(join.meta, **{BOUNDS: (low_us, high_us)})
+    near.parent = join.parent
+    return near
+
+
+def _both(bounds: Collection[_Bound]) -> tuple[int | None, int | None]:
+    lows = [each.at_least for each in bounds if each.at_least is not None]
+    highs = [each.at_most for each in bounds if each.at_most is not None]
+    return max(lows, default=None), min(highs, default=None)
+
+
+def _bound(part: exp.Expr, sides: tuple[ScopeItem, ScopeItem], context: Context) -> _Bound | None:
+    """Return what a condition says about the stamps of two items; None if it says something else."""
+    if isinstance(part, exp.Paren):
+        return _bound(part.this, sides, context)
+    if isinstance(part, exp.Between) and not part.args.get("symmetric"):
+        ends = ((exp.GTE, "low"), (exp.LTE, "high"))
+        both = [_compared(kind, part.this, part.args[end], sides, context) for kind, end in ends]
+        found = [each for each in both if each is not None]
+        return _Bound(*_both(found)) if len(found) == len(both) else None
+    if type(part) in _MIRRORED:
+        return _compared(type(part), part.this, part.expression, sides, context)
+    return None
+
+
+def _compared(
+    kind: type[exp.Expr], one: exp.Expr, other: exp.Expr, sides: tuple[ScopeItem, ScopeItem], context: Context
+) -> _Bound | None:
+    apart = _apart(one, other, sides, context)
+    if apart is None:
+        return None
+    right_first, less_us = apart
+    # It says: right - left (or left - right) is in this relation to `less_us`.
+    if not right_first:
+        kind, less_us = _MIRRORED[kind], -less_us
+    strict = kind in (exp.GT, exp.LT)
+    low = less_us + strict if kind in (exp.GT, exp.GTE, exp.EQ) else None
+    high = less_us - strict if kind in (exp.LT, exp.LTE, exp.EQ) else None
+    return _Bound(low, high)
+
+
+def _apart(
+    one: exp.Expr, other: exp.Expr, sides: tuple[ScopeItem, ScopeItem], context: Context
+) -> tuple[bool, int] | None:
+    """Return whether the right stamp is the first of two that are compared, and with what their difference is."""
+    difference = one.unnest() if isinstance(one, exp.Paren) else one
+    if isinstance(difference, exp.Sub) and (size_us := constant_us(other, context)) is not None:
+        first, second, plus_us = difference.this, difference.expression, size_us
+        first_side, second_side = (_stamped_side(each, sides) for each in (first, second))
+    else:
+        parts = [side_of_time(each, context) for each in (one, other)]
+        if parts[0] is None or parts[1] is None:
+            return None
+        first_side, second_side = (_stamped_side(each.what, sides) for each in parts if each is not None)
+        plus_us = parts[1].plus_us - parts[0].plus_us
+    if first_side is None or second_side is None or first_side == second_side:
+        return None
+    return first_side == 1, plus_us
+
+
+def _stamped_side(part: exp.Expr, sides: tuple[ScopeItem, ScopeItem]) -> int | None:
+    """Return of which item a part of a condition is the stamp: 0 or 1; None if it is that of neither, or of both."""
+    part = part.unnest()
+    if not isinstance(part, exp.Column):
+        return None
+    found = [side for side, item in enumerate(sides) if item.is_stamped_by(part)]
+    return found[0] if len(found) == 1 else None
+
+
+def _is_key(part: exp.Expr, sides: tuple[ScopeItem, ScopeItem]) -> bool:
+    """Return whether a condition says that a column of one item equals one of the other."""
+    if not isinstance(part, exp.EQ) or holds_query(part):
+        return False
+    columns = own_columns(part)
+    named = [[item.has(column) for item in sides] for column in columns]
+    return len(columns) == 2 and sorted(named) == [[False, True], [True, False]]  # noqa: PLR2004 - both sides
+
+
+def _rewrite(
+    join: exp.Join, bounds_us: tuple[int, int], moved: list[exp.Expr], where: exp.Expr | None, context: Context
+) -> None:
+    """Note what a text that is kept has in place of this spelling."""
+    within = f" WITHIN {bounds_us[0]} US TO {bounds_us[1]} US "
+    tokens = tokens_of(context.text)
+    on = join.args.get("on")
+
+    def last(word: str, before: exp.Expr) -> tuple[int, int]:
+        token = [each for each in tokens if each.text.upper() == word and each.start < place_of(before)[0]][-1]
+        return token.start, token.end + 1
+
+    if on is not None:
+        start, _ = last("ON", on)
+        context.spelled[start, start] = within.lstrip()
+        return
+    assert where is not None  # noqa: S101 - there is a condition on stamps
+    condition = " AND ".join(f"({context.source_text(each)})" for each in moved) or "TRUE"
+    comma = last(",", join.this)
+    start, _ = last("WHERE", where.this)
+    context.spelled[comma] = " JOIN"
+    context.spelled[start, start] = f"{within.lstrip()}ON {condition} "
