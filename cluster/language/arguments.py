@@ -43,6 +43,8 @@ _SHAPES: dict[str, tuple[str, str]] = {
     "LAST_VALUE": ("one argument", "{}(x)"),
     "GROUPING": ("one to 31 arguments", "{}(a, b)"),
     "LOCATE": ("two arguments", "{}(part, text)"),
+    "REGEXP_SUBSTR": ("two arguments", "{}(text, pattern)"),
+    "GROUPING_ID": ("one to 31 arguments", "{}(a, b)"),
     "CAST": ("one argument", "{}(x AS type)"),
     "TRY_CAST": ("one argument", "{}(x AS type)"),
 }

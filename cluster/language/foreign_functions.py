@@ -134,7 +134,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
     "write JSON_EXISTS(text, '$.key')": (
         *("JSON_PATH_EXISTS", "JSON_CONTAINS", "JSON_VALID", "IS_JSON", "JSON_KEYS", "JSON_TYPE", "JSON_TYPEOF"),
     ),
-    "write REGEXP_EXTRACT(text, pattern[, group])": ("REGEXP_SUBSTR", "REGEXP_MATCH", "PARSE_URL"),
+    "write REGEXP_EXTRACT(text, pattern[, group])": ("REGEXP_MATCH", "PARSE_URL"),
     "write REGEXP_REPLACE(text, '[A-Z]', 'X')": ("MASK",),
     "write REGEXP_LIKE(text, pattern)": (
         "REGEXP",
@@ -168,7 +168,7 @@ _INSTEAD: dict[str, tuple[str, ...]] = {
         *("INC_COUNT", "INC_SUM", "INC_AVG", "INC_MIN", "INC_MAX", "INC_LAST_VALUE"),
     ),
     "write SELECT DISTINCT, or COUNT(DISTINCT x)": ("DEDUPLICATE",),
-    "write GROUPING(a, b)": ("GROUPING_ID", "GROUPING__ID"),
+    "write GROUPING(a, b)": ("GROUPING__ID",),
     "leave out sets of GROUP BY that are there twice": ("GROUP_ID",),
     "write AVG(x)": ("AVERAGE", "MEAN"),
     "write SUM(x)": ("TOTAL", "ADD"),

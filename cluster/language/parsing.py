@@ -42,7 +42,7 @@ from cluster.language.syntax import (
     time_function,
     window_bound,
 )
-from cluster.language.text_call_parsing import TextCallParsing, place_of_part
+from cluster.language.text_call_parsing import TextCallParsing, first_match, place_of_part
 from cluster.language.time_parsing import TimeParsing
 from cluster.language.unexpected import Stop, explained, misspelled
 from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
@@ -159,6 +159,8 @@ class FjordSqlParser(
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
         **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
         "LOCATE": place_of_part,
+        "REGEXP_SUBSTR": first_match,
+        "GROUPING_ID": exp.Grouping.from_arg_list,
     }
 
     def refuse(

@@ -19,6 +19,7 @@ from cluster.expressions.called_functions import (
     FirstPlace,
     JsonExtractString,
     JsonValue,
+    RegexExtract,
     RegexMatches,
 )
 from cluster.language import row_pattern_syntax, syntax
@@ -60,7 +61,8 @@ SPELLINGS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ApproxQuantile: ("APPROX_QUANTILE",),
     exp.Quantile: ("QUANTILE",),
     syntax.ErrorBound: ("ERROR_BOUND",),
-    exp.Grouping: ("GROUPING",),
+    exp.Grouping: ("GROUPING", "GROUPING_ID"),
+    RegexExtract: ("REGEXP_EXTRACT", "REGEXP_SUBSTR"),
     exp.Lag: ("LAG",),
     exp.Lead: ("LEAD",),
     **dict.fromkeys((exp.FirstValue, syntax.FirstOfGroup), ("FIRST_VALUE",)),

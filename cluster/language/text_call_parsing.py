@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from cluster.expressions.called_functions import BothTrim, FirstPlace, LeftTrim, RightTrim
+from cluster.expressions.called_functions import BothTrim, FirstPlace, LeftTrim, RegexExtract, RightTrim
 from cluster.language.call_parsing import ArgumentsError, CallParsing
 from cluster.language.spelling import WORDS
 
@@ -63,4 +63,12 @@ class TextCallParsing(CallParsing):
 def place_of_part(arguments: list[exp.Expr]) -> exp.Expr:
     """Return LOCATE(part, text)."""
     found: exp.Expr = FirstPlace.from_arg_list([*reversed(arguments[:2]), *arguments[2:]])
+    return found
+
+
+def first_match(arguments: list[exp.Expr]) -> exp.Expr:
+    """Return REGEXP_SUBSTR(text, 'pattern'), whose third argument would be another one than that of REGEXP_EXTRACT."""
+    if len(arguments) > 2:  # noqa: PLR2004 - a text and a pattern
+        raise ArgumentsError
+    found: exp.Expr = RegexExtract.from_arg_list(arguments)
     return found

@@ -23,7 +23,8 @@ SELECT UPPER(SUBSTRING(sensor, 1, 3)) || '-' || TRIM(sensor) AS label, CAST(lane
 SELECT GREATEST(speed, 1) AS g, NULLIF(speed, 0) AS n, TRY_CAST(sensor AS INTEGER) AS i FROM traffic
 SELECT sensor FROM traffic WHERE sensor LIKE 'I-%' AND lane IN (1, 2) AND (speed BETWEEN 10 AND 90 OR NOT open)
 SELECT sensor FROM traffic WHERE sensor SIMILAR TO 'I-(5|8%)' AND sensor NOT SIMILAR TO 'a!%_' ESCAPE '!' AND speed BETWEEN SYMMETRIC 9 AND 1 AND lane NOT BETWEEN ASYMMETRIC 1 AND 2
-SELECT TO_TIMESTAMP(sensor, 'dd.MM.yyyy HH:mm') AS a FROM traffic
+SELECT TO_TIMESTAMP(sensor, 'dd.MM.yyyy HH:mm') AS a, REGEXP_SUBSTR(sensor, '[0-9]+') AS b FROM traffic
+SELECT lane, GROUPING_ID(lane, open) AS g, COUNT(*) AS n FROM traffic WINDOW(RANGE 1 HOUR) GROUP BY CUBE(lane, open)
 SELECT STAMP() + INTERVAL '1 12:30' DAY TO MINUTE AS a, STAMP() - INTERVAL '12:30:05.5' HOUR TO SECOND AS b FROM traffic
 SELECT COT(speed) AS a, SINH(speed) AS b, COSH(speed) AS c, TANH(speed) AS d, TRIM(BOTH '0' FROM sensor) AS e, TRIM(LEADING FROM sensor) AS f, TRIM(TRAILING 'a' FROM sensor) AS g, LTRIM(sensor, 'a') AS h, RTRIM(sensor, 'b') AS i, BTRIM(sensor, 'c') AS j, TRIM(sensor) AS k FROM traffic
 SELECT POSITION('-' IN sensor) AS a, STRPOS(sensor, '-') AS b, INSTR(sensor, '-') AS c, LOCATE('-', sensor) AS d, STARTS_WITH(sensor, 'I') AS e, ENDSWITH(sensor, '5') AS f, REVERSE(sensor) AS g FROM traffic

@@ -79,7 +79,8 @@ def _grouping(
     """Return GROUPING of some keys, which are written again."""
     places = [dice.choice(named) for _ in range(dice.choice((1, 1, 2, 3)))]
     parts = tuple(respelled(dice, keys[place], columns, place) for place in places)
-    text = words(f"GROUPING({', '.join(f'{{{number}}}' for number in range(len(parts)))})")
+    name = dice.choice(("GROUPING", "GROUPING", "GROUPING_ID"))
+    text = words(f"{name}({', '.join(f'{{{number}}}' for number in range(len(parts)))})")
     return Scalar(INTEGER, text, (), parts, label="GROUPING", aggregate=Aggregate("grouping"), default="grouping")
 
 

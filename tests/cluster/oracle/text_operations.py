@@ -270,7 +270,9 @@ def _texts() -> Iterator[Operation]:
         yield _operation("!~*", BOOLEAN, (TEXT,), (f"{{0:5}} !~* '{pattern}'",), f"NOT {folded}", Binding.COMPARISON)
         for number in ("", f", {group}"):
             part = f"CASE WHEN {matched} THEN regexp_extract({{0}}, '{pattern}', {number[2:] or 0}) END"
-            yield _operation("REGEXP_EXTRACT", TEXT, (TEXT,), (f"REGEXP_EXTRACT({{0}}, '{pattern}'{number})",), part)
+            calls = (f"REGEXP_EXTRACT({{0}}, '{pattern}'{number})",)
+            calls += () if number else (f"REGEXP_SUBSTR({{0}}, '{pattern}')",)
+            yield _operation("REGEXP_EXTRACT", TEXT, (TEXT,), calls, part)
         spelling = f"REGEXP_REPLACE({{0}}, '{pattern}', '{written}')"
         replaced = f"f_short(regexp_replace({{0}}, '{pattern}', '{written}', 'g'))"
         yield _operation("REGEXP_REPLACE", TEXT, (TEXT,), (spelling,), replaced)
