@@ -139,8 +139,12 @@ def _offset_us(offset: Quantity | None, step: Span, context: Context) -> int:
         return 0
     found = read_quantity(offset, duration_us, context, meant="HOURS")
     if found >= step.usual_us:
-        reason = f"the offset is not less than the distance of the boundaries, {written(step.usual_us)}"
-        raise context.error(offset, reason, "write what is left of it when whole ones are taken away")
+        least = f"which can be {written(step.usual_us)}" if step.unit == "month" else written(step.usual_us)
+        reason = f"the offset is not less than the distance of the boundaries, {least}"
+        hint = "write what is left of it when whole ones are taken away"
+        if step.unit == "month":
+            hint = "months begin on their first days; OFFSET is less than the shortest, such as 14 DAYS"
+        raise context.error(offset, reason, hint)
     return found
 
 

@@ -230,6 +230,7 @@ _TYPE = re.compile(r"(?:\bAS\b|::)\s*(?P<type>\w+(?:\([\w, ]*\))?)\)?$", re.IGNO
 
 
 NO_QUERY = ("a subquery cannot stand here", "select it in a subquery of FROM, and name it")
+ARGUMENT_QUERY = "a query that is an argument is in parentheses of its own"
 NO_TEST = (
     "EXISTS, IN, ANY and ALL of a query stand in conditions of WHERE and HAVING, under AND, OR and NOT",
     "as a value, write (SELECT COUNT(*) FROM ...) IS NOT NULL",
@@ -265,7 +266,7 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noq
         case exp.Star() | exp.Column():
             return context.error(expression, "* can only stand alone in SELECT or in COUNT(*)")
         case exp.Select() | exp.Subquery() | exp.SetOperation() | exp.Exists() | exp.All() | exp.Any() | exp.In():
-            return context.error(expression, *(NO_QUERY if isinstance(expression, QUERIES) else NO_TEST))
+            return context.error(expression, *(_no_query(expression) if isinstance(expression, QUERIES) else NO_TEST))
         case _ if type(expression) in AGGREGATES:
             name = AGGREGATES[type(expression)].name.upper()
             return context.error(
@@ -286,7 +287,17 @@ def unsupported(context: Context, expression: exp.Expr) -> FjordSqlError:  # noq
             instead = OF_PLACES if isinstance(expression, exp.Bracket) else None
             if isinstance(expression, exp.Array):
                 instead = NO_ARRAYS if written.upper().startswith("ARRAY") else QUOTES
+            if isinstance(expression, exp.Placeholder):
+                instead = f"a parameter is no part of a word: write a space before {written}"
             return context.error(expression, f"{written!r} is not part of FjordSQL", instead)
+
+
+def _no_query(query: exp.Expr) -> tuple[str, str]:
+    """Return why a query cannot stand where it does, and what to write."""
+    if isinstance(query.parent, exp.Anonymous):
+        shape = f"{query.parent.name}((SELECT ...))"
+        return ARGUMENT_QUERY, f"it is written {shape}"
+    return NO_QUERY
 
 
 def _misplaced_rank(context: Context, expression: exp.Expr) -> FjordSqlError | None:
@@ -304,8 +315,7 @@ def unsupported_call(context: Context, at: exp.Expr, call: exp.Expr) -> FjordSql
     name = called(call, call.name)
     own = context.catalog.functions
     if not elsewhere and name.casefold() in own:
-        reason = f"an argument of {own[name.casefold()].name} cannot be a query"
-        return context.error(at, reason, "compute it in a derived stream and join it")
+        return context.error(at, ARGUMENT_QUERY, f"it is written {name}((SELECT ...))")
     names = [each.name for each in own.values()]
     return context.error(at, *unknown_function(name, elsewhere=elsewhere, of_query=of_query, own=names))
 

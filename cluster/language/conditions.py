@@ -192,7 +192,8 @@ class Conditions:
         valued = with_values(node, self.scope, [condition], self.subqueries)
         (plain,) = valued.expressions
         if valued.node is node:
-            raise unsupported(self.context, test_of_rows_in(condition) or condition)
+            bare = next((each for each in condition.find_all(*QUERIES) if isinstance(each.parent, exp.Anonymous)), None)
+            raise unsupported(self.context, test_of_rows_in(condition) or bare or condition)
         inner = Conditions(valued.scope, self.context, self.subqueries)
         kept = inner.select(valued.node, plain) if wanted else inner.reject(valued.node, plain)
         return project(kept, passed_on(schema_of(node)))

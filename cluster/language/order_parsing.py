@@ -109,6 +109,9 @@ class OrderParsing(CallParsing):
                 hint = "FETCH FIRST 10 ROWS ONLY; rows with equal places are kept by a condition on RANK() OVER (...)"
                 self.refuse("ROWS ONLY was expected here", hint=hint)
             words.append("ONLY")
+        if name == "LIMIT" and self._curr and self._curr.text.upper() in ("WITH", "ROWS", "ROW", "PERCENT"):
+            hint = "rows with equal places are kept by a condition on RANK(): QUALIFY RANK() OVER (ORDER BY ...) <= 10"
+            self.refuse(f"{self._curr.text.upper()} cannot stand behind LIMIT", hint=hint)
         if name == "LIMIT" and self._match(TokenType.COMMA, advance=False):
             self.refuse("a comma cannot stand in LIMIT", hint="LIMIT 10, 5 of other databases is LIMIT 5 OFFSET 10")
 

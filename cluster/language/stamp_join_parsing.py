@@ -10,6 +10,7 @@ from cluster.language.words import ASOF_SHAPE, NEAR_SHAPE
 from cluster.language.zipper_parsing import ZipJoinParsing
 
 SIDES = ("INNER", "LEFT")
+_MATCH_SHAPE = "a ASOF [LEFT] JOIN b WITHIN 5 MINUTES MATCH_CONDITION (STAMP(a) >= STAMP(b)) ON a.x = b.x"
 NO_USING = "a join by stamps has no USING"
 
 
@@ -44,6 +45,8 @@ class StampJoinParsing(ZipJoinParsing):
             self._match(TokenType.L_PAREN)
             join.set("match", self._parse_disjunction())
             self._match_r_paren()
+            if self._at_word("WITHIN") and join.args.get("within") is None:
+                self.refuse("WITHIN stands before MATCH_CONDITION", hint=f"it is written {_MATCH_SHAPE}")
         twice = "this join has two WITHIN", f"it is written {ASOF_SHAPE}"
         self._parse_condition_of(join, ASOF_SHAPE, no_using=NO_USING, twice=twice)
         return self.expression(join, place)
@@ -69,7 +72,8 @@ class StampJoinParsing(ZipJoinParsing):
         if join.args.get("method") or kind not in {None, "INNER", "OUTER"} or (kind == "OUTER" and not side):
             self.refuse("WITHIN bounds joins with a condition", token=first, hint=f"write {NEAR_SHAPE}")
         if join.args.get("using"):
-            self.refuse(NO_USING, token=first, hint=f"write {NEAR_SHAPE}")
+            using = next(each for each in reversed(self._tokens[: self._index]) if each.token_type == TokenType.USING)
+            self.refuse(NO_USING, token=using, hint=f"write {NEAR_SHAPE}")
         on = join.args.get("on")
         if on is not None and on.find(Within):
             self.refuse("WITHIN stands before ON", token=first, hint=f"it is written {NEAR_SHAPE}")

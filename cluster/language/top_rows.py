@@ -51,6 +51,9 @@ def order_keys(keys: Iterable[OrderKey], names: Sequence[str], context: Context)
         value = key.this.unnest() if isinstance(key.this, exp.Paren) else key.this
         if isinstance(value, exp.Literal) and not value.is_string and value.this.isdigit():
             found.append(Key(key, _numbered(value, len(names), context)))
+        elif isinstance(value, exp.Neg) and isinstance(value.this, exp.Literal) and not context.registered:
+            hint = f"{_PLACE}; DESC behind it reverses the order"
+            raise context.error(value, f"there is no column -{value.this.this}", hint)
         elif isinstance(value, exp.Column) and not value.table and value.name.casefold() in places:
             found.append(Key(key, places[value.name.casefold()]))
         else:

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from cluster.language.acquisition import refuse_lifetimes_without_streams
 from cluster.language.bounds import OPERATOR_WORDS, unbounded_operator
 from cluster.language.catalog import BaseStream, Catalog, DerivedStream
@@ -38,8 +40,6 @@ from protocols.errors import FjordError
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
-    from sqlglot import exp
-
     from cluster.language.algebra import Node
 
 
@@ -287,6 +287,9 @@ def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:
     operator = unbounded_operator(node)
     if operator is None:
         return
+    if operator == OPERATOR_WORDS["Distinct"] and tree.find(exp.Distinct) is None:
+        several = tree.find(exp.SetOperation) is not None
+        operator = "UNION, EXCEPT or INTERSECT without ALL" if several else "a subquery in a condition"
     window = next((each for each in tree.find_all(StreamWindow) if each.args.get("this") is None), None)
     hint = "give the window a size, for example RANGE 1 DAY"
     if operator == OPERATOR_WORDS["Ranked"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from cluster.language.parameter_values import Value
     from cluster.language.statement_texts import StatementText
 
+TOO_LARGE = "is larger than any REAL: the largest is about 1.8e308"
 SET_HELP = (
     "A value for a parameter such as :limit. It is written as in FjordSQL; what is no number, quoted text, TRUE, FALSE "
     "or NULL is a text. Again for more parameters."
@@ -139,4 +141,6 @@ def values_given(settings: Iterable[str]) -> dict[str, Value]:
             raise typer.BadParameter(f"the parameter {name} has two values", param_hint="--set")
         names.add(name.casefold())
         found[name] = value_of_word(word)
+        if isinstance(found[name], float) and found[name] in (inf, -inf):
+            raise typer.BadParameter(f"{word} {TOO_LARGE}", param_hint="--set")
     return found

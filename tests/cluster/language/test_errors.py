@@ -8,6 +8,7 @@ from cluster.errors import ClusterError
 from cluster.language.errors import FjordSqlError
 from cluster.language.parsing import FjordSqlParser
 from cluster.language.translation import parse_statement, translate
+from tests.cluster.functions.declared import FUNCTIONS
 from tests.cluster.language.example_catalog import CATALOG
 
 # In every text, the part that the error must underline stands between » and «.
@@ -33,6 +34,7 @@ NAMES = [
     ("SELECT »SOUNDEX(sensor)« FROM traffic", "SOUNDEX is not part", None),
     ("SELECT a.speed FROM traffic a, »weather a«", "two streams called 'a'", "alias"),
     ("SELECT lane AS x, speed AS »X« FROM traffic", "two columns are called 'X'", None),
+    ("SELECT lane FROM traffic WHERE lane > 1 AND»:v«", "':v' is not part of FjordSQL", "write a space before :v"),
     ("SELECT lane AS »fjord_lane« FROM traffic", "no name for a column", "fjord_"),
     ("SELECT lane FROM traffic WINDOW(PARTITION BY »sensr« ROWS 3)", "no column 'sensr'", "did you mean sensor?"),
     ("SELECT »y.*« FROM traffic t", "no stream 'y'", "it has t"),
@@ -426,3 +428,12 @@ def test_error_in_a_declaration(marked, reason, hint):
     assert reason in error.reason
     assert (error.start, error.offending) == (start, offending)
     assert hint is None or hint in (error.hint or "")
+
+
+@pytest.mark.parametrize("place", ["SELECT {} AS x FROM traffic", "SELECT lane FROM traffic WHERE {} > 3"])
+def test_a_query_as_an_argument_of_a_function_of_users_has_parentheses_of_its_own(place):
+    catalog = CATALOG.with_functions(FUNCTIONS)
+    with pytest.raises(FjordSqlError, match="in parentheses of its own") as caught:
+        translate(place.format("halved(SELECT MAX(speed) FROM traffic)"), catalog)
+    assert caught.value.hint.casefold() == "it is written halved((select ...))"
+    translate(place.format("halved((SELECT MAX(speed) FROM traffic))"), catalog)

@@ -54,6 +54,12 @@ def test_names_of_any_script_are_found_in_any_normal_form(tmp_path: Path) -> Non
     assert [each.split()[2:] for each in result.stdout.splitlines()] == [["größe", "_x"], ["9.0", "2"]]
 
 
+def test_a_number_that_no_real_holds_is_refused(day: Path) -> None:
+    result = run("SELECT * FROM traffic WHERE speed > :v", "--set", "v=-1e400", "--on", str(day))
+    assert result.exit_code == 2
+    assert "-1e400 is larger than any REAL" in result.stderr
+
+
 def test_a_table_is_printed(day: Path) -> None:
     result = run("SELECT * FROM traffic", "--on", str(day))
     assert result.exit_code == 0

@@ -71,6 +71,7 @@ def test_a_column_may_be_texts_as_they_stand(tmp_path: Path) -> None:
     ("text", "message", "hint"),
     [
         ("", "values.csv is empty", "the first line names the parameters: a,b"),
+        ("a,b\n1,2\n1,1e400\n", "values.csv: the value of b is larger than any REAL", None),
         ("\n\n", "values.csv is empty", "the first line names the parameters: a,b"),
         ("b\n1\n", "no column of .* is for the parameter :a", "--set a=VALUE"),
         ("a,b\n1,2\n,\n", "line 3 has no value for a", "write NULL"),
