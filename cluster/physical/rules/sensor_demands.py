@@ -13,7 +13,7 @@ from cluster.shared_nodes import remembered
 from protocols.errors import FjordError
 from protocols.wire.demands import encode_query_demand
 
-ANY_NAME = "q" * 64
+ANY_NAME = "é" * 64
 """Stands for the name of a query that has none yet: none is longer."""
 
 

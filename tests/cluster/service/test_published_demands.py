@@ -85,7 +85,7 @@ async def test_a_query_whose_demand_no_proxy_could_decode_is_refused(
 async def test_the_newest_query_is_refused_where_there_is_no_room(service: Service) -> None:
     await service.queries.add(SMALL, "q1")
     used = service.queries.demands.pieces("traffic").size_bytes
-    service.queries.demands._max_bytes = used + 100
+    service.queries.demands._max_bytes = used + 165
     await service.queries.add("SELECT speed FROM traffic", "q2")
     before = service.link.published[-1].payload
     with pytest.raises(TooManyDemandsError, match="no room for another demand on stream 'traffic'") as caught:
