@@ -92,5 +92,7 @@ def test_a_query_is_added_with_the_client_of_the_api_only(api):
         "protocols.command_line.options",
         "protocols.text.byte_sizes",
         "protocols.text.durations",
+        "protocols.wire",
+        "protocols.wire.names",
     }
     assert packages & OF_SERVERS == set()

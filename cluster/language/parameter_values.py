@@ -130,7 +130,7 @@ def spelled_level(value: Value) -> Spelled:
 
 
 def spelled_quantity(value: Value, unit: exp.Expr | None) -> Spelled:
-    """Return a value as the quantity of a clause: a number, or a text of a number and a unit.
+    """Return a value as the quantity of a clause: a number, also as text before a unit, or a text of both.
 
     Parameters
     ----------
@@ -150,6 +150,8 @@ def spelled_quantity(value: Value, unit: exp.Expr | None) -> Spelled:
         except ValueRefusedError:
             raise _no_quantity(value) from None
         return Spelled(number.text, Quantity(this=number.tree, unit=unit))
+    if unit is not None and len(value) <= MOST_DIGITS and _REAL.fullmatch(value):
+        return Spelled(value, Quantity(this=exp.Literal(this=value, is_string=False), unit=unit))  # INTERVAL '5' SECOND
     found = _DURATION.fullmatch(value)
     if found is None or len(value) > MOST_DIGITS:
         raise _no_quantity(value)

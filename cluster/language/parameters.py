@@ -30,7 +30,7 @@ from cluster.language.parameter_values import (
 )
 from cluster.language.readable_text import readable
 from cluster.language.statement_trees import NO_DECLARATION, statement_tree
-from cluster.language.syntax import EventsClause, OrderKey, Quantity, Within
+from cluster.language.syntax import EventsClause, Hysteresis, OrderKey, Quantity, Within
 from cluster.planning_budget import spend
 from protocols.wire.names import folded
 
@@ -43,7 +43,7 @@ ONLY_VALUES = (
     "it stands for a value: a number, a text, TRUE, FALSE, NULL or a duration; names and words are written out"
 )
 _VALUES = frozenset((NUMBER, TEXT, BOOLEAN, NULL))
-_LEVELS = (EventsClause, Within)
+_LEVELS = (EventsClause, Within, Hysteresis)
 _BESIDE = frozenset(" \t\r\n(),=<>+*/%;")
 """What may stand directly before a literal without becoming a part of it."""
 
@@ -246,9 +246,14 @@ def _literal(place: exp.Placeholder, value: Value, text: str, mark: Mark) -> Spe
         check_is_value(value)
         if isinstance(place.parent, Quantity):
             return spelled_quantity(value, place.parent.args.get("unit"))
-        return spelled_level(value) if isinstance(place.parent, _LEVELS) else spelled(value)
+        return spelled_level(value) if _is_level(place) else spelled(value)
     except ValueRefusedError as error:
         raise _refused(error.message, text, mark, error.hint) from None
+
+
+def _is_level(place: exp.Placeholder) -> bool:
+    """Return whether a parameter stands for a number of which the sign is a part."""
+    return isinstance(place.parent, _LEVELS) and not (isinstance(place.parent, Hysteresis) and place.arg_key == "this")
 
 
 def _differing(template: exp.Expr, bound: exp.Expr, expected: Mapping[int, exp.Expr]) -> int | None:

@@ -12,6 +12,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.fjord.relation_tables import _kept as kept_tables
 from cluster.physical.nodes import Host
 from cluster.service.running.engine import FAILED_START, RESTART_PAUSE_SECONDS, checkpoint_of
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cluster.fjord.counters import Counters
     from cluster.service.registry.registry import Registry
     from cluster.service.running.settings import ClusterSettings
     from cluster.storage.results_table import ResultsTable
@@ -62,6 +62,7 @@ class SimulatedEngine:
         *,
         first_key: int = 0,
         java: object = None,
+        operators: OperatorStatistics | None = None,
     ) -> None:
         self._settings = settings
         self._folder = folder
@@ -71,7 +72,7 @@ class SimulatedEngine:
         self.ready = False
         self.starts = 0
         self.restarts = 0
-        self.counters: Counters = {}
+        self.operators = operators or OperatorStatistics()
         self.failures: list[str] = []
         self.micro_batches = 0
         self.hangs_until = 0.0

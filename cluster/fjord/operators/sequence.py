@@ -58,7 +58,8 @@ class Sequence(StartOrdered):
         results = (pl.lit(None, POLARS_TYPES[call.type]).alias(call.name) for call in calls)
         self._nothing = columns.clear().with_columns(*results)
         self._reach_rows = max((call.reach_rows for call in calls), default=0)
-        self._reach_us = max((call.reach_us or 0 for call in calls), default=0)
+        ages = (call.reach_us for call in calls if call.function != "lead" and call.reach_us is not None)
+        self._reach_us = max(ages, default=None)  # 0: other tuples of the same stamp
         self._leads = [call for call in calls if call.function == "lead"]
 
     def _take(self, batch: Batch) -> Batch:
@@ -123,7 +124,7 @@ class Sequence(StartOrdered):
         opens = np.minimum.reduceat(np.where(waiting, places, order.end), order.begins) if rows.height else places
         opens = np.repeat(opens, order.counts)
         kept = places >= opens - self._reach_rows
-        if self._reach_us:
+        if self._reach_us is not None:
             since_us = np.where(opens < order.end, order.stamps[np.minimum(opens, rows.height - 1)], watermark_us)
             kept |= order.stamps >= since_us - self._reach_us
         self._kept = rows.filter(pl.Series(kept)).select(self._kept.columns)
@@ -132,7 +133,7 @@ class Sequence(StartOrdered):
         if watermark_us >= NEVER:
             self._kept = self._kept.clear()
         elif not self._reach_rows and self._kept.height:
-            self._kept = self._kept.filter(pl.col(START) >= watermark_us - self._reach_us)
+            self._kept = self._kept.filter(pl.col(START) >= watermark_us - (self._reach_us or 0))
 
     def save(self) -> State:
         """Return the tuples that are kept."""

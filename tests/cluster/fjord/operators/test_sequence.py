@@ -210,6 +210,30 @@ def test_equal_stamps_are_ordered_by_the_columns_of_ties_and_nulls_come_last() -
     assert dict(zip(found["t"], found["c"], strict=True)) == {"first": None, "second": "first", "third": "second"}
 
 
+@pytest.mark.parametrize(
+    "back",
+    [
+        SequenceCall("back", "lag", "n", FieldType.INTEGER, rows=1, within_us=0),
+        SequenceCall("back", "min", "n", FieldType.INTEGER, range_us=0, peers=True),
+    ],
+)
+def test_a_tuple_that_waits_still_finds_those_of_its_own_stamp(back: SequenceCall) -> None:
+    lead = SequenceCall("next", "lead", "n", FieldType.INTEGER, rows=1, within_us=5)
+    rows: list[Stamped] = [(at, ("a", n, None, None, None)) for at, n in ((1, 1), (1, 2), (4, 3))]
+    subject = Sequence(frame([]), ("k",), COLUMNS, (back, lead))
+    # At 2 the second tuple waits for its neighbour, and the first one is answered.
+    found = [
+        subject.transition(0, Batch(frame(rows[:2]), 2)).rows,
+        subject.transition(0, Batch(frame(rows[2:]), 20)).rows,
+    ]
+    answered = [row for each in found for row in each.select("n", "back", "next").rows()]
+    assert answered == [
+        (1, None if back.function == "lag" else 1, 2),
+        (2, 1, 3),
+        (3, None if back.function == "lag" else 3, None),
+    ]
+
+
 def test_sums_of_reals_do_not_depend_on_how_tuples_are_cut() -> None:
     dice = random.Random(7)
     rows: list[Stamped] = [(at, ("a", None, dice.uniform(-1e9, 1e9), None, None)) for at in range(400)]
