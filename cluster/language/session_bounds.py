@@ -81,16 +81,23 @@ def _refuse_condition(bound: WindowBound, context: Context) -> NoReturn:
 
 
 def check_groups(bound: WindowBound, window: SessionWindow, grouped: frozenset[str], context: Context) -> None:
-    """Refuse a bound in groups that may have tuples of several sessions.
+    """Refuse a bound in groups that may have tuples of several sessions, or only some of one.
 
     Raises
     ------
     FjordSqlError
-        If a key of the sessions is not one of all groups.
+        If the groups have other keys than the sessions.
     """
-    if missing := [key for key in window.keys if key not in grouped]:
-        reason = f"sessions are those of each {', '.join(window.keys)}, and a group here may have several of them"
-        raise context.error(bound, reason, f"write GROUP BY {', '.join((*sorted(grouped), *missing))}")
+    keys = ", ".join(window.keys)
+    if not grouped.issuperset(window.keys):
+        reason = f"sessions are those of each {keys}, and a group here may have several of them"
+        raise context.error(bound, reason, f"write GROUP BY {keys}")
+    if grouped - {*window.keys}:
+        reason = f"{bound.this}() is of all tuples of a session, and GROUP BY divides them"
+        what = f"group by {keys} only" if keys else "leave GROUP BY out"
+        raise context.error(
+            bound, reason, f"{what}, with aggregates of the other columns: MAX(x), COUNT(*) FILTER (...)"
+        )
 
 
 def session_bound(bound: WindowBound, window: SessionWindow, name_of: Callable[[AggregateCall], str]) -> exp.Expr:
