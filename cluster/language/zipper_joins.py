@@ -13,7 +13,7 @@ from cluster.language.joins import with_nulls
 from cluster.language.plans import renamed_apart
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem, unique_name
 from cluster.language.stamp_joins import bounds_us, joined_by_stamps
-from cluster.language.syntax import Stamp, StampJoin, ZipJoin, conjuncts, is_comma
+from cluster.language.syntax import StampJoin, ZipJoin, conjuncts, is_comma
 from cluster.language.words import NEAR_SHAPE
 from protocols.wire.streams import FieldType
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 APART = "apart_us"
 """The column with the stamp on the right minus that on the left; behind a number if the name is taken."""
-BOTH = 2
-"""Stamps in a condition on both sides."""
 KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
 
 
@@ -72,14 +70,23 @@ def zip_items(
 
 def _warn_of_equal_stamps(left: FromItem, right: FromItem, join: exp.Expr, context: Context) -> None:
     """Warn of a condition on both stamps that looks like an interval join, but joins at equal stamps."""
-    on = join.args.get("on")
-    if on is None or len([*on.find_all(Stamp)]) < BOTH or left.static or right.static:
+    if left.static or right.static or not (is_instantaneous(left.node) and is_instantaneous(right.node)):
         return
-    if is_instantaneous(left.node) and is_instantaneous(right.node):
+    select = join.find_ancestor(exp.Select)
+    where = select.args.get("where") if select is not None else None
+    conditions = [each for each in (join.args.get("on"), where and where.this) if each is not None]
+    parts = [part for condition in conditions for part in conjuncts(condition)]
+    if any(_compares_stamps(part, left.scope, right.scope) for part in parts):
         context.warn(
             "streams without a window are joined at equal stamps only; tuples whose stamps are apart are joined by "
             f"{NEAR_SHAPE}"
         )
+
+
+def _compares_stamps(part: exp.Expr, left: ScopeItem, right: ScopeItem) -> bool:
+    """Return whether a condition is about the stamps of both items, other than that they are equal."""
+    columns = [] if isinstance(part, exp.EQ) else [*part.find_all(exp.Column)]
+    return all(any(item.is_stamped_by(each) for each in columns) for item in (left, right))
 
 
 def _named(join: exp.Expr) -> str:

@@ -169,3 +169,30 @@ def test_a_spelling_answers_what_it_says(seed: int) -> None:
     found = [(each.start, *each.row.values()) for each in QueryRun(text, scripts).run()]
     assert Counter[tuple[Any, ...]](found) == Counter(meant)
     assert meant
+
+
+@pytest.mark.parametrize(
+    "from_",
+    [
+        "a JOIN b ON a.k = b.k AND a.ts > b.ts",
+        "a JOIN b ON a.k = b.k WHERE STAMP(a) > STAMP(b)",
+        "a JOIN b USING (k) WHERE b.ts BETWEEN a.ts - INTERVAL '1' SECOND AND a.ts",
+        "a CROSS JOIN b WHERE b.ts BETWEEN a.ts - INTERVAL '1' SECOND AND a.ts",
+        "a, b, c WHERE a.k = b.k AND b.k = c.k AND c.ts BETWEEN b.ts - INTERVAL '1' SECOND AND b.ts",
+    ],
+)
+def test_conditions_on_stamps_that_are_not_read_as_an_interval_get_a_warning(from_: str) -> None:
+    warnings = translate(f"SELECT a.v FROM {from_}", CATALOG).warnings
+    assert any("joined at equal stamps only" in each and "WITHIN" in each for each in warnings)
+
+
+@pytest.mark.parametrize(
+    "from_",
+    [
+        "a, b WHERE a.k = b.k AND a.ts = b.ts",
+        "a WINDOW(RANGE 5 SECONDS), b WHERE a.k = b.k AND a.ts > b.ts",
+        "a JOIN b ON a.k = b.k WHERE a.ts > NOW() - INTERVAL '5' SECOND",
+    ],
+)
+def test_other_conditions_on_stamps_get_none(from_: str) -> None:
+    assert not any("equal stamps" in each for each in translate(f"SELECT a.v FROM {from_}", CATALOG).warnings)
