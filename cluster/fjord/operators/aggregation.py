@@ -18,11 +18,13 @@ from cluster.errors import PlanError
 from cluster.fjord.aggregates import partial_columns, split_aggregate, with_scaled_sums
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
+from cluster.fjord.operators.coverings import Coverings
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.columns import AggregateCall, Schema
 
 _KEY = "fjord_key"
 _CUT = "fjord_cut"
+_NEXT = "fjord_next"
 
 
 class MergeAggregate(Operator):
@@ -140,15 +142,17 @@ class MergeAggregate(Operator):
 
     def _between(self, keyed: pl.DataFrame, cuts: pl.DataFrame) -> pl.DataFrame:
         """Merge the rows of each key that cover a span between two of its cuts."""
-        spans = cuts.with_columns(pl.col(_CUT).shift(-1).over(_KEY).alias("fjord_next")).drop_nulls()
-        covered = keyed.join_where(
-            spans.rename({_KEY: "fjord_span_key"}),
-            pl.col(_KEY) == pl.col("fjord_span_key"),
-            pl.col(START) <= pl.col(_CUT),
-            pl.col(END) >= pl.col("fjord_next"),
-        )
-        merged = covered.group_by([_CUT, "fjord_next", *self._keys], maintain_order=True).agg(self._merge)
-        return merged.rename({_CUT: START, "fjord_next": END})
+        spans = cuts.with_columns(pl.col(_CUT).shift(-1).over(_KEY).alias(_NEXT)).drop_nulls()
+        rows = keyed.sort(_KEY, START, END, maintain_order=True)
+        covering = Coverings.of(rows, spans.select(_KEY, pl.col(_CUT).alias(START)), key=_KEY)
+        intervals = spans.select(_CUT, _NEXT)
+        merged = [
+            pl.concat([rows[of_row], intervals[of_span]], how="horizontal")
+            .group_by([_CUT, _NEXT, *self._keys], maintain_order=True)
+            .agg(self._merge)
+            for of_row, of_span in covering.blocks()
+        ]
+        return pl.concat(merged).rename({_CUT: START, _NEXT: END})
 
     def _truncate(self, until: pl.Expr) -> None:
         """Remove what has been answered: rows that have ended, and the answered part of those that have not."""
