@@ -292,6 +292,8 @@ def _refuse_unbounded(node: Node, tree: exp.Expr, context: Context) -> None:
         operator = "UNION, EXCEPT or INTERSECT without ALL" if several else "a subquery in a condition"
     window = next((each for each in tree.find_all(StreamWindow) if each.args.get("this") is None), None)
     hint = "give the window a size, for example RANGE 1 DAY"
+    if operator == OPERATOR_WORDS["Aggregate"]:
+        hint += ", or let it begin anew: WINDOW(RESET EVERY 1 DAY); SUM(x) OVER (ORDER BY STAMP()) is a running sum"
     if operator == OPERATOR_WORDS["Ranked"]:
         hint += ", or keep the first rows only: LIMIT 3, or a condition on ROW_NUMBER() such as place <= 3"
     raise context.error(
