@@ -14,6 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from cluster.fjord.ranges import laid_out
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -81,11 +83,8 @@ class KeyIndex:
             rows = self._only_row[numbers]
             probed = np.flatnonzero(rows >= 0)
             return Matches(probed, rows if len(probed) == len(rows) else rows[probed])
-        counts = self._counts[numbers]
-        probed = np.repeat(np.arange(len(numbers)), counts)
-        # 0, 1, ... within each value's rows.
-        within = np.arange(len(probed)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return Matches(probed, self._places[np.repeat(self._firsts[numbers], counts) + within])
+        probed, places = laid_out(self._firsts[numbers], self._counts[numbers])
+        return Matches(probed, self._places[places])
 
     def _counts_as_reals(self, probes: pl.Series) -> bool:
         """Return whether several integers of the table may equal one of the probes, which are reals."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from cluster.expressions.walks import functions_called
+from cluster.fjord.ranges import laid_out
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.columns import Scalar, Schema
 from cluster.plan.predicate_intervals import Conditions, Interval, Intervals, Value, extract_ranges
@@ -231,11 +232,10 @@ class _SegmentTree:
         while row.size and node[0]:
             first = self._starts[node]
             count = self._starts[node + 1] - first
-            total = int(count.sum())
-            if total:
-                rows.append(np.repeat(row, count))
-                within = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
-                predicates.append(self._predicates[np.repeat(first, count) + within])
+            if count.any():
+                number, place = laid_out(first, count)
+                rows.append(row[number])
+                predicates.append(self._predicates[place])
             node //= 2
 
 

@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from cluster.fjord.batch import END, START
+from cluster.fjord.ranges import laid_out
 
 Places = NDArray[np.int64]
 
@@ -75,8 +76,6 @@ class Coverings:
             end = max(min(begin + 1, self.spans), int(np.searchsorted(pairs, before + AT_ONCE, side="right")))
             low, high = np.maximum(self.first, begin), np.minimum(self.behind, end)
             covering = np.flatnonzero(low < high)
-            low, counts = low[covering], (high - low)[covering]
-            offsets = np.cumsum(counts) - counts
-            of_span = np.arange(int(counts.sum())) - np.repeat(offsets - low, counts)
-            yield np.repeat(covering, counts), of_span
+            number, of_span = laid_out(low[covering], (high - low)[covering])
+            yield covering[number], of_span
             begin = end

@@ -13,6 +13,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.fjord.ranges import laid_out
+
 Places = NDArray[np.int64]
 Stamps = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -106,12 +108,11 @@ def reduced(values: NDArray[np.generic], low: Places, high: Places, combine: np.
     ends = np.cumsum(sizes)
     begin = 0
     while begin < len(low):
-        laid_out = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, laid_out + AT_ONCE, side="right")))
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
         own = sizes[begin:end]
-        offsets = np.cumsum(own) - own
-        places = np.arange(int(own.sum())) - np.repeat(offsets - low[begin:end], own)
-        found[begin:end] = combine.reduceat(values[places], offsets)
+        _, places = laid_out(low[begin:end], own)
+        found[begin:end] = combine.reduceat(values[places], np.cumsum(own) - own)
         begin = end
     return found
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from cluster.fjord.ranges import laid_out
 from cluster.language.columns import RankFunction
 
 Numbers = NDArray[np.int64]
@@ -186,8 +187,7 @@ class RankSweep:
             half = _middle(times[edges], from_us, until_us)
             if half is not None:
                 return half
-        row = np.repeat(np.arange(len(rows)), many)
-        span = np.arange(pieces) - np.repeat(np.cumsum(many) - many - first, many)
+        row, span = laid_out(first, many)
         by_span = np.argsort(span, kind="stable")  # rows stay in order
         row, span = row[by_span], span[by_span]
         place = self._places(self._rows.value[rows[row]], span)
