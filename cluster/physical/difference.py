@@ -112,9 +112,19 @@ def diff(before: PhysicalPlan, after: PhysicalPlan) -> Difference:
 
 def operators_changed(before: PhysicalPlan, after: PhysicalPlan) -> dict[str, int]:
     """Return how many operators come and go from one plan to another; what stays is not looked at."""
+    return operators_between(*fragments_changed(before, after))
+
+
+def fragments_changed(before: PhysicalPlan, after: PhysicalPlan) -> tuple[tuple[Fragment, ...], tuple[Fragment, ...]]:
+    """Return the fragments of two plans between those that are alike at both ends: the old ones, and the new ones."""
     change = Splice.between(before.fragments, after.fragments)
-    gone = {node.id: node for each in before.fragments[change.at :][: change.out] for node in each.nodes}
-    come = {node.id: node for each in change.into for node in each.nodes}
+    return before.fragments[change.at :][: change.out], change.into
+
+
+def operators_between(before: tuple[Fragment, ...], after: tuple[Fragment, ...]) -> dict[str, int]:
+    """Return how many operators come and go where new fragments take the place of old ones."""
+    gone = {node.id: node for each in before for node in each.nodes}
+    come = {node.id: node for each in after for node in each.nodes}
     stay = sum(gone.get(identity) == node for identity, node in come.items())
     return {"operators_come": len(come) - stay, "operators_go": len(gone) - stay}
 

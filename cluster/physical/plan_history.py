@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.physical.difference import operators_changed
+from cluster.physical.difference import fragments_changed, operators_between
 from cluster.physical.nodes import Fragment, PhysicalPlan
-from cluster.physical.plan_changes import Splice
 from cluster.physical.plan_files import PlanFiles
 from cluster.physical.words import named
 
@@ -67,9 +66,9 @@ def plan_history(files: PlanFiles, newest: int, last: int) -> Iterator[PlanStep]
 
 
 def _step(before: PhysicalPlan, after: PhysicalPlan, at_seconds: float) -> PlanStep:
-    change = Splice.between(before.fragments, after.fragments)
-    had, has = _queries(before.fragments[change.at :][: change.out]), _queries(change.into)
-    operators = operators_changed(before, after)
+    changed = fragments_changed(before, after)
+    had, has = map(_queries, changed)
+    operators = operators_between(*changed)
     return PlanStep(
         after.epoch,
         at_seconds,
