@@ -29,7 +29,7 @@ from cluster.costs.characteristics import (
     windowed,
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
-from cluster.costs.selectivity import KEYS, join_selectivity, selectivity
+from cluster.costs.selectivity import KEYS_ASSUMED, join_selectivity, selectivity
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Expression
 from cluster.language.algebra import (
@@ -63,7 +63,7 @@ from cluster.language.algebra import (
     Sequence as InOrder,
 )
 from cluster.language.columns import Scalar
-from cluster.language.walks import from_below
+from cluster.language.walks import below_filters, from_below
 from cluster.planning_budget import spend
 
 SECOND_US = 1_000_000
@@ -91,8 +91,6 @@ class Estimate:
 
 
 UNKNOWN = Estimate(None, None)
-
-
 NOTHING_MEASURED: Mapping[tuple[str, Expression], float] = {}
 
 
@@ -147,7 +145,7 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             return Estimate(windowed(flow, size_us, node.slide_us))
         case CountWindow() | PartitionedWindow():
             rows = math.inf if node.rows is None else node.rows
-            keys = KEYS if isinstance(node, PartitionedWindow) else 1
+            keys = _combinations(node.keys) if isinstance(node, PartitionedWindow) else 1
             return Estimate(counted(flow, rows, keys), rows * keys if math.isfinite(rows) else 0.0)
         case Granularity():
             return Estimate(coarsened(flow, node.granule_us))
@@ -162,18 +160,21 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
         case Istream() | Dstream():
             return Estimate(replace(flow, validity=1, granule=1), flow.valid_rows)
         case Ranked():
-            kept = (
-                flow.valid_rows if node.most is None else min(flow.valid_rows, node.most * (KEYS if node.keys else 1))
-            )
-            return Estimate(flow, kept)
+            most = math.inf if node.most is None else node.most * _combinations(node.keys)
+            return Estimate(flow, min(flow.valid_rows, most))
         case InOrder():
-            rows = max((call.reach_rows for call in node.calls), default=0) * (KEYS if node.keys else 1)
+            rows = max((call.reach_rows for call in node.calls), default=0) * _combinations(node.keys)
             reach_us = max((call.reach_us or 0 for call in node.calls), default=0)
             return Estimate(flow, rows + reach_us * flow.rate)
         case Join() | SemiJoin() | AntiJoin() | Zip() | StampJoin():
             return _pairs(node, flow, below[1])
         case _:
             return UNKNOWN
+
+
+def _combinations(keys: Sequence[object]) -> int:
+    """Return how many combinations of the values of some keys there are."""
+    return KEYS_ASSUMED if keys else 1
 
 
 def _passing(node: Filter, selectivities: Mapping[tuple[str, Expression], float]) -> float:
@@ -196,20 +197,14 @@ def _stream_below(node: Node) -> str | None:
 
 def _aggregate(node: Aggregate, flow: Characteristics) -> Estimate:
     """Return an aggregate. Over a window that moves in steps it answers at each, over a count with each row."""
-    groups = KEYS if node.keys else 1
+    groups = _combinations(node.keys)
     kept = kept_by_groups(flow, groups) if node.keys else kept_by_aggregate(flow)
-    window = _window_below(node.input)
+    window = below_filters(node.input)
     if isinstance(window, TimeWindow) and window.slide_us > 1:
         return Estimate(stepped(flow, groups), kept)
     if isinstance(window, CountWindow | PartitionedWindow):
         return Estimate(replace(flow, validity=min(flow.distance * groups, flow.validity)), kept)
     return Estimate(grouped(flow, groups) if node.keys else aggregated(flow), kept)
-
-
-def _window_below(node: Node) -> Node:
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return node
 
 
 def _pairs(
@@ -218,8 +213,8 @@ def _pairs(
     """Return the answers of a join. All left rows of a semijoin are counted, as nothing is known of partners."""
     if isinstance(node, Zip | StampJoin):
         reach_us = (max(node.high_us, 0), max(-node.low_us, 0) if node.low_us is not None else 0)
-        latest = KEYS if node.keys else 1
-        of_right = latest if isinstance(node, StampJoin) and node.latest else right.rate * (reach_us[1] + 1)
+        latest = isinstance(node, StampJoin) and node.latest
+        of_right = _combinations(node.keys) if latest else right.rate * (reach_us[1] + 1)
         return Estimate(left, left.rate * (reach_us[0] + 1) + of_right)
     kept = sum(kept_by_join(left, right))
     if not isinstance(node, Join):

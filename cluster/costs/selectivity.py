@@ -30,7 +30,7 @@ EQUAL, ORDERED, BETWEEN, OTHER = 1 / 10, 1 / 3, 1 / 4, 1 / 2
 """The share of rows for which an equality, a comparison by order, BETWEEN, and any other condition holds."""
 MOST_AMONG = 1 / 2
 """The share of rows whose value is in a list, at most."""
-KEYS = 1_000
+KEYS_ASSUMED = 1_000
 """How many keys an aggregate has, and how many values a column by which rows are joined."""
 
 _OF_SIGN = {
@@ -83,7 +83,7 @@ def join_selectivity(condition: Expression | None, left: frozenset[str], right: 
     parts = conjuncts(condition)
     keys = [each for each in parts if _compares_sides(each, left, right)]
     rest = math.prod(selectivity(each) for each in parts if each not in keys)
-    return rest / KEYS if keys else rest
+    return rest / KEYS_ASSUMED if keys else rest
 
 
 def _compares_sides(part: Expression, left: frozenset[str], right: frozenset[str]) -> bool:

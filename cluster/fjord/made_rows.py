@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TypeVar
 
-from cluster.costs.selectivity import KEYS
+from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.fjord.operators.join_condition import equal_columns
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
 from cluster.language.context import MOST_READINGS
@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 _FRACTIONS = 1 << 20
 _MOST = 1e30
-KEYS_ASSUMED = KEYS
-"""How many keys an aggregate is assumed to have, because their number is not known beforehand."""
 
 
 @dataclass(frozen=True, slots=True)

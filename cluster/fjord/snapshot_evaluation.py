@@ -15,6 +15,7 @@ from cluster.fjord.operators.lookup import LookupTable
 from cluster.fjord.operators.partial_aggregation import PartialAggregate
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Aggregate, Filter, Lookup, Node, Project, Relation, inputs_of, schema_of
+from cluster.language.walks import below_filters
 from cluster.physical.rules.operations import operation_of
 
 Scans = Mapping[Relation, pl.LazyFrame]
@@ -61,9 +62,7 @@ def _made(node: Node, scans: Scans, done: dict[int, pl.DataFrame]) -> pl.DataFra
 
 def is_scan(node: Node) -> bool:
     """Return whether a plan makes each of its rows from one row of one relation."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return isinstance(node, Relation)
+    return isinstance(below_filters(node), Relation)
 
 
 def _scanned(node: Node, scans: Scans) -> pl.LazyFrame | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.errors import PlanError
 from cluster.fjord.aggregates import keeps_values
 from cluster.fjord.made_rows import (
-    KEYS_ASSUMED,
     RowFlow,
     RowFlows,
     approximate,

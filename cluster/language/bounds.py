@@ -15,6 +15,7 @@ from cluster.language.algebra import (
     Union,
     inputs_of,
 )
+from cluster.language.walks import below_filters
 from cluster.shared_nodes import remembered
 
 OPERATOR_WORDS = {
@@ -47,11 +48,8 @@ OPERATOR_WORDS = {
 
 def named_operator(node: Node) -> str:
     """Return, in words, the topmost operator of a plan that its query names, apart from filters and projections."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    if isinstance(node, Union):
-        return "UNION or an outer join"
-    return OPERATOR_WORDS.get(type(node).__name__, "a stream")
+    top = below_filters(node)
+    return "UNION or an outer join" if isinstance(top, Union) else OPERATOR_WORDS.get(type(top).__name__, "a stream")
 
 
 @remembered
@@ -90,6 +88,5 @@ def unbounded_operator(node: Node) -> str | None:
 
 
 def _over_unbounded_stream(node: Node) -> bool:
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return isinstance(node, TimeWindow | CountWindow) and stays_for_ever(node)
+    window = below_filters(node)
+    return isinstance(window, TimeWindow | CountWindow) and stays_for_ever(window)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from cluster.language.algebra import Held, Lookup, Node, inputs_of, with_inputs
+from cluster.language.algebra import Filter, Held, Lookup, Node, Project, inputs_of, with_inputs
 from cluster.shared_nodes import remembered
 
 
@@ -43,6 +43,13 @@ def from_below(node: Node) -> Iterator[Node]:
             seen.add(id(current))
             waiting.append((current, True))
             waiting.extend((each, False) for each in reversed(inputs_of(current)))
+
+
+def below_filters(node: Node) -> Node:
+    """Return the topmost node of a plan that is neither a filter nor a projection."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return node
 
 
 def parts_shared(node: Node) -> frozenset[int]:

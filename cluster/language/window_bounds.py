@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from cluster.language.algebra import Filter, Node, Project, TimeWindow, WindowBounds
+from cluster.language.algebra import Node, TimeWindow, WindowBounds
 from cluster.language.session_bounds import check_bound, check_groups, session_below, session_bound, with_stamps
 from cluster.language.syntax import TimeFunction, WindowBound, slot_for
+from cluster.language.walks import below_filters
 from cluster.language.window_shapes import Grid, Span
 
 if TYPE_CHECKING:
@@ -146,9 +147,7 @@ class Bounds:
         return WindowBounds(aggregate, self._grid, self._names["WINDOW_START"], self._names["WINDOW_END"])
 
     def _sliding(self, bound: WindowBound) -> Grid:
-        node = self._node
-        while isinstance(node, Filter | Project):
-            node = node.input
+        node = below_filters(self._node)
         if not isinstance(node, TimeWindow):
             reason = f"{bound.this}() is of an aggregate over one stream with a window by time"
             raise self._context.error(bound, reason, SHAPE)
