@@ -234,7 +234,7 @@ class _Estimate:
         """Return how many tuples are kept for functions over tuples in order: so many of each key, and some by age."""
         keyed = bool(set(operation.keys) - {QUERY_GROUP.name})
         by_count = max((call.reach_rows for call in operation.calls), default=0)
-        reach_us = max(max(call.reach_us or 0, call.within_us or 0) for call in operation.calls)
+        reach_us = max(call.span_us for call in operation.calls)
         per_second = self._flows.of(node.inputs[0]).per_second
         return by_count * (KEYS_ASSUMED if keyed else 1) + per_second * reach_us / 1e6
 

@@ -65,6 +65,11 @@ class SequenceCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.within_us if self.function == "lag" else self.range_us
 
     @property
+    def span_us(self) -> int:
+        """How far it looks in time, back or ahead; 0 if time does not bound it."""
+        return self.range_us or self.within_us or 0
+
+    @property
     def reach_rows(self) -> int:
         """How many tuples before one it needs, if their age does not bound them."""
         if self.reach_us is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from cluster.language.algebra import Filter, Held, Lookup, Node, Project, inputs_of, with_inputs
+from cluster.language.algebra import Filter, Held, Lookup, Node, Project, Source, inputs_of, with_inputs
 from cluster.shared_nodes import remembered
 
 
@@ -43,6 +43,12 @@ def from_below(node: Node) -> Iterator[Node]:
             seen.add(id(current))
             waiting.append((current, True))
             waiting.extend((each, False) for each in reversed(inputs_of(current)))
+
+
+@remembered
+def streams_of(node: Node) -> frozenset[str]:
+    """Return the names of the streams a plan reads."""
+    return frozenset(each.stream for each in nodes_of(node) if isinstance(each, Source))
 
 
 def below_filters(node: Node) -> Node:

@@ -12,14 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cluster.physical.nodes import Fragment
-from cluster.physical.operations import Held
 
 
 def unbegun_streams(fragments: Iterable[Fragment]) -> frozenset[str]:
     """Return the streams with whose beginning rows of relations begin to flow."""
-    held = (node.operation for fragment in fragments for node in fragment.nodes)
-    waiting = (each for each in held if isinstance(each, Held) and each.begins_us is None)
-    return frozenset().union(*(each.against or each.streams for each in waiting))
+    return frozenset().union(*(each.begins_with for each in fragments))
 
 
 def beginning_us(first_us: int | None, commits: Iterable[tuple[int | None, int | None]]) -> int | None:

@@ -268,6 +268,12 @@ class Fragment(msgspec.Struct, frozen=True, dict=True):
         return found
 
     @cached_property
+    def begins_with(self) -> frozenset[str]:
+        """The streams with whose beginning its rows of relations begin to flow (cluster/physical/beginnings.py)."""
+        held = (node.operation for node in self.nodes if isinstance(node.operation, Held))
+        return frozenset().union(*(each.against or each.streams for each in held if each.begins_us is None))
+
+    @cached_property
     def spread(self) -> bool:
         """True if its rows go to buckets by their values, so that each bucket has a share."""
         return any(isinstance(node.operation, Exchange) and node.operation.spread != "group" for node in self.nodes)

@@ -8,14 +8,12 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import Node, Source
 from cluster.language.columns import PASSING, STAMP, Scalar
-from cluster.language.walks import nodes_of
 from cluster.plan.completeness import count_fingerprint, fields_read
 from cluster.plan.expressions import columns_of, conjunction_of, names_of
 from cluster.plan.needs import Conditions, Need, columns_of_all, needed_below
 from cluster.plan.pane_query import PaneQuery, pane_query_of, without_acquisition_hints
 from cluster.plan.push_down import event_fingerprint, pushed_of, split_predicate
 from cluster.planning_budget import spend
-from cluster.shared_nodes import remembered
 from protocols.wire.demands import CompletenessDemand, EventDemand, PaneDemand, QueryDemand
 from protocols.wire.programs import DeadBand, Measure, Threshold
 
@@ -79,12 +77,6 @@ def _samples_demand(query: str, source: Source, predicate: Scalar | None) -> Que
 
 def _stored(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if name not in (STAMP.name, PASSING.name)))
-
-
-@remembered
-def streams_of(node: Node) -> frozenset[str]:
-    """Return the names of the streams a plan reads."""
-    return frozenset(each.stream for each in nodes_of(node) if isinstance(each, Source))
 
 
 def _needs(node: Node, wanted: frozenset[str], conditions: Conditions) -> Iterator[Need[Source]]:

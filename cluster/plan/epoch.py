@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from cluster.language.algebra import Node
-from cluster.plan.demand import streams_of
+from cluster.language.walks import streams_of
 from cluster.plan.stored_plans import Stored, from_nodes, restored, written
 
 FORMAT = 4

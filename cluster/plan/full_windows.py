@@ -28,7 +28,7 @@ from cluster.language.algebra import (
     Zip,
     inputs_of,
 )
-from cluster.language.walks import above, nodes_of
+from cluster.language.walks import above, nodes_of, streams_of
 from cluster.shared_nodes import remembered
 
 
@@ -50,7 +50,7 @@ def full_after_us(node: Node) -> int:
         case PatternMatch():
             return below + (node.pattern.within_us or 0)
         case Sequence():
-            return below + max([call.range_us or call.within_us or 0 for call in node.calls], default=0)
+            return below + max([call.span_us for call in node.calls], default=0)
         case _:
             return below
 
@@ -60,8 +60,29 @@ def with_waits(node: Node) -> Node:
     found = [each for each in nodes_of(node) if isinstance(each, AntiJoin | Difference) and _holds(each.left)]
     if not found:
         return node
-    against = {each.stream for one in found for each in nodes_of(one.right) if isinstance(each, Source)}
-    return _waiting(node, 0, tuple(sorted(against)), {})
+    against = tuple(sorted(frozenset[str]().union(*(streams_of(each.right) for each in found))))
+    made: dict[tuple[int, int], Node] = {}
+
+    def waiting(current: Node, waits_us: int) -> Node:
+        """Return a plan whose rows that come out of it wait so long; those that others are held against do not."""
+        key = (id(current), waits_us)
+        if key not in made:
+            made[key] = anew(current, waits_us)
+        return made[key]
+
+    def anew(current: Node, waits_us: int) -> Node:
+        if isinstance(current, Held):
+            waits_us = max(waits_us, current.waits_us)
+            below = waiting(current.input, 0)
+            return replace(current, input=below, waits_us=waits_us, against=against if waits_us else ())
+        if not isinstance(current, AntiJoin | SemiJoin | Difference):
+            return above(current, tuple([waiting(each, waits_us) for each in inputs_of(current)]))
+        right = waiting(current.right, 0)
+        if not isinstance(current, SemiJoin):
+            waits_us = max(waits_us, full_after_us(current.right))
+        return above(current, (waiting(current.left, waits_us), right))
+
+    return waiting(node, 0)
 
 
 @remembered
@@ -72,28 +93,3 @@ def _holds(node: Node) -> bool:
 
 def _passed(node: Node) -> tuple[Node, ...]:
     return (node.left,) if isinstance(node, AntiJoin | SemiJoin | Difference) else inputs_of(node)
-
-
-def _waiting(
-    node: Node, waits_us: int, against: tuple[str, ...], done: dict[tuple[int, int], tuple[Node, Node]]
-) -> Node:
-    """Return a plan whose rows that come out of it wait so long; those that others are held against do not."""
-    key = (id(node), waits_us)
-    if key not in done:
-        done[key] = (node, _waiting_anew(node, waits_us, against, done))
-    return done[key][-1]
-
-
-def _waiting_anew(
-    node: Node, waits_us: int, against: tuple[str, ...], done: dict[tuple[int, int], tuple[Node, Node]]
-) -> Node:
-    if isinstance(node, Held):
-        below = _waiting(node.input, 0, against, done)
-        waits_us = max(waits_us, node.waits_us)
-        return replace(node, input=below, waits_us=waits_us, against=against if waits_us else ())
-    if not isinstance(node, AntiJoin | SemiJoin | Difference):
-        return above(node, tuple([_waiting(each, waits_us, against, done) for each in inputs_of(node)]))
-    right = _waiting(node.right, 0, against, done)
-    if not isinstance(node, SemiJoin):
-        waits_us = max(waits_us, full_after_us(node.right))
-    return above(node, (_waiting(node.left, waits_us, against, done), right))

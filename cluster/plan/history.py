@@ -15,7 +15,7 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from cluster.language.algebra import Held, History, Node, Source
-from cluster.language.walks import nodes_of, rebuilt
+from cluster.language.walks import nodes_of, rebuilt, streams_of
 
 EVER_US = -(2**62)
 """Before all stamps."""
@@ -95,9 +95,8 @@ def _first_instant(
 @lru_cache(maxsize=4096)
 def streams_of_held(node: Node) -> frozenset[str]:
     """Return the streams with which rows of relations begin to flow."""
-    held = [each for each in nodes_of(node) if isinstance(each, Held)]
-    timing = (each.stream for one in held for each in nodes_of(one.input) if isinstance(each, Source))
-    return frozenset(timing).union(*(each.against for each in held))
+    held = (each for each in nodes_of(node) if isinstance(each, Held))
+    return frozenset().union(*(streams_of(each.input).union(each.against) for each in held))
 
 
 @lru_cache(maxsize=4096)

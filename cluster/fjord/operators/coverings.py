@@ -11,15 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from cluster.fjord.batch import END, START
-from cluster.fjord.ranges import laid_out
-
-Places = NDArray[np.int64]
-
-AT_ONCE = 2_000_000
-"""About how many pairs there are in memory at once."""
+from cluster.fjord.ranges import Places, blocks, laid_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +64,8 @@ class Coverings:
         """
         changes = np.bincount(self.first, minlength=self.spans + 1) - np.bincount(self.behind, minlength=self.spans + 1)
         pairs = np.cumsum(np.cumsum(changes[: self.spans]))
-        begin, end = 0, -1
-        while end < self.spans:
-            before = int(pairs[begin - 1]) if begin else 0
-            end = max(min(begin + 1, self.spans), int(np.searchsorted(pairs, before + AT_ONCE, side="right")))
+        for begin, end in (*blocks(pairs),) or ((0, 0),):
             low, high = np.maximum(self.first, begin), np.minimum(self.behind, end)
             covering = np.flatnonzero(low < high)
             number, of_span = laid_out(low[covering], (high - low)[covering])
             yield covering[number], of_span
-            begin = end

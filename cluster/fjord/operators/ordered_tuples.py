@@ -13,14 +13,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cluster.fjord.ranges import laid_out
+from cluster.fjord.ranges import Places
 
-Places = NDArray[np.int64]
 Stamps = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-AT_ONCE = 2_000_000
-"""The most tuples of frames that are laid out at once."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +74,23 @@ class OrderedTuples:
         ends = np.flatnonzero(last) + 1
         return np.repeat(ends, np.diff(np.concatenate(([0], ends))))
 
+    @cached_property
+    def carried_begins(self) -> Places:
+        """Where the keys begin that were there before: the result of these places contains their own values."""
+        return self.begins[self.carried[self.begins]]
+
+    @cached_property
+    def _numbered(self) -> tuple[Stamps, Places, Places]:
+        """The stamps, each once; by tuple: a number of its key, and one of key and stamp, which rises."""
+        known, ranks = np.unique(self.stamps, return_inverse=True)
+        keys = np.repeat(np.arange(len(self.begins)), self.counts) * (len(known) + 1)
+        return known, keys, keys + ranks
+
     def since(self, places: Places, range_us: int) -> Places:
         """Return, for each of some tuples, the first tuple of its key that is at most so much older."""
-        known, ranks = np.unique(self.stamps, return_inverse=True)
-        width = len(known) + 1
-        groups = np.repeat(np.arange(len(self.begins)), self.counts)
+        known, keys, both = self._numbered
         wanted = np.searchsorted(known, self.stamps[places] - range_us)
-        return np.searchsorted(groups * width + ranks, groups[places] * width + wanted).astype(np.int64)
+        return np.searchsorted(both, keys[places] + wanted).astype(np.int64)
 
     def folded(self, values: NDArray[np.generic], combine: np.ufunc) -> NDArray[np.generic]:
         """Return the running result of each key, one value after the other: it depends on nothing but their order."""
@@ -99,22 +105,6 @@ class OrderedTuples:
             at = begins[counts > place] + place
             found[at] = combine(found[at - 1], values[at])
         return found
-
-
-def reduced(values: NDArray[np.generic], low: Places, high: Places, combine: np.ufunc) -> NDArray[np.generic]:
-    """Return the result of each of some frames, none of them empty: each depends on its own values only."""
-    found = np.empty(len(low), values.dtype)
-    sizes = high - low
-    ends = np.cumsum(sizes)
-    begin = 0
-    while begin < len(low):
-        before = int(ends[begin - 1]) if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, before + AT_ONCE, side="right")))
-        own = sizes[begin:end]
-        _, places = laid_out(low[begin:end], own)
-        found[begin:end] = combine.reduceat(values[places], np.cumsum(own) - own)
-        begin = end
-    return found
 
 
 def following(flags: Flags) -> Places:

@@ -18,9 +18,10 @@ import polars as pl
 from cluster.fjord.batch import NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
-from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples, Places
+from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples
 from cluster.fjord.operators.sequence_results import SequenceResults, running_columns
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.ranges import Places
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.sequence_calls import SequenceCall
 

@@ -15,14 +15,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cluster.fjord.operators.ordered_tuples import (
-    Flags,
-    OrderedTuples,
-    Places,
-    following,
-    preceding,
-    reduced,
-)
+from cluster.fjord.operators.ordered_tuples import Flags, OrderedTuples, following, preceding
+from cluster.fjord.ranges import Places, reduced
 from cluster.fjord.real_values import settled
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.fjord.scaled_reals import LARGEST, SCALE
@@ -92,7 +86,7 @@ class SequenceResults:
                 found = self._end(number, call, places)
         return settled(found.cast(POLARS_TYPES[call.type])).alias(call.name)
 
-    def partner(self, call: SequenceCall, places: Places) -> Places:
+    def _partner(self, call: SequenceCall, places: Places) -> Places:
         """Return the places of the tuples that LAG or LEAD give the values of; NOWHERE where there is none."""
         assert call.rows is not None  # noqa: S101 - these have an offset
         order = self._order
@@ -108,7 +102,7 @@ class SequenceResults:
         return np.where(exists, found, NOWHERE)
 
     def _neighbours(self, call: SequenceCall, places: Places) -> pl.Series:
-        partners = self.partner(call, places)
+        partners = self._partner(call, places)
         found = _taken(self._argument(call), partners)
         if call.default is None:
             return found
@@ -164,12 +158,9 @@ class SequenceResults:
         return running[high - 1]
 
     def _folded(self, name: str, values: NDArray[np.float64], high: Places) -> NDArray[np.float64]:
-        carried = self._order.carried
-        begun = np.where(carried, self._rows[name].fill_null(0.0).to_numpy(), values)
-        # Of the tuples that were there before only the first of a key counts: its result contains its own value.
-        at_begin = np.zeros(len(values), np.bool_)
-        at_begin[self._order.begins] = True
-        running = self._order.folded(np.where(at_begin, begun, values), np.add)
+        own, begins = values.copy(), self._order.carried_begins
+        own[begins] = self._rows[name].fill_null(0.0).to_numpy()[begins]
+        running = self._order.folded(own, np.add)
         self.running[name] = pl.Series(name, running)
         return running[high - 1].astype(np.float64)
 
@@ -188,7 +179,7 @@ class SequenceResults:
         if not call.whole:
             return _taken(values, sample[reduced(ranks, low, high, combine)])
         own, begun = ranks[: len(self._rows)].copy(), ranks[len(self._rows) :]
-        begins = self._order.begins[self._order.carried[self._order.begins]]
+        begins = self._order.carried_begins
         own[begins] = begun[begins]
         running = sample[self._order.folded(own, combine)]
         self.running[name] = _taken(values, running).alias(name)
@@ -197,9 +188,9 @@ class SequenceResults:
     def _end(self, number: int, call: SequenceCall, places: Places) -> pl.Series:
         values = self._argument(call)
         low, high = self._frame(call, places)
-        present = values.is_not_null().to_numpy() if call.known else np.ones(len(values), np.bool_)
         if call.function == "last" and not call.known:
             return _taken(values, high - 1)
+        present = values.is_not_null().to_numpy() if call.known else np.ones(len(values), np.bool_)
         if not call.whole:
             if call.function == "first":
                 found = following(present)[low]

@@ -22,6 +22,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.bounds import named_operator
 from cluster.language.instants import is_instantaneous
+from cluster.language.walks import streams_of
 from cluster.physical import operations
 from cluster.physical.errors import UnsupportedPlanError
 from cluster.physical.nodes import OperatorNode
@@ -29,7 +30,6 @@ from cluster.physical.operations import MergeAggregate, Operation, PartialAggreg
 from cluster.physical.rules.awaited_windows import MOST_LAG_US, awaited_windows
 from cluster.physical.rules.operations import operation_of
 from cluster.physical.validity import longest_validity_us, multiplicity_sensitive
-from cluster.plan.demand import streams_of
 from cluster.plan.pipelines import is_pipeline, slide_of
 from cluster.planning_budget import spend
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cluster.language.algebra import Node
+from cluster.language.walks import streams_of
 from cluster.plan.called_functions import functions_of
-from cluster.plan.demand import streams_of
 from cluster.plan.relations_read import relations_of
 from cluster.service.catalog.relation_store import KnownRelation, RelationStore
 from cluster.service.registry.registry import Registry

@@ -22,7 +22,7 @@ from cluster.language.translation import (
     parse_statement,
     translate_derived,
 )
-from cluster.plan.demand import streams_of
+from cluster.language.walks import streams_of
 from cluster.service.catalog.function_store import FunctionStore
 from cluster.service.catalog.planning import Planning
 from cluster.service.catalog.reserved_names import ReservedNames

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
-from cluster.plan.demand import streams_of
+from cluster.language.walks import streams_of
 from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import PathName
 from cluster.service.http.wanted_queries import NewQueries, NewQuery, refusal_of, wanted_queries

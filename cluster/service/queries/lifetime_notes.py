@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cluster.plan.demand import streams_of
+from cluster.language.walks import streams_of
 from protocols.wire.catalog import MoteEntry
 
 if TYPE_CHECKING:

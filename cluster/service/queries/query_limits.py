@@ -9,9 +9,9 @@ from cluster.errors import blamed
 from cluster.fjord.acceptance import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
+from cluster.language.walks import streams_of
 from cluster.physical.lowering import lower, with_query
 from cluster.physical.nodes import PhysicalPlan
-from cluster.plan.demand import streams_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import Planning
 from cluster.service.publishing.published_demands import PublishedDemands

@@ -16,11 +16,11 @@ from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameter_values import NO_VALUES, Value
+from cluster.language.walks import streams_of
 from cluster.physical.difference import operators_changed
 from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import SensorDemands
 from cluster.physical.rules.sensor_demands import sensor_demands
-from cluster.plan.demand import streams_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
 from cluster.service.catalog.function_service import FunctionService

@@ -37,8 +37,7 @@ class Beginnings:
             if begin >= self._begun.get(stream, begin + 1):
                 continue
             first_us = self._tables.stored(stream, begin).first_us
-            watermark_us = self._tables.watermark_us(stream, begin)
-            if watermark_us is not None and (first_us is None or first_us <= watermark_us):
+            if beginning_us(first_us, [(None, self._tables.watermark_us(stream, begin))]) is not None:
                 self._begun[stream] = begin
                 continue
             commits = (
