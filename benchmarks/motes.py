@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import resource
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from reports import write_report
 
 from firmware_sim.phenomena.traffic import Traffic
 from firmware_sim.power.batteries import find_battery
@@ -35,7 +36,6 @@ from protocols.power.estimate import Workload
 from protocols.power.profiles import find_profile
 from protocols.wire.programs import ListenSchedule, SamplingProgram
 
-RESULTS = Path(__file__).parent / "results"
 RATE_HZ = 180.0
 TENTH_HERTZ = SamplingProgram(("speed",), 10_000_000, 1, ListenSchedule(8_000_000, 50_000))
 SETTLE_SECONDS = 15.0
@@ -58,16 +58,8 @@ def main() -> None:
     report: dict[str, Any] = {**energy_only(options.motes, options.days), **sample_by_sample()}
     if options.live_motes:
         report |= asyncio.run(live(options.live_motes, options.live_seconds))
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "motes.json").write_text(json.dumps(report, indent=2) + "\n")
     question = PowerQuestion("atmel8515", "events", RATE_HZ, None, 20.0, Workload(VEHICLES_PER_SECOND))
-    plot_power(answer(question), RESULTS / "motes.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:28} {value}")
-    print(f"written: {RESULTS / 'motes.json'}, {RESULTS / 'motes.png'}")
+    write_report(report, "motes", lambda path: plot_power(answer(question), path), as_json=options.json)
 
 
 def energy_only(motes: int, days: float) -> dict[str, Any]:

@@ -16,7 +16,6 @@ The broker's processor time is measured too: one core of it is the upper limit f
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing.process
 import statistics
 import sys
@@ -38,6 +37,7 @@ from proxy_merging import merging
 from proxy_processes import TIME_LIMIT_SECONDS, context, new_shared, start_process, wait_for
 from proxy_recording import recording
 from proxy_takers import run_acknowledger, run_bare, run_link, run_proxy
+from reports import write_report
 
 from protocols.event_log import configure_logging
 from protocols.wire.frames import encode
@@ -45,7 +45,6 @@ from protocols.wire.packets import decode_announcement
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_members import FleetLimits
 
-RESULTS = Path(__file__).parent / "results"
 KIBIBYTE, MEBIBYTE = 1024, 1024**2
 IDLE_SENSORS, FEW_IDLE_SENSORS = 10_000, 3_000
 
@@ -69,15 +68,7 @@ def main() -> None:
     report |= idle_sensors(FEW_IDLE_SENSORS if quick else IDLE_SENSORS)
     report |= merging(queries=100, rounds=1) if quick else merging()
     report |= recording(options.rounds if quick else 4 * options.rounds)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "proxy.json").write_text(json.dumps(report, indent=2) + "\n")
-    plot(contenders, RESULTS / "proxy.png")
-    if options.json:
-        print(json.dumps(report))
-        return
-    for name, value in report.items():
-        print(f"{name:32} {value}")
-    print(f"written: {RESULTS / 'proxy.json'}, {RESULTS / 'proxy.png'}")
+    write_report(report, "proxy", lambda path: plot(contenders, path), as_json=options.json)
 
 
 @dataclass(frozen=True, slots=True)

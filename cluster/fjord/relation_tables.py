@@ -94,7 +94,7 @@ class RelationTables:
         """Return since when each version holds, oldest first; the oldest one has always held."""
         key = (relation.identity, streams)
         if key not in self._histories:
-            versions = RelationVersions(self._folder / relation_folder(relation.identity))
+            versions = RelationVersions.below(self._folder, relation.identity)
             last = self._versions.get(relation.identity, 0)
             known = [versions.version(number) for number in versions.numbers() if number <= last]
             if not known:
@@ -158,7 +158,7 @@ class RelationTables:
         return found
 
     def _file(self, relation: Relation, version: RelationVersion) -> Path:
-        return RelationVersions(self._folder / relation_folder(relation.identity)).snapshot(version.number)
+        return RelationVersions.below(self._folder, relation.identity).snapshot(version.number)
 
 
 _kept: OrderedDict[tuple[str, Node, tuple[int, ...], tuple[str, int] | None], LookupTable] = OrderedDict()

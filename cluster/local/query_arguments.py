@@ -5,20 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import inf
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cluster.errors import ClusterError
-from protocols.wire.names import normal
+from protocols.wire.names import folded, normal
 
 if TYPE_CHECKING:
     from cluster.language.parameter_values import Value
     from cluster.language.statement_texts import StatementText
 
 TOO_LARGE = "is larger than any REAL: the largest is about 1.8e308"
+
+
+def is_too_large(value: Value) -> bool:
+    """Return whether a number was written that no REAL holds."""
+    return isinstance(value, float) and isinf(value)
+
+
 SET_HELP = (
     "A value for a parameter such as :limit. It is written as in FjordSQL; what is no number, quoted text, TRUE, FALSE "
     "or NULL is a text. Again for more parameters."
@@ -137,10 +144,11 @@ def values_given(settings: Iterable[str]) -> dict[str, Value]:
         name = normal(name.strip().removeprefix(":"))
         if not (name and equals):
             raise typer.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--set")
-        if name.casefold() in names:
+        key = folded(name)
+        if key in names:
             raise typer.BadParameter(f"the parameter {name} has two values", param_hint="--set")
-        names.add(name.casefold())
+        names.add(key)
         found[name] = value_of_word(word)
-        if isinstance(found[name], float) and found[name] in (inf, -inf):
+        if is_too_large(found[name]):
             raise typer.BadParameter(f"{word} {TOO_LARGE}", param_hint="--set")
     return found

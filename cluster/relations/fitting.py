@@ -38,17 +38,18 @@ def all_columns(given: Sequence[SourceColumn]) -> Schema:
     found: dict[str, Column] = {}
     for column in given:
         name = normal(column.name)
+        key = name.casefold()
         blamed = name if column.place is None else None
         if not column.usable:
             reason = f"column {column.shown} is of type {column.declared}, which is none of Fjord's"
             raise SourceSchemaError(reason, column=blamed, hint=DECLARE)
-        if not is_identifier(name) or name.casefold().startswith(RESERVED_PREFIX):
+        if not is_identifier(name) or key.startswith(RESERVED_PREFIX):
             reason = f"column {column.shown} has a name that no query could use"
             raise SourceSchemaError(reason, column=blamed, hint=f"{DECLARE}, or rename it in a QUERY")
-        if folded(name) in found:
+        if key in found:
             reason = f"there are two columns with the name of column {column.shown} (names have no case)"
             raise SourceSchemaError(reason, column=blamed, hint=DECLARE)
-        found[folded(name)] = Column(normal(name), column.type or FieldType.TEXT)
+        found[key] = Column(name, column.type or FieldType.TEXT)
     if not 0 < len(found) <= MOST_COLUMNS:
         raise SourceSchemaError(f"it has {len(found)} columns, a relation has 1 to {MOST_COLUMNS}", hint=DECLARE)
     return tuple(found.values())
@@ -62,9 +63,12 @@ def matched(wanted: Schema, given: Sequence[SourceColumn]) -> list[tuple[Column,
     SourceSchemaError
         If there is none, or its values are of another type.
     """
+    by_name: dict[str, list[SourceColumn]] = {}
+    for each in given:
+        by_name.setdefault(folded(each.name), []).append(each)
     pairs = []
     for column in wanted:
-        same = [each for each in given if folded(each.name) == folded(column.name)]
+        same = by_name.get(folded(column.name), [])
         found = next((each for each in same if each.name == column.name), same[0] if len(same) == 1 else None)
         if found is None:
             names = [each.name for each in given]

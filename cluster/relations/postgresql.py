@@ -120,7 +120,7 @@ class PostgresSource:
             with (
                 psycopg.RawCursor(connection) as cursor,
                 # It holds the connection until it ends, also where an error keeps it alive.
-                closing(cursor.stream(statement.encode(), values, binary=True, size=together)) as stream,  # type: ignore[type-var]
+                closing(cursor.stream(statement.encode(), values, binary=True, size=together)) as stream,  # type: ignore[type-var] # a generator, declared as an iterator
             ):
                 for batch in batches(stream):
                     chunk = pl.DataFrame(batch, schema=polars_schema(columns), orient="row")

@@ -7,14 +7,13 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from io import TextIOWrapper
-from math import inf
 from pathlib import Path
 from typing import TextIO
 
 from cluster.errors import MOST_REFUSED, ClusterError
 from cluster.language.errors import suggest
 from cluster.language.parameter_values import Value, value_of_word
-from cluster.local.query_arguments import TOO_LARGE
+from cluster.local.query_arguments import TOO_LARGE, is_too_large
 from protocols.wire.names import folded
 
 NAME = "name"
@@ -81,7 +80,7 @@ def read_rows(file: Path, texts: Collection[str], parameters: Sequence[str]) -> 
     }
     for column, values in typed.items():
         for value, (line, _) in zip(values, records, strict=True):
-            if value in (inf, -inf):
+            if is_too_large(value):
                 raise ClusterError(f"line {line:,} of {file}: the value of {column} {TOO_LARGE}")
     named = columns.get(NAME)
     return [

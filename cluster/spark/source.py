@@ -34,7 +34,6 @@ from cluster.spark.reading.reads import UpstreamTask, divided
 from cluster.spark.reading.tables import TableVersions
 from cluster.spark.worker_memory import WORKER_MEMORY
 from cluster.storage.relation_versions import RelationVersions
-from cluster.storage.table_folders import relation_folder
 
 SOURCE_NAME = "fjord"
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
@@ -148,7 +147,7 @@ class FjordReader(DataSourceStreamReader):
         return msgspec.structs.replace(end, history=history).to_spark()
 
     def _newest_relation(self, identity: str) -> int:
-        return RelationVersions(Path(self._options.relations_folder, relation_folder(identity))).latest()
+        return RelationVersions.below(self._options.relations_folder, identity).latest()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks that read what lies between two offsets."""

@@ -21,6 +21,7 @@ import polars as pl
 
 from cluster.errors import StorageError
 from cluster.storage.synced_files import make_folder, rename
+from cluster.storage.table_folders import relation_folder
 
 KEEP = 16
 """Most recent versions, which are kept however old they are."""
@@ -62,12 +63,17 @@ class RelationVersions:
     Parameters
     ----------
     folder
-        Their folder; its name is the relation's identity.
+        Their folder: see :meth:`below`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._distinct: Mapping[str, int] = {}
+
+    @classmethod
+    def below(cls, relations: Path | str, identity: str) -> RelationVersions:
+        """Return the versions of a relation, given the folder of all."""
+        return cls(Path(relations, relation_folder(identity)))
 
     def latest(self) -> int:
         """Return the number of the newest version; 0 if there is none."""

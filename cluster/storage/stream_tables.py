@@ -344,20 +344,20 @@ def open_stream_tables(
             repair_log(str(path))
         stream = stream_of(path.name)
         if any((path / LOG).glob("*.json")):  # else the process ended while it made the table
-            table = _opened(path, compaction(stream), retention(stream), damages)
+            table = _opened(path, stream, compaction(stream), retention(stream), damages)
             if table is not None:
                 found[stream] = table
     return found
 
 
 def _opened(
-    path: Path, compaction: Compaction, retention: StreamRetention, damages: Callable[[Damage], None]
+    path: Path, stream: str, compaction: Compaction, retention: StreamRetention, damages: Callable[[Damage], None]
 ) -> StreamTable | None:
     if not is_suspicious(path):
         with contextlib.suppress(StorageError):
             return StreamTable(str(path), compaction=compaction, retention=retention)
     try:
-        damage = mended(path, stream_of(path.name))
+        damage = mended(path, stream)
         table = StreamTable(str(path), compaction=compaction, retention=retention)
     except StorageError:
         damages(set_aside(path))

@@ -231,10 +231,14 @@ def check_column(column: Column, rows: int) -> None:
     _check_cuts(column, np.frombuffer(column.offsets, _OFFSETS))
 
 
+_OWN = re.compile(r"fjord_[a-z]+_(?P<field>.*)", re.DOTALL)
+"""What :func:`measure_column` makes of a field, and other columns of Fjord's own with a word before a name."""
+
+
 @lru_cache(maxsize=16_384)
 def _is_column_name(name: str) -> bool:
     """Return whether a column of a batch may have a name: a field's, or one of Fjord's own."""
-    found = re.fullmatch(r"fjord_[a-z]+_(?P<field>.*)", name, re.DOTALL)
+    found = _OWN.fullmatch(name)
     return is_identifier(name if found is None else found["field"])
 
 

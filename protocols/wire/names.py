@@ -16,7 +16,7 @@ LONGEST_NAME: Final = 64
 """Characters of a name."""
 MOST_BYTES: Final = 128
 """Bytes of a name in UTF-8: a folder's name is made of it (cluster/storage/table_folders.py)."""
-NAME_SHAPE: Final = "letters, digits and _, no digit first; 64 characters at most"
+NAME_SHAPE: Final = f"letters, digits and _, no digit first; {LONGEST_NAME} characters at most"
 ASCII_NAME: Final = r"[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?"
 """What names were in earlier versions; those of proxies and clusters still are: certificates and users have them."""
 _BEYOND: Final = r"\x80-\U0010ffff"

@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from protocols.errors import TopicError
-from protocols.wire.names import ASCII_NAME, LONGEST_NAME, fault_of_name
+from protocols.wire.names import ASCII_NAME, fault_of_name
 
 PREFIX = "fjord/v1"
 
@@ -67,7 +67,7 @@ def check_part_name(name: str, what: str = "name") -> str:
     Its letters are ASCII, since certificates, files of keys and lines of access rules have it.
     """
     check_name(name, what)
-    if len(name) > LONGEST_NAME or _PLAIN.fullmatch(name) is None:
+    if _PLAIN.fullmatch(name) is None:
         raise TopicError(
             f"{what} {name[:80]!r} cannot be part of a topic that has access rules",
             hint="use letters from A to Z, digits, '_', '.' or '-', beginning and ending with a letter or digit",
@@ -237,10 +237,9 @@ def parse(topic: str) -> ParsedTopic:
 
 def _check_names(first: str, names: tuple[str, ...], topic: str) -> None:
     what = f"name in topic {topic[:120]!r},"
-    if first in ("motes", "proxies", "clusters"):
-        check_part_name(names[0], what)
-    for name in names:
-        check_name(name, what)
+    of_part = first in ("motes", "proxies", "clusters")
+    for place, name in enumerate(names):
+        (check_part_name if of_part and not place else check_name)(name, what)
 
 
 def _part(name: str) -> str:

@@ -6,18 +6,18 @@ import hashlib
 import re
 
 from protocols.errors import TopicError
+from protocols.wire.names import LONGEST_NAME
 from protocols.wire.streams import RESERVED_PREFIX
 from protocols.wire.topics import check_part_name
 
-_LONGEST = 64
 _HASH_LETTERS = 8
 
 
 class NameTable:
     """Names of other systems, and their names in Fjord.
 
-    A name that is allowed stays as it is. Any other gets a hash of itself at its end, so that ``hall/1`` and ``hall 1``
-    differ, whichever was seen first.
+    A name that all parts may have stays as it is. Any other gets a hash of itself at its end, so that ``hall/1`` and
+    ``hall 1`` differ, whichever was seen first; so do letters beyond ASCII, as before names could have them.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class NameTable:
 def hashed(text: str, letters: int = _HASH_LETTERS) -> str:
     """Return an allowed name made of `text` and the first letters of its hash."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:letters]
-    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", text)[: _LONGEST - letters - 1].strip("-_.")
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", text)[: LONGEST_NAME - letters - 1].strip("-_.")
     return f"{plain}-{digest}" if plain else digest
 
 
@@ -69,7 +69,7 @@ def identifier(text: str) -> str:
     plain = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
     if not plain or not plain[0].isalpha() or plain.casefold().startswith(RESERVED_PREFIX):
         plain = f"x_{plain}".rstrip("_")
-    return plain[:_LONGEST].rstrip("_")
+    return plain[:LONGEST_NAME].rstrip("_")
 
 
 def _allowed(name: str) -> bool:

@@ -41,9 +41,10 @@ def _name(value: object) -> object:
 def _field_name(value: object) -> object:
     if not isinstance(value, str):
         return value
-    if (fault := fault_of_identifier(normal(value))) is not None:
+    name = normal(value)
+    if (fault := fault_of_identifier(name)) is not None:
         raise ConfigurationError(f"{value[:80]!r} is no name for a field: {fault}", hint=NAME_SHAPE)
-    return normal(value)
+    return name
 
 
 Duration = Annotated[int, BeforeValidator(_duration), Field(ge=1, le=2**62)]

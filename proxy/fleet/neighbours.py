@@ -24,7 +24,7 @@ class NeighbourChanges:
     Parameters
     ----------
     given_up
-        Motes of ours that belong to another proxy, which has been online longer.
+        Motes of ours that a proxy claims which has been online longer; the fleet keeps those with keys of their own.
     freed
         Motes that no other proxy has any more.
     """

@@ -27,7 +27,6 @@ from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.sensors_source import SensorsSource
 from cluster.service.registry.relation_registry import RegisteredRelation, RelationRegistry
 from cluster.storage.relation_versions import RelationVersion, RelationVersions
-from cluster.storage.table_folders import relation_folder
 from protocols.errors import FjordError
 from protocols.event_log import get_logger
 from protocols.wire.names import folded
@@ -229,7 +228,7 @@ class RelationStore:
             registered.identity,
             registered.columns,
             self.source_of(statement),
-            RelationVersions(self._folder / relation_folder(registered.identity)),
+            RelationVersions.below(self._folder, registered.identity),
             Freshness(statement.refresh_us / 1e6, stale, self._fresh_at(registered)),
             statement,
             statement.condition_on(registered.columns),
@@ -260,10 +259,7 @@ class RelationStore:
     def _keep_unreadable(self, registered: RegisteredRelation, error: FjordError) -> None:
         """Keep the versions of a relation for its queries, although this version cannot read the statement."""
         log.warning("relation cannot be read", relation=registered.name, reason=error.message, hint=error.hint)
-        source, versions = (
-            UnreadableSource(error),
-            RelationVersions(self._folder / relation_folder(registered.identity)),
-        )
+        source, versions = UnreadableSource(error), RelationVersions.below(self._folder, registered.identity)
         freshness = Freshness(UNREADABLE_REFRESH_SECONDS, None, self._fresh_at(registered))
         name, identity, columns = registered.name, registered.identity, registered.columns
         relation = KnownRelation(name, identity, columns, source, versions, freshness, unreadable=registered.text)

@@ -83,7 +83,7 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
     @api.get("/v1/plan/operators")
     async def list_operators() -> list[dict[str, Any]]:
         """List the counters of the plan's operators and their queues since the cluster started, and smoothed rates."""
-        alive = frozenset(owners_of(registry.physical))
+        alive = owners_of(registry.physical)
         counters = sorted(engine.operators.counters.items())
         return [
             {"operator": name, **msgspec.structs.asdict(totals), **_rates_json(engine.operators.rates(name))}

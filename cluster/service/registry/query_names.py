@@ -72,13 +72,13 @@ class NamesInUse:
         for place, name in enumerate(wanted):
             with blamed(place):
                 self._check_count(len(found))
-                if name is not None:
-                    name = normal(name)  # noqa: PLW2901 - two spellings of one name
                 if name is None:
                     used = self._free_number(self.used if used is None else used, found)
                     name = f"q{used}"  # noqa: PLW2901 - it has none
-                elif check_name(name, "query name") in found or self._has(name):
-                    raise QueryExistsError(name)
+                else:
+                    name = check_name(normal(name), "query name")  # noqa: PLW2901 - two spellings of one name
+                    if name in found or self._has(name):
+                        raise QueryExistsError(name)
             found[name] = None
         return list(found), used
 

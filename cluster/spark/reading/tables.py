@@ -55,7 +55,7 @@ class TableVersions:
     def stored(self, stream: str, version: int) -> StoredFiles:
         """Return what the table holds at a version."""
         if (stream, version) not in self._stored:
-            self._stored[stream, version] = StoredFiles.at(f"{self._folder}/{folder_of(stream)}", version)
+            self._stored[stream, version] = StoredFiles.at(self._root(stream), version)
         return self._stored[stream, version]
 
     def watermark_us(self, stream: str, version: int) -> int | None:
@@ -71,7 +71,7 @@ class TableVersions:
 
     def earliest_us(self, stream: str, path: str, from_us: int) -> int | None:
         """Return the earliest stamp in a file that is not before an instant; None if there is none."""
-        stamps = pl.scan_parquet(f"{self._folder}/{folder_of(stream)}/{path}", glob=False).select(START)
+        stamps = pl.scan_parquet(f"{self._root(stream)}/{path}", glob=False).select(START)
         first: int | None = stamps.filter(pl.col(START) >= from_us).min().collect().item()
         return first
 
@@ -81,9 +81,12 @@ class TableVersions:
         self._stored = _from(self._stored, done)
         self._watermarks_us = _from(self._watermarks_us, done)
 
+    def _root(self, stream: str) -> str:
+        return f"{self._folder}/{folder_of(stream)}"
+
     def _log(self, stream: str) -> CommitLog:
         if stream not in self._logs:
-            self._logs[stream] = CommitLog(f"{self._folder}/{folder_of(stream)}")
+            self._logs[stream] = CommitLog(self._root(stream))
         return self._logs[stream]
 
 
