@@ -16,17 +16,16 @@ from sqlglot import exp
 
 from cluster.language.algebra import Distinct, Join, Node, schema_of
 from cluster.language.columns import Output
+from cluster.language.expressions import COMPARISONS
 from cluster.language.plans import column_scalar, project, reads_relations_only
 from cluster.language.scope import Names, Scope, ScopeItem
-from cluster.language.syntax import QUERIES, conjuncts, own_columns
+from cluster.language.syntax import QUERIES, conjuncts, own_columns, own_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cluster.language.context import Context
     from cluster.language.from_items import SelectTranslator
-
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ def further_out(select: exp.Select, scope: Scope, outer: Scope, translator: Sele
     where = select.args.get("where")
     if where is None:
         return []
-    free = [each for query in _queries_in(where.this) for each in _free(query, translator)]
+    free = [each for query in own_parts(where.this, *QUERIES) for each in _free(query, translator)]
     return [each for each in free if not scope.reaches(each) and outer.reaches(each)]
 
 
@@ -76,19 +75,13 @@ def _free(query: exp.Expr, translator: SelectTranslator) -> Iterator[exp.Column]
         return
     translator = translator.knowing(query)
     condition = query.args["where"].this
-    named = [*own_columns(condition), *(each for inner in _queries_in(condition) for each in _free(inner, translator))]
+    named = [
+        *own_columns(condition),
+        *(each for inner in own_parts(condition, *QUERIES) for each in _free(inner, translator)),
+    ]
     if named:
         _, scope = translator.from_clause(query)
         yield from (each for each in named if not scope.reaches(each))
-
-
-def _queries_in(expression: exp.Expr) -> Iterator[exp.Expr]:
-    """Yield the outermost queries in an expression."""
-    if isinstance(expression, QUERIES):
-        yield expression
-    else:
-        for part in expression.iter_expressions():
-            yield from _queries_in(part)
 
 
 def paired(
@@ -148,7 +141,7 @@ def _compared(conditions: list[exp.Expr]) -> Iterator[exp.Column]:
     """Yield the columns that are compared by conditions: where these hold, they are not NULL."""
     for condition in conditions:
         for part in conjuncts(condition):
-            if isinstance(part, _COMPARISONS):
+            if isinstance(part, COMPARISONS):
                 yield from (each for each in (part.this, part.expression) if isinstance(each, exp.Column))
 
 

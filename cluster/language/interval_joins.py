@@ -87,7 +87,7 @@ def _near(left: FromItem, right: FromItem, join: exp.Join, select: exp.Select | 
     if (side and kind not in (None, "OUTER")) or (not side and kind not in (None, "INNER")):
         return join
     on, where = join.args.get("on"), select.args.get("where") if select is not None and not side else None
-    of_on, of_where = (conjuncts(each) if each else [] for each in (on, where.this if where else None))
+    of_on, of_where = conjuncts(on), conjuncts(where.this if where else None)
     sides = left.scope, right.scope
     bounds = {id(part): found for part in (*of_on, *of_where) if (found := _bound(part, sides, context)) is not None}
     low_us, high_us = _both(bounds.values())
@@ -144,16 +144,16 @@ def _apart(
     one: exp.Expr, other: exp.Expr, sides: tuple[ScopeItem, ScopeItem], context: Context
 ) -> tuple[bool, int] | None:
     """Return whether the right stamp is the first of two that are compared, and with what their difference is."""
-    difference = one.unnest() if isinstance(one, exp.Paren) else one
+    difference = one.unnest()
     if isinstance(difference, exp.Sub) and (size_us := constant_us(other, context)) is not None:
         first, second, plus_us = difference.this, difference.expression, size_us
         first_side, second_side = (_stamped_side(each, sides) for each in (first, second))
     else:
-        parts = [side_of_time(each, context) for each in (one, other)]
-        if parts[0] is None or parts[1] is None:
+        left, right = (side_of_time(each, context) for each in (one, other))
+        if left is None or right is None:
             return None
-        first_side, second_side = (_stamped_side(each.what, sides) for each in parts if each is not None)
-        plus_us = parts[1].plus_us - parts[0].plus_us
+        first_side, second_side = (_stamped_side(each.what, sides) for each in (left, right))
+        plus_us = right.plus_us - left.plus_us
     if first_side is None or second_side is None or first_side == second_side:
         return None
     return first_side == 1, plus_us
@@ -181,7 +181,7 @@ def _rewrite(
     join: exp.Join, bounds_us: tuple[int, int], moved: list[exp.Expr], where: exp.Expr | None, context: Context
 ) -> None:
     """Note what a text that is kept has in place of this spelling."""
-    within = f" WITHIN {bounds_us[0]} US TO {bounds_us[1]} US "
+    within = f"WITHIN {bounds_us[0]} US TO {bounds_us[1]} US "
     tokens = tokens_of(context.text)
     on = join.args.get("on")
 
@@ -191,11 +191,11 @@ def _rewrite(
 
     if on is not None:
         start, _ = last("ON", on)
-        context.spelled[start, start] = within.lstrip()
+        context.spelled[start, start] = within
         return
     assert where is not None  # noqa: S101 - there is a condition on stamps
     condition = " AND ".join(f"({context.source_text(each)})" for each in moved) or "TRUE"
     comma = last(",", join.this)
     start, _ = last("WHERE", where.this)
     context.spelled[comma] = " JOIN"
-    context.spelled[start, start] = f"{within.lstrip()}ON {condition} "
+    context.spelled[start, start] = f"{within}ON {condition} "

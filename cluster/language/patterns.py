@@ -293,5 +293,10 @@ def _written(letter: str) -> str:
     return f"\\{letter}" if letter in _CONTROLS else _quoted(letter)
 
 
+def literal(text: str) -> str:
+    r"""Return a pattern that matches a text and nothing else: ``a.b`` is ``a\.b``."""
+    return "".join(f"\\{mark}" if mark in r"\.+*?()|[]{}^$" else mark for mark in text)
+
+
 def _quoted(letter: str) -> str:
     return "\\" + letter if letter in r"\.+*?()|[]{}^$#&-~" else letter

@@ -14,7 +14,7 @@ from cluster.language.grouping import with_parts_replaced
 from cluster.language.instants import is_instantaneous
 from cluster.language.plans import column_scalar, plain_column, project, unique_columns
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
-from cluster.language.syntax import QUERIES, RankCall, Slot, own_columns, slot_for
+from cluster.language.syntax import RankCall, Slot, own_columns, own_parts, slot_for
 from cluster.language.top_rows import Computed, checked_key, once, ordering, refuse_value, warn_of_ties
 from protocols.wire.streams import FieldType
 
@@ -32,11 +32,7 @@ OF_ONE_STAMP = (
 
 def ranks_in(expression: exp.Expr) -> list[RankCall]:
     """Return the ranks in an expression, not those of its subqueries."""
-    if isinstance(expression, RankCall):
-        return [expression]
-    if isinstance(expression, QUERIES):
-        return []
-    return [call for child in expression.iter_expressions() for call in ranks_in(child)]
+    return own_parts(expression, RankCall)
 
 
 def refuse_values(expression: exp.Expr, context: Context) -> None:

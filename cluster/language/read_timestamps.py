@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from cluster.expressions import timestamps
 from cluster.expressions.called_functions import RegexMatches, RegexReplace, TimeCall
+from cluster.language.patterns import literal
 from cluster.language.typing_rules import Typed
 from protocols.wire.streams import FieldType
 
@@ -39,7 +40,7 @@ def read_by(context: Context, at: exp.Expr, typed: Typed, pattern: str) -> Typed
         elif piece.startswith("%") and piece != "%%":
             raise context.error(at, "not all of this pattern can be read", f"TO_TIMESTAMP reads {_READ}")
         else:
-            regex += "".join(f"\\{mark}" if mark in r"\.+*?()|[]{}^$" else mark for mark in piece.replace("%%", "%"))
+            regex += literal(piece.replace("%%", "%"))
     if not all(each in groups for each in _NEEDED):
         raise context.error(at, "no day can be read by this pattern", f"TO_TIMESTAMP reads {_READ}")
     iso = "".join(f"\\{groups[each]}{mark}" if each in groups else f"00{mark}" for each, mark in _ISO)

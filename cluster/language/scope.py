@@ -213,9 +213,7 @@ class Scope:
         """
         check_stamp(reference, context)
         found = self._meant(reference)
-        outside = self.outer is not None and (
-            self.outer.knows(reference) or (self.outer.reaches(reference) and not self.knows_stamp(reference))
-        )
+        outside = self.yields(reference, self.outer)
         if not found and not outside:
             # Last of all, so that a text in which the name has another meaning keeps it.
             found = self._stamps(reference)
@@ -227,6 +225,12 @@ class Scope:
         if self.outer is not None and outside:
             return self.outer.find(reference, context)
         raise self._unknown(reference, context)
+
+    def yields(self, reference: exp.Column, outer: Scope | None) -> bool:
+        """Return whether a column that this scope does not have is one of the query around it."""
+        return outer is not None and (
+            outer.knows(reference) or (outer.reaches(reference) and not self.knows_stamp(reference))
+        )
 
     def _unknown(self, reference: exp.Column, context: Context) -> FjordSqlError:
         name, qualifier = reference.name, reference.table or None

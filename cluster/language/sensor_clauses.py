@@ -188,10 +188,7 @@ class SensorClauseParsing(parser.Parser):
         field = self._parse_id_var(any_token=False)
         if not isinstance(field, exp.Identifier):
             self.refuse("a field was expected here", hint=f"it is written {EVENTS_SHAPE}")
-        if not self._match_text_seq("ABOVE"):
-            self.refuse("ABOVE was expected here", hint=f"it is written {EVENTS_SHAPE}", words=("ABOVE",))
-        above = self._parse_level()
-        below = self._parse_level() if self._match_text_seq("BELOW") else None
+        above, below = self._parse_levels(EVENTS_SHAPE)
         if not self._match(TokenType.R_PAREN):
             words = ("BELOW",) if below is None else ()
             self.refuse("a closing parenthesis was expected here", hint=f"it is written {EVENTS_SHAPE}", words=words)
@@ -199,12 +196,19 @@ class SensorClauseParsing(parser.Parser):
         events.meta["end"] = self._prev.end
         return events
 
-    def _parse_level(self) -> exp.Expr:
+    def _parse_levels(self, shape: str) -> tuple[exp.Expr, exp.Expr | None]:
+        """Return the numbers of ``ABOVE number [BELOW number]``, of a clause of a shape."""
+        if not self._match_text_seq("ABOVE"):
+            self.refuse("ABOVE was expected here", hint=f"it is written {shape}", words=("ABOVE",))
+        above = self._parse_level(shape)
+        return above, self._parse_level(shape) if self._match_text_seq("BELOW") else None
+
+    def _parse_level(self, shape: str) -> exp.Expr:
         start = self._curr
         negative = self._match(TokenType.DASH)
         level = self._parse_number()
         if level is None:
-            self.refuse("a number was expected here", hint=f"it is written {EVENTS_SHAPE}")
+            self.refuse("a number was expected here", hint=f"it is written {shape}")
         return self._negative(level, start) if negative else level
 
     def _negative(self, number: exp.Expr, start: Token) -> exp.Expr:

@@ -117,23 +117,11 @@ class SequenceParsing(SensorClauseParsing):
 
     def _parse_hysteresis(self) -> Hysteresis:
         """Return what stands in the parentheses of HYSTERESIS."""
-        shape = f"it is written {HYSTERESIS_SHAPE}"
         value = self._parse_disjunction()
         if value is None:
-            self.refuse("a value was expected here", hint=shape)
-        if not self._match_text_seq("ABOVE"):
-            self.refuse("ABOVE was expected here", hint=shape, words=("ABOVE",))
-        above = self._parse_bound(shape)
-        below = self._parse_bound(shape) if self._match_text_seq("BELOW") else None
+            self.refuse("a value was expected here", hint=f"it is written {HYSTERESIS_SHAPE}")
+        above, below = self._parse_levels(HYSTERESIS_SHAPE)
         return self.expression(Hysteresis(this=value, above=above, below=below))
-
-    def _parse_bound(self, shape: str) -> exp.Expr:
-        start = self._curr
-        negative = self._match(TokenType.DASH)
-        number = self._parse_number()
-        if number is None:
-            self.refuse("a number was expected here", hint=shape)
-        return self._negative(number, start) if negative else number
 
 
 def _of_group(call: exp.Expr) -> exp.Expr:

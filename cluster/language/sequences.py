@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.language.algebra import Node, Project, Sequence, schema_of
+from cluster.language.algebra import Node, Sequence, schema_of
 from cluster.language.arguments import called
 from cluster.language.columns import STAMP
 from cluster.language.expressions import Checker
@@ -22,7 +22,7 @@ from cluster.language.over_functions import OverCalls
 from cluster.language.plans import passed_on, project, reads_relations_only
 from cluster.language.ranks import ranks_in
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
-from cluster.language.syntax import QUERIES, Over, Slot, holds_query, own_columns
+from cluster.language.syntax import Over, Slot, holds_query, own_columns, own_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +44,7 @@ class Sequenced:
 
 def overs_in(expression: exp.Expr) -> list[Over]:
     """Return the functions with OVER in `expression`, the outermost, not those of its subqueries."""
-    if isinstance(expression, Over):
-        return [expression]
-    if isinstance(expression, QUERIES):
-        return []
-    return [over for child in expression.iter_expressions() for over in overs_in(child)]
+    return own_parts(expression, Over)
 
 
 def goes_by_order(end: SelectEnd, context: Context, *, grouped: bool) -> bool:
@@ -95,9 +91,7 @@ def sequenced(node: Node, scope: Scope, context: Context, expressions: list[exp.
     rewritten = tuple(with_parts_replaced(each, replaced) for each in expressions)
     read = {*keys, *made.read, *_read(rewritten, scope, made.names, context)}
     base = [column for column in schema_of(node) if column.name in read or column == STAMP]
-    below = project(node, passed_on(base))
-    if made.arguments:
-        below = Project(node, (*passed_on(base), *made.arguments))
+    below = project(node, (*passed_on(base), *made.arguments))
     ties = tuple(column.name for column in base if column != STAMP)  # where it decides, stamps are equal
     sequence = Sequence(below, tuple(keys), ties, made.calls)
     if any(not call.peers or call.function in ("first", "last") for call in made.calls):

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from cluster.expressions.called_functions import RegexMatches
 from cluster.language.functions import Family
-from cluster.language.patterns import PatternError, pattern_of
+from cluster.language.patterns import PatternError, literal, pattern_of
 from cluster.language.typing_rules import Typed
 from protocols.wire.streams import FieldType
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 _ANY = r"(?:.|\n)"
 _TAKEN = {"%": f"{_ANY}*", "_": _ANY, "(": "(?:", **{mark: mark for mark in "|*+?{},)"}}
 """What a character outside brackets stands for, unless it stands for itself."""
-_MARKS = frozenset(r"\.^$")
 
 
 class SimilarError(ValueError):
@@ -50,7 +49,7 @@ def regex_of(pattern: str, escape: str | None = None) -> str:
         if mark == escape:
             if place + 1 == len(pattern):
                 raise SimilarError("nothing stands behind the last character of ESCAPE", "write it twice for itself")
-            found.append(_itself(pattern[place + 1]))
+            found.append(literal(pattern[place + 1]))
             place += 2
         elif mark == "\\":
             hint = r"write '%\%%' ESCAPE '\', or x ~ 'pattern' for a regular expression"
@@ -59,14 +58,9 @@ def regex_of(pattern: str, escape: str | None = None) -> str:
             text, place = _class(pattern, place, escape)
             found.append(text)
         else:
-            found.append(_TAKEN.get(mark) or _itself(mark))
+            found.append(_TAKEN.get(mark) or literal(mark))
             place += 1
     return f"^(?:{''.join(found)})$"
-
-
-def _itself(mark: str) -> str:
-    special = mark in _MARKS or mark in _TAKEN or mark in "[]"
-    return f"\\{mark}" if special and mark not in "%_," else mark
 
 
 def _class(pattern: str, start: int, escape: str | None) -> tuple[str, int]:

@@ -135,8 +135,8 @@ def _asof(sides: _Sides, join: syntax.StampJoin, context: Context) -> StampJoin:
     keys: dict[tuple[str, str], None] = {}
     strictly: list[bool] = []
     match, on = join.args.get("match"), join.args.get("on")
-    from_match = _parts(match)
-    for part in (*from_match, *_parts(on)):
+    from_match = conjuncts(match)
+    for part in (*from_match, *conjuncts(on)):
         compared = _compared_stamps(sides, part, context)
         if compared is not None:
             strictly.append(_is_before(part, compared, context))
@@ -168,7 +168,7 @@ def _near(sides: _Sides, join: syntax.StampJoin, context: Context) -> Node:
         raise context.error(on, reason, "put it into FROM, or its condition into a subquery there")
     keys: dict[tuple[str, str], None] = {}
     others: list[exp.Expr] = []
-    for part in _parts(on):
+    for part in conjuncts(on):
         pair = _key(sides, part, context)
         if pair is None:
             others.append(part)
@@ -184,10 +184,6 @@ def _near(sides: _Sides, join: syntax.StampJoin, context: Context) -> Node:
     # The other way round.
     turned = StampJoin(right, left, tuple((other, one) for one, other in keys), -high_us, -low_us, "left", predicate)
     return project(turned, passed_on((*schema_of(left), *schema_of(right))))
-
-
-def _parts(condition: exp.Expr | None) -> list[exp.Expr]:
-    return [] if condition is None else conjuncts(condition)
 
 
 def _key(sides: _Sides, part: exp.Expr, context: Context) -> tuple[str, str] | None:

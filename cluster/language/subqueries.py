@@ -85,7 +85,7 @@ class Subqueries:
             references = further_out(query, scope, outer, translator)
             # Conditions with subqueries of their own cannot be the predicate of a join.
             held = [column for each in across if holds_query(each) for column in own_columns(each)]
-            references += [each for each in held if _means_outer(each, scope, outer) and not scope.knows(each)]
+            references += [each for each in held if scope.yields(each, outer) and not scope.knows(each)]
             if references:
                 _refuse_top(whole, references[0], translator.context)
                 inner = Subqueries(translator)
@@ -113,7 +113,7 @@ class Subqueries:
         across: list[exp.Expr] = []
         for condition in conjuncts(where.this) if where else ():
             own = [each for each in own_columns(condition) if not scope.knows(each)]
-            correlated = any(scope.outer is not None and _means_outer(each, scope, scope.outer) for each in own)
+            correlated = any(scope.yields(each, scope.outer) for each in own)
             (across if correlated else inside).append(condition)
         return inside, across
 
@@ -222,11 +222,6 @@ class Subqueries:
         item, *slots = grouped.expressions
         wanted = [exp.EQ(this=slots[index], expression=other) for index, other in outer]
         return grouped.node, grouped.scope, [item], list(wanted)
-
-
-def _means_outer(column: exp.Column, scope: Scope, outer: Scope) -> bool:
-    """Return whether a column that a scope does not have is one of the query around it."""
-    return outer.knows(column) or (outer.reaches(column) and not scope.knows_stamp(column))
 
 
 def _slots_renamed(expression: exp.Expr, names: Mapping[str, str]) -> exp.Expr:

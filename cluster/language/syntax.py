@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from sqlglot import exp
 
@@ -418,14 +418,16 @@ def window_bound(name: str) -> Callable[[list[exp.Expr]], WindowBound]:
     return lambda arguments: WindowBound(this=name, expressions=arguments)
 
 
+P = TypeVar("P", bound=exp.Expr)
+
 QUERIES = (exp.Select, exp.SetOperation, exp.Subquery)
 """Classes of queries and subqueries in the syntax tree."""
 
 
-def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of `condition` connected by AND."""
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    """Return the parts of `condition` connected by AND; none of no condition."""
     found: list[exp.Expr] = []
-    waiting = [condition]
+    waiting = [] if condition is None else [condition]
     while waiting:
         part = waiting.pop()
         part = part.unnest() if isinstance(part, exp.Paren) else part
@@ -443,11 +445,16 @@ def holds_query(expression: exp.Expr) -> bool:
 
 def own_columns(expression: exp.Expr) -> list[exp.Column]:
     """Return the columns named in `expression`, not in subqueries of it."""
-    found: list[exp.Column] = []
+    return own_parts(expression, exp.Column)
+
+
+def own_parts(expression: exp.Expr, *kinds: type[P]) -> list[P]:
+    """Return the outermost parts of `expression` that are of some kinds, in order, not those in subqueries of it."""
+    found: list[P] = []
     waiting = [expression]
     while waiting:
         part = waiting.pop()
-        if isinstance(part, exp.Column):
+        if isinstance(part, kinds):
             found.append(part)
         elif not isinstance(part, QUERIES):
             waiting.extend(reversed(list(part.iter_expressions())))

@@ -74,8 +74,7 @@ def _warn_of_equal_stamps(left: FromItem, right: FromItem, join: exp.Expr, conte
         return
     select = join.find_ancestor(exp.Select)
     where = select.args.get("where") if select is not None else None
-    conditions = [each for each in (join.args.get("on"), where and where.this) if each is not None]
-    parts = [part for condition in conditions for part in conjuncts(condition)]
+    parts = [*conjuncts(join.args.get("on")), *conjuncts(where.this if where else None)]
     if any(_compares_stamps(part, left.scope, right.scope) for part in parts):
         context.warn(
             "streams without a window are joined at equal stamps only; tuples whose stamps are apart are joined by "
@@ -138,7 +137,7 @@ def _keys(
     keys: dict[tuple[str, str], None] = {}
     both = Scope((*scopes[0], *scopes[1]))
     of_left = {column.internal for scope in scopes[0] for column in scope.columns}
-    for part in conjuncts(condition) if condition is not None else ():
+    for part in conjuncts(condition):
         sides = [side.unnest() for side in (part.this, part.expression)] if isinstance(part, exp.EQ) else []
         columns = [both.find(side, context) for side in sides if isinstance(side, exp.Column)]
         columns.sort(key=lambda column: column.internal not in of_left)
