@@ -20,6 +20,10 @@ EMIT_SHAPE = "SELECT ... FROM ... EMIT EARLY, or EMIT FINAL"
 _NO_WORDS = (TokenType.STRING, TokenType.IDENTIFIER, TokenType.NUMBER)
 _GOES_ON = (TokenType.R_PAREN, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _CLAUSES = ("LIFETIME", "SAMPLE", EMIT)
+_BEFORE = ("LIMIT", "FETCH", "ORDER", "ORDER BY", "WHERE", "GROUP BY", "HAVING", "QUALIFY")
+"""Clauses that stand before EMIT."""
+_NAMES_BEHIND = ("FROM", "JOIN", ",", "SELECT")
+"""Behind these, EMIT is a name, and EARLY or FINAL its alias."""
 
 
 def emitted(tokens: list[Token], text: str) -> tuple[list[Token], bool | None]:
@@ -58,6 +62,11 @@ def emitted(tokens: list[Token], text: str) -> tuple[list[Token], bool | None]:
         if following.token_type in _GOES_ON or any(_is(following, word) for word in _CLAUSES):
             reason = "EMIT stands at the end of the whole query: only its rows are published"
             _refuse(reason, text, token, tokens[place + 1], f"it is written {EMIT_SHAPE}")
+        named = place > 0 and any(_is(tokens[place - 1], word) for word in _NAMES_BEHIND)
+        if not named and any(_is(following, word) for word in _BEFORE):
+            word = following.text.upper()
+            reason = f"EMIT stands at the end of a query, behind {word}"
+            _refuse(reason, text, token, tokens[place + 1], f"write {word} ... EMIT {tokens[place + 1].text.upper()}")
     return (whole if early is None else tokens), early
 
 

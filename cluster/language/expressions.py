@@ -172,7 +172,7 @@ class Checker(OperandChecker):
         if expression.args.get("query"):
             raise unsupported(self.context, expression)
         if not expression.expressions:
-            raise self.context.error(expression, "IN is followed by a list or a query in parentheses")
+            raise self.context.error(expression, "the list behind IN is empty", "x IN (1, 2)")
         if isinstance(expression.this, exp.Tuple):
             return row_in_list(self, expression)
         operands = [self.check(each) for each in (expression.this, *expression.expressions)]

@@ -156,6 +156,8 @@ class OrderParsing(CallParsing):
         if not self._match(TokenType.R_PAREN):
             framed = self._curr and self._curr.text.upper() in ("ROWS", "RANGE", "GROUPS")
             reason = f"{name} has no frame: it is a place among all rows" if framed else None
+            if not groups and self._curr and self._curr.token_type == TokenType.PARTITION_BY:
+                reason = "PARTITION BY stands before ORDER BY"
             self.refuse(reason or "a closing parenthesis was expected here", hint=shape)
         call = RankCall(kind=name, partition=groups or None, expressions=keys)
         call.meta[WORDS] = words

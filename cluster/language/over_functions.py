@@ -16,6 +16,7 @@ from cluster.expressions.reading import DATA_TYPES
 from cluster.expressions.walks import columns_read
 from cluster.language.algebra import Node, schema_of
 from cluster.language.arguments import called, wrong_number
+from cluster.language.calendar_windows import exactly_zero
 from cluster.language.columns import Output
 from cluster.language.foreign_functions import INSTEAD
 from cluster.language.functions import AGGREGATES, Family
@@ -271,6 +272,9 @@ class OverCalls:
             return None, None, by_time
         if by_time:
             return None, read_quantity(size, duration_us, self._context, meant="MINUTES"), True
+        if exactly_zero(size):
+            hint = "leave the function and its OVER away, or go further back: ROWS 1 PRECEDING"
+            raise self._context.error(size, "no row before it: this is about each tuple alone", hint)
         return read_quantity(size, row_count, self._context), None, False
 
     def _column(self, typed: Typed) -> str:

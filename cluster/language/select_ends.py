@@ -90,7 +90,7 @@ def ended(
     outputs = _outputs(plain, end, Checker(scope, context))
     ranked = [each for each in end.expressions if ranks_in(each)]
     if end.qualify is not None and not ranked:
-        reason = "QUALIFY is about ranks, such as ROW_NUMBER() OVER (ORDER BY speed), and this query has none"
+        reason = "QUALIFY is a condition on places such as ROW_NUMBER() OVER (ORDER BY speed), and this query has none"
         raise context.error(end.qualify, reason, "conditions on rows belong into WHERE, those on groups into HAVING")
     if ranked:
         over_ranks = [each for place, each in enumerate(end.expressions) if place not in plain]

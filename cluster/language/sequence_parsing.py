@@ -46,6 +46,8 @@ class SequenceParsing(SensorClauseParsing):
             words = ("PARTITION BY", "ORDER BY", "ROWS", "RANGE")
             if self._match(TokenType.WHEN, advance=False):
                 self.refuse("WHEN is not part of FjordSQL here", hint=FOREIGN_CLAUSES["WHEN"])
+            if order is not None and self._curr and self._curr.token_type == TokenType.PARTITION_BY:
+                self.refuse("PARTITION BY stands before ORDER BY", hint=shape)
             self.refuse("a closing parenthesis was expected here", hint=shape, words=words)
         within = None
         if self._at_word("WITHIN") and self._next and self._next.text.upper() != "GROUP":
