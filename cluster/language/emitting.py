@@ -64,9 +64,9 @@ def emitted(tokens: list[Token], text: str) -> tuple[list[Token], bool | None]:
             _refuse(reason, text, token, tokens[place + 1], f"it is written {EMIT_SHAPE}")
         named = place > 0 and any(_is(tokens[place - 1], word) for word in _NAMES_BEHIND)
         if not named and any(_is(following, word) for word in _BEFORE):
-            word = following.text.upper()
-            reason = f"EMIT stands at the end of a query, behind {word}"
-            _refuse(reason, text, token, tokens[place + 1], f"write {word} ... EMIT {tokens[place + 1].text.upper()}")
+            clause, kind = following.text.upper(), tokens[place + 1].text.upper()
+            reason = f"EMIT stands at the end of a query, behind {clause}"
+            _refuse(reason, text, token, tokens[place + 1], f"write {clause} ... EMIT {kind}")
     return (whole if early is None else tokens), early
 
 
