@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from cluster.fjord.aggregates import PartialColumn
 from cluster.fjord.batch import START
+from cluster.fjord.partial_columns import PartialColumn
 from cluster.fjord.slab_merges import Cells, Slab, Truths
 
 FEWEST_KEYS = 64
