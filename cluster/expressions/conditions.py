@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from cluster.expressions.nodes import Binary, Chain, Expression, Group, bare, chain
 from cluster.expressions.walks import found_from_below
 from cluster.shared_nodes import remembered
+
+MIRRORED: Mapping[str, str] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""By the sign of a comparison: that of the same one with its sides exchanged."""
 
 
 @remembered

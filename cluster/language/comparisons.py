@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from cluster.language.conditions import SWAPPED
 from cluster.language.syntax import place_of
 from protocols.wire.streams import FieldType
 
@@ -19,7 +20,6 @@ Value = bool | int | float | str
 Operator = Literal["=", "<", "<=", ">", ">=", "in", "is null", "is not null"]
 
 _OPERATORS: dict[type[exp.Expr], Operator] = {exp.EQ: "=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
-_MIRRORED: dict[Operator, Operator] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _KINDS: dict[FieldType, tuple[type, str]] = {
     FieldType.BOOLEAN: (bool, "TRUE and FALSE"),
     FieldType.INTEGER: (float, "numbers"),
@@ -118,7 +118,7 @@ def _simple(test: exp.Expr) -> Iterator[Comparison]:
             if isinstance(test.this, exp.Column):
                 yield from _compared(test.this, operator, [test.expression])
             elif isinstance(test.expression, exp.Column):
-                yield from _compared(test.expression, _MIRRORED[operator], [test.this])
+                yield from _compared(test.expression, _OPERATORS[SWAPPED[type(test)]], [test.this])
 
 
 def _compared(column: exp.Column, operator: Operator, values: list[exp.Expr]) -> Iterator[Comparison]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from cluster.language.conditions import SWAPPED
 from cluster.language.dialect import tokens_of
 from cluster.language.instants import is_instantaneous
 from cluster.language.stamp_joins import BOUNDS
@@ -35,13 +36,7 @@ if TYPE_CHECKING:
     from cluster.language.from_items import FromItem
     from cluster.language.scope import ScopeItem
 
-_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
-    exp.GT: exp.LT,
-    exp.GTE: exp.LTE,
-    exp.LT: exp.GT,
-    exp.LTE: exp.GTE,
-    exp.EQ: exp.EQ,
-}
+_COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +114,7 @@ def _bound(part: exp.Expr, sides: tuple[ScopeItem, ScopeItem], context: Context)
         both = [_compared(kind, part.this, part.args[end], sides, context) for kind, end in ends]
         found = [each for each in both if each is not None]
         return _Bound(*_both(found)) if len(found) == len(both) else None
-    if type(part) in _MIRRORED:
+    if type(part) in _COMPARED:
         return _compared(type(part), part.this, part.expression, sides, context)
     return None
 
@@ -133,7 +128,7 @@ def _compared(
     right_first, less_us = apart
     # It says: right - left (or left - right) is in this relation to `less_us`.
     if not right_first:
-        kind, less_us = _MIRRORED[kind], -less_us
+        kind, less_us = SWAPPED[kind], -less_us
     strict = kind in (exp.GT, exp.LT)
     low = less_us + strict if kind in (exp.GT, exp.GTE, exp.EQ) else None
     high = less_us - strict if kind in (exp.LT, exp.LTE, exp.EQ) else None

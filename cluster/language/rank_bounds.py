@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from cluster.expressions.conditions import conjuncts, disjuncts
+from cluster.expressions.conditions import MIRRORED, conjuncts, disjuncts
 from cluster.expressions.nodes import Among, Between, Binary, Column, Expression, Literal, bare
 from cluster.language.algebra import (
     Aggregate,
@@ -47,8 +47,6 @@ from protocols.wire.streams import FieldType
 
 Bounds = Mapping[str, int]
 """By column: the greatest value that is asked for."""
-
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def with_rank_bounds(node: Node) -> Node:
@@ -129,10 +127,10 @@ def _of_condition(condition: Expression) -> Bounds:
         common = set(found[0]).intersection(*found[1:])
         return {name: max(each[name] for each in found) for name in common}
     match bare(condition):
-        case Binary(sign=sign, left=Column(name=name), right=Literal() as value) if sign in _TURNED:
+        case Binary(sign=sign, left=Column(name=name), right=Literal() as value) if sign in MIRRORED:
             return _compared(name, sign, value)
-        case Binary(sign=sign, left=Literal() as value, right=Column(name=name)) if sign in _TURNED:
-            return _compared(name, _TURNED[sign], value)
+        case Binary(sign=sign, left=Literal() as value, right=Column(name=name)) if sign in MIRRORED:
+            return _compared(name, MIRRORED[sign], value)
         case Between(value=Column(name=name), high=Literal() as value):
             return _compared(name, "<=", value)
         case Among(value=Column(name=name), choices=values) if all(isinstance(each, Literal) for each in values):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Node, StampJoin, ZipKind, schema_of
+from cluster.language.conditions import SWAPPED
 from cluster.language.expressions import Checker
 from cluster.language.from_items import FromItem
 from cluster.language.functions import Family
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 BOUNDS = "bounds_us"
 """By this name a join that is not written with WITHIN has its bounds, as :func:`bounds_us` returns them."""
 _KINDS: dict[str, ZipKind] = {"INNER": "inner", "LEFT": "left", "FULL": "full"}
-_REVERSED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LTE: exp.GTE, exp.LT: exp.GT, exp.GTE: exp.LTE, exp.GT: exp.LT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ def _compared_stamps(sides: _Sides, part: exp.Expr, context: Context) -> tuple[i
 
 def _is_before(part: exp.Expr, compared: tuple[int, int], context: Context) -> bool:
     """Return whether a comparison of stamps wants the right one to be before the left one, or at most equal to it."""
-    kind = type(part) if compared == (0, 1) else _REVERSED.get(type(part), type(part))
+    kind = type(part) if compared == (0, 1) else SWAPPED[type(part)]
     if kind not in {exp.GT, exp.GTE}:
         raise context.error(
             part,

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from cluster.expressions.timestamps import LONGEST_INTERVAL_US, interval_us
 from cluster.language.algebra import TimeWindow
+from cluster.language.conditions import SWAPPED
 from cluster.language.scope import Scope
 from cluster.language.stamps import NOWS, UNTIL, refuse_now
 from cluster.language.syntax import QUERIES, IntervalLiteral, conjuncts
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.from_items import FromItem
 
-_MIRRORED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+_COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +93,13 @@ def _nows(expression: exp.Expr) -> Iterator[exp.Expr]:
 def _window(condition: exp.Expr, now: exp.Expr, context: Context) -> tuple[exp.Column, int]:
     """Return the stamp in a condition, and for how long from it the condition holds."""
     kind = type(condition)
-    if kind not in _MIRRORED:
+    if kind not in _COMPARED:
         raise refuse_now(context, now)
     left, right = (side_of_time(each, context) for each in (condition.this, condition.expression))
     if left is None or right is None:
         raise refuse_now(context, now)
     if isinstance(left.what, NOWS):
-        left, right, kind = right, left, _MIRRORED[kind]
+        left, right, kind = right, left, SWAPPED[kind]
     if not isinstance(left.what, exp.Column) or not isinstance(right.what, NOWS):
         raise refuse_now(context, now)
     if kind in (exp.LT, exp.LTE):

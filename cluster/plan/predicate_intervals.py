@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cluster.expressions.conditions import conjuncts, disjuncts
+from cluster.expressions.conditions import MIRRORED, conjuncts, disjuncts
 from cluster.expressions.nodes import (
     TRUE,
     Among,
@@ -90,7 +90,7 @@ def extract_ranges(predicate: Scalar | None, columns: Schema) -> Conditions:
     return Conditions(intervals, tuple(rest))
 
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
+_MIRRORED = {**MIRRORED, "<>": "<>"}
 """The equivalent operator with the sides exchanged."""
 
 

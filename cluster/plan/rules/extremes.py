@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.expressions.conditions import MIRRORED
 from cluster.expressions.nodes import Binary, Column, Expression, bare
 from cluster.expressions.walks import columns_read
 from cluster.language.algebra import Aggregate, AntiJoin, Filter, Node, Project, SemiJoin, schema_of
@@ -11,7 +12,6 @@ from cluster.plan.expressions import columns_of, conjuncts_of, names_of
 
 _EXTREMES = {"<": "max", "<=": "max", ">": "min", ">=": "min"}
 """By how a value of the left compares with those of the right: the one of them that decides."""
-_TURNED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def existence_by_extreme(node: Node) -> Node | None:
@@ -46,9 +46,9 @@ def existence_by_extreme(node: Node) -> Node | None:
 
 def _comparison(part: Expression, left: frozenset[str], right: frozenset[str]) -> tuple[str, str] | None:
     """Return how an expression of the left is compared with a column of the right; None if a part is something else."""
-    if not (isinstance(part, Binary) and part.sign in _TURNED):
+    if not (isinstance(part, Binary) and part.sign in MIRRORED):
         return None
-    for sign, one, other in ((part.sign, part.left, part.right), (_TURNED[part.sign], part.right, part.left)):
+    for sign, one, other in ((part.sign, part.left, part.right), (MIRRORED[part.sign], part.right, part.left)):
         column = bare(other)
         if isinstance(column, Column) and column.name in right and columns_read(one) <= left:
             return sign, column.name
