@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from cluster.language.columns import AggregateCall, Column, Ordering, Output, RankFunction, Scalar, Schema
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
-from cluster.language.window_shapes import Grid, Session
+from cluster.language.window_shapes import Allowed, Grid, Session
 from cluster.shared_nodes import SharedNode, remembered
 from protocols.wire.streams import FieldType
 
@@ -161,6 +161,8 @@ class TimeWindow(SharedNode, frozen=True):
     size_us: Annotated[int, Meta(ge=1)] | None
     slide_us: Annotated[int, Meta(ge=1)] = 1
     grid: Grid | msgspec.UnsetType = msgspec.UNSET
+    allowed: Allowed | msgspec.UnsetType = msgspec.UNSET
+    """The range that its author allows (cluster/language/size_ranges.py); plans that run have none."""
 
 
 class SessionWindow(SharedNode, frozen=True):
@@ -436,6 +438,7 @@ class Granularity(SharedNode, frozen=True):
 
     input: Node
     granule_us: Annotated[int, Meta(ge=1)]
+    allowed: Allowed | msgspec.UnsetType = msgspec.UNSET
 
 
 class Istream(SharedNode, frozen=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zoneinfo
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
@@ -21,7 +20,7 @@ from cluster.language.quantities import (
     read_quantity,
     written,
 )
-from cluster.language.syntax import Bounds, GranularityClause, Quantity, StreamWindow
+from cluster.language.syntax import Bounds, Quantity, StreamWindow
 from cluster.language.window_shapes import DAY_US, Grid, Span
 from cluster.language.words import ZONE_SHAPE
 
@@ -173,32 +172,3 @@ def _zone(zone: exp.Literal | None, context: Context) -> str:
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
-
-
-def best(value: Quantity | Bounds, read: Callable[[str, str | None], int], context: Context) -> int:
-    """Return the value of the best quality in an allowed range: the longest window, the finest granule.
-
-    Parameters
-    ----------
-    value
-        A quantity, or a range of them.
-    read
-        A function of :mod:`cluster.language.quantities`.
-    context
-        For errors and warnings.
-
-    Raises
-    ------
-    FjordSqlError
-        If it has no meaning.
-    """
-    if not isinstance(value, Bounds):
-        return read_quantity(value, read, context)
-    best = read_quantity(value.expression, read, context)
-    if not context.registered:  # the other bound was ignored by earlier versions
-        worst = read_quantity(value.this, read, context)
-        if worst < best if isinstance(value.parent, GranularityClause) else worst > best:
-            hint = "write MIN a, MAX b, or COARSEST a, FINEST b"
-            raise context.error(value, "this range is the wrong way round", hint)
-    context.warn("the range of qualities allowed is not used yet: the best is always delivered")
-    return best

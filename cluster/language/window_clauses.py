@@ -18,10 +18,11 @@ from cluster.language.algebra import (
     TimeWindow,
     schema_of,
 )
-from cluster.language.calendar_windows import best, reset_window, sliding_grid, warn_of_weeks
+from cluster.language.calendar_windows import reset_window, sliding_grid, warn_of_weeks
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, read_quantity, row_count, written
+from cluster.language.range_clauses import granule, row_bound, window_size
 from cluster.language.syntax import StreamItem, StreamWindow
 from cluster.language.window_shapes import DEFAULT_LONGEST_US, Session
 
@@ -44,7 +45,7 @@ def windowed(node: Node, item: StreamItem, context: Context) -> Node:
                 "duration, and tuples of a session are valid only when it closes; leave it out, or count the sessions "
                 "that close in an hour by FROM (SELECT ...) AS s WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)"
             )
-        node = Granularity(node, best(granularity.this, duration_us, context))
+        node = Granularity(node, *granule(granularity.this, context))
     return node
 
 
@@ -80,8 +81,11 @@ def _time_window(node: Node, window: StreamWindow, context: Context) -> Node:
         return TimeWindow(node, grid.size_us, grid.step.usual_us, grid)
     if slide is not None and window.args.get("zone") is None:
         warn_of_weeks(slide, context)
-    size_us = None if size is None else best(size, duration_us, context)
-    return TimeWindow(node, size_us, read_quantity(slide, duration_us, context) if slide else 1)
+    slide_us = read_quantity(slide, duration_us, context) if slide else 1
+    if size is None:
+        return TimeWindow(node, None, slide_us)
+    size_us, allowed = window_size(size, slide, slide_us, context)
+    return TimeWindow(node, size_us, slide_us, allowed=allowed)
 
 
 def _session_window(node: Node, window: StreamWindow, keys: tuple[str, ...], context: Context) -> Node:
@@ -103,7 +107,7 @@ def _count_window(node: Node, window: StreamWindow, keys: tuple[str, ...], conte
             raise context.error(clause, reason, "OFFSET and AT TIME ZONE belong to RANGE and RESET")
     if size is None and slide is not None:
         raise context.error(window, "an unbounded window cannot slide", "give it a size, or leave SLIDE away")
-    rows = None if size is None else best(size, row_count, context)
+    rows = None if size is None else row_bound(size, context)
     slide_rows = read_quantity(slide, row_count, context) if slide else 1
     if rows is None:
         # The last of arbitrarily many tuples: no tuple ever leaves, by group or not.

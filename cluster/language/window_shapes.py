@@ -80,6 +80,13 @@ class Grid(msgspec.Struct, frozen=True):
         return length + self.step.longest_us - self.step.usual_us
 
 
+class Allowed(msgspec.Struct, frozen=True):
+    """The sizes that an author allows: from the shortest window to the longest, the coarsest granule to the finest."""
+
+    worst_us: Annotated[int, Meta(ge=1)]
+    best_us: Annotated[int, Meta(ge=1)]
+
+
 class Session(msgspec.Struct, frozen=True):
     """How tuples of a key are divided into sessions.
 

@@ -130,7 +130,7 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case TimeWindow():
             if node.grid is not UNSET:
                 return grid_words(node.grid, node.slide_us)
-            return window_words(node.size_us, node.slide_us)
+            return window_words(node.size_us, node.slide_us) + allowed_words(node)
         case WindowBounds():
             return bounds_words(node.grid, node.start, node.end)
         case SessionWindow():
@@ -165,7 +165,7 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case Ranked():
             return ranked_words(node.function, node.keys, node.order, (node.above, node.most), node.name)
         case Granularity():
-            return f"granularity of {format_duration(node.granule_us)}"
+            return f"granularity of {format_duration(node.granule_us)}{allowed_words(node)}"
         case Union():
             return "union"
         case Difference():
@@ -184,6 +184,14 @@ def window_words(size_us: int | None, slide_us: int) -> str:
     """Return one line about a window by time."""
     size = "unbounded" if size_us is None else f"of {format_duration(size_us)}"
     return f"window {size}{'' if slide_us == 1 else f', moving every {format_duration(slide_us)}'}"
+
+
+def allowed_words(node: TimeWindow | Granularity) -> str:
+    """Return how short or coarse the author allows a window or granularity to be."""
+    if node.allowed is UNSET:
+        return ""
+    worst = format_duration(node.allowed.worst_us)
+    return f", at least {worst}" if isinstance(node, TimeWindow) else f", at most {worst}"
 
 
 def grid_words(grid: Grid, slide_us: int) -> str:

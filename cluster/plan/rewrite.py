@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cluster.language.algebra import Lookup, inputs_of
+from cluster.language.size_ranges import with_sizes
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
 from cluster.plan.full_windows import with_waits
 from cluster.plan.lookup_order import with_ordered_lookups
@@ -149,7 +150,7 @@ def rewrite(
     Parameters
     ----------
     node
-        The plan. It stays as it is; plans are values.
+        The plan. It stays as it is; plans are values. Ranges that it has are at their best.
     rules
         The rules to use.
     large
@@ -170,7 +171,7 @@ def rewrite(
     same: dict[Node, Node] = {}
     """The one object that stands for all equal ones: comparing the nodes above is then fast."""
 
-    node = with_partner_columns(node)
+    node = with_partner_columns(with_sizes(node))
     shared = parts_shared(node)
     common: dict[int, Node] = {}
     """Results of large parts that are shared."""

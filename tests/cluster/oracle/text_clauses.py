@@ -60,7 +60,10 @@ def window(dice: random.Random, columns: Sequence[Known], *, lasting: bool, long
     step = size if step is None else step
     written = spelling.duration(dice, size)
     if dice.random() < 0.1:
-        written = f"MIN {spelling.duration(dice, 1)}{dice.choice((',', ''))} MAX {written}"
+        slid = step if size % step == 0 else size  # the bounds of a range are multiples of its slide
+        least = slid * dice.randint(1, size // slid)
+        written = f"MIN {spelling.duration(dice, least)}{dice.choice((',', ''))} MAX {written}"
+        step = slid
     end = f" {slide} {spelling.duration(dice, step)}" if step > 1 or dice.random() < 0.1 else ""
     return Window(f"WINDOW({partition}RANGE {written}{end})", "RANGE", size, step)
 
