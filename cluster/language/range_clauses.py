@@ -13,7 +13,7 @@ from cluster.language.syntax import Bounds, Quantity
 from cluster.language.window_shapes import Allowed
 
 ONLY_BEST = "{}, so the best is always delivered"
-"""What is said of a range in a text that an earlier version has accepted."""
+"""The warning about a range in a text that an earlier version has accepted."""
 
 
 def window_size(
