@@ -9,7 +9,7 @@ import msgspec
 import polars as pl
 from msgspec.structs import astuple
 
-from cluster.fjord.batch import ALWAYS, END, START, Batch
+from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.collecting import ERROR
 from cluster.fjord.instantiation import operator_of
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
@@ -24,6 +24,7 @@ REPEAT_SECONDS = 60.0
 """A query that fails in every micro-batch reports it no more often."""
 
 _BEGAN = "fjord_began"
+_SINCE, _UNTIL, _CUT = "fjord_handed_since", "fjord_handed_until", "fjord_handed_cut"
 
 SAME_DIGITS = 12
 """Sums of reals that have been added up in another order are equal in so many digits."""
@@ -38,18 +39,29 @@ class Answers:
         The fragment.
     keyed
         True to add a column `key`: a text that is equal for rows that are equal but for the last digits of reals.
+    identities
+        True to have identities of queries in the column `query`, in place of their names.
     clock
         Seconds that only go forward, for how often an error is repeated.
     """
 
-    def __init__(self, fragment: Fragment, *, keyed: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        fragment: Fragment,
+        *,
+        keyed: bool = False,
+        identities: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._clock = clock
         self._fragment = fragment
         finished: dict[tuple[Finish, Hashable], list[Subscriber]] = {}
         for subscriber in fragment.subscribers:
             finished.setdefault((subscriber.finish, _apart(subscriber)), []).append(subscriber)
         only = len(finished) == 1
-        self._tops = [_Top(finish, each, only=only, keyed=keyed) for (finish, _), each in finished.items()]
+        self._tops = [
+            _Top(finish, each, only=only, keyed=keyed, identities=identities) for (finish, _), each in finished.items()
+        ]
         self._broken: dict[str, str] = {}
         self._reported: dict[str, tuple[str, float]] = {}
 
@@ -83,6 +95,8 @@ class Answers:
         if not (broken or here or upstream):
             return
         for subscriber in self._fragment.subscribers:
+            if subscriber.until is not None and at_us >= subscriber.until.at_us:
+                continue  # another plan of the query answers these instants
             identity = subscriber.identity
             reason = here.get(self._fragment.identity) or broken.get(identity)
             if reason is None and subscriber.home(buckets) == bucket:
@@ -108,18 +122,24 @@ def _apart(subscriber: Subscriber) -> Hashable:
 class _Top:
     """Subscribers with the same work left to do."""
 
-    def __init__(self, finish: Finish, subscribers: Sequence[Subscriber], *, only: bool, keyed: bool) -> None:
+    def __init__(
+        self, finish: Finish, subscribers: Sequence[Subscriber], *, only: bool, keyed: bool, identities: bool
+    ) -> None:
         self.subscribers = subscribers
         self._keyed = keyed
         self._operators = [operator_of(each) for each in finish]
         self._on = [QUERY_GROUP.name, *([SIZE.name, SLIDE.name] if subscribers[0].window is not None else [])]
         windows = [() if each.window is None else astuple(each.window) for each in subscribers]
         names = [
-            (each.group, *window, each.visible_from, each.query)
+            (each.group, *window, each.visible_from, each.identity if identities else each.query, *_handovers(each))
             for each, window in zip(subscribers, windows, strict=True)
         ]
-        schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
+        handed = {_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT: pl.Boolean}
+        schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String, **handed}
         self._names = pl.DataFrame(names, schema=schema, orient="row")
+        self._handed = any(each.since is not None or each.until is not None for each in subscribers)
+        if not self._handed:
+            self._names = self._names.drop(handed)
         self._own = None if only else self._names.select(self._on).unique()
 
     def answers(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -148,7 +168,23 @@ class _Top:
             named = named.filter(began <= pl.col(VISIBLE_FROM.name))
         if SUPERSEDED_UNTIL.name in texts.columns:
             named = named.filter(began > pl.col(SUPERSEDED_UNTIL.name))
-        return named
+        return _own_part(named) if self._handed else named
+
+
+def _handovers(subscriber: Subscriber) -> tuple[int, int, bool]:
+    since, until = subscriber.since, subscriber.until
+    cut = (since is not None and since.cut) or (until is not None and until.cut)
+    return ALWAYS if since is None else since.at_us, NEVER if until is None else until.at_us, cut
+
+
+def _own_part(named: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers that belong to a query's plan while another one hands over to it, or it to another."""
+    start, end, since, until, cut = (pl.col(name) for name in (START, END, _SINCE, _UNTIL, _CUT))
+    whole = named.filter((start < until) & pl.when(cut).then(end > since).otherwise(start >= since))
+    return whole.with_columns(
+        pl.when(cut).then(pl.max_horizontal(start, since)).otherwise(start).alias(START),
+        pl.when(cut).then(pl.min_horizontal(end, until)).otherwise(end).alias(END),
+    )
 
 
 def error_row(query: str, reason: str, at_us: int) -> pl.DataFrame:

@@ -28,6 +28,8 @@ class MicroBatchControl(msgspec.Struct, frozen=True):
     begun_us
         By stream: the instant at which it begins, if that may be known since this micro-batch. What has begun before
         stays as it is.
+    passed_us
+        By stream: its low watermark behind the rows of this micro-batch.
     """
 
     epoch: int
@@ -37,6 +39,7 @@ class MicroBatchControl(msgspec.Struct, frozen=True):
     relations: dict[str, int] = {}
     reached_us: int = 0
     begun_us: dict[str, int] = {}
+    passed_us: dict[str, int] = {}
 
 
 def merged_control(controls: Iterable[MicroBatchControl]) -> MicroBatchControl:

@@ -25,6 +25,7 @@ from cluster.fjord.operators.ordered_output import number_of, table_of
 
 _BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
 _RUN = "fjord_run"
+_IDENTITY = "fjord_identity"
 
 _OPEN_ROWS = pl.Schema({"query": pl.String, START: pl.Int64, "row": pl.String, "key": pl.String})
 _GIVEN = ["query", START, END, "kind", "row"]
@@ -147,17 +148,25 @@ def state_of(given: Given, began: Mapping[str, int]) -> State:
     given
         What has been given out.
     began
-        By query: the epoch with which it began.
+        By identity of a query: the epoch with which it began. In the state are its name and this epoch.
     """
     epochs = pl.col("query").replace_strict(began, return_dtype=pl.Int64).alias(_BEGAN)
-    return {"frontier_us": given.frontier_us, "open": given.open.with_columns(epochs)}
+    names = pl.col("query").replace_strict({each: name_of(each) for each in began}, return_dtype=pl.String)
+    return {"frontier_us": given.frontier_us, "open": given.open.with_columns(epochs, names)}
 
 
 def given_of(state: State, began: Mapping[str, int]) -> Given:
     """Return what has been given out to the queries there are, as it was saved."""
-    alive = pl.DataFrame(list(began.items()), schema={"query": pl.String, _BEGAN: pl.Int64}, orient="row")
-    rows = table_of(state, "open").join(alive, on=["query", _BEGAN], how="semi", maintain_order="left")
-    return Given(number_of(state, "frontier_us"), rows.drop(_BEGAN))
+    known = [(name_of(each), epoch, each) for each, epoch in began.items()]
+    alive = pl.DataFrame(known, schema={"query": pl.String, _BEGAN: pl.Int64, _IDENTITY: pl.String}, orient="row")
+    rows = table_of(state, "open").join(alive, on=["query", _BEGAN], how="inner", maintain_order="left")
+    named = rows.with_columns(pl.col(_IDENTITY).alias("query")).select(_OPEN_ROWS.names())
+    return Given(number_of(state, "frontier_us"), named)
+
+
+def name_of(identity: str) -> str:
+    """Return the name of a query, given its identity."""
+    return identity.rpartition("@")[0]
 
 
 def frontier_state_of(given: Given) -> State:

@@ -49,7 +49,7 @@ class EarlyQueries:
     fragment
         The fragment, with these subscribers only: see :func:`early_part`.
     answers
-        Their answers, with keys.
+        Their answers, with keys and identities.
     running
         Its operators behind the exchanges, by id of their node.
     crossing
@@ -74,12 +74,12 @@ class EarlyQueries:
         self._rows_moved = self._frontier_moved = False
         self._fragment = fragment
         self._look_ahead = LookAhead(fragment, running, crossing, tables)
-        self._began = {each.query: each.visible_from for each in fragment.subscribers}
+        self._began = {each.identity: each.visible_from for each in fragment.subscribers}
         self._cut = any(isinstance(each.operation, Held) for each in fragment.nodes)
         self._given: Given = NOTHING_GIVEN
 
     def answer(self, final: list[pl.DataFrame], watermarks_us: Mapping[str, int], *, failed: bool) -> pl.DataFrame:
-        """Return what is given out after a micro-batch: rows, open rows, and ends of open rows.
+        """Return what is given out after a micro-batch: rows, open rows, and ends of open rows, by identities.
 
         Parameters
         ----------

@@ -19,6 +19,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
+from cluster.fjord.waiting_answers import WaitingAnswers
 from cluster.physical.nodes import Fragment
 
 
@@ -48,10 +49,14 @@ class HostedFragment:
         self.unwritten = True
         self._tables = tables
         early = early_part(fragment)
-        self._own_early = None if early is None else (early, Answers(early, keyed=True, clock=clock))
+        self._own_early = None if early is None else (early, Answers(early, keyed=True, identities=True, clock=clock))
         others = tuple(each for each in fragment.subscribers if early is None or not each.early)
+        taking_over = tuple(each for each in others if each.since is not None)
+        others = tuple(each for each in others if each.since is None)
         # The answers of the subscribers that are given rows as they flow.
         self._answers = Answers(replace(fragment, subscribers=others), clock=clock) if others else None
+        part = replace(fragment, subscribers=taking_over)
+        self._taking_over = Answers(part, identities=True, clock=clock) if taking_over else None
         self._empty = {exchange.id: empty_crossing(fragment, exchange) for exchange in fragment.exchanges}
         self._begin()
 
@@ -69,6 +74,7 @@ class HostedFragment:
         if self._own_early is not None:
             running = {placed.name: placed for placed in self._dataflow.operators}
             self._early = EarlyQueries(*self._own_early, running, self._empty, self._tables)
+        self._waiting = WaitingAnswers(self.fragment)
 
     @property
     def failed(self) -> bool:
@@ -79,7 +85,7 @@ class HostedFragment:
     def names(self) -> frozenset[str]:
         """The names of its values."""
         early = () if self._early is None else (self._early.name, self._early.frontier_name)
-        return frozenset({*self._saved, *early})
+        return frozenset({*self._saved, *early, *([self._waiting.name] if self._waiting.exist else [])})
 
     def load(self, store: Store | None, version: bytes | None) -> None:
         """Make its operators again, in the state that a store holds as a version; None for that they begin with."""
@@ -94,6 +100,9 @@ class HostedFragment:
             if self._early is not None:
                 entries = (store.get(name) for name in (self._early.name, self._early.frontier_name))
                 self._early.restore(*(None if saved is None else unpack_state(saved) for saved in entries))
+            waiting = store.get(self._waiting.name) if self._waiting.exist else None
+            if waiting is not None:
+                self._waiting.restore(unpack_state(waiting))
         self.version = version
 
     def continue_from(self, before: HostedFragment) -> None:
@@ -105,6 +114,7 @@ class HostedFragment:
                 self._restore(placed, states[placed.name])
         if self._early is not None and before._early is not None:
             self._early.restore(before._early.save())
+        self._waiting.restore(before._waiting.save())
         self.version = before.version
 
     def _restore(self, placed: RunningOperator, state: State) -> None:
@@ -126,7 +136,8 @@ class HostedFragment:
         return list(self._answered(control))
 
     def _answered(self, control: MicroBatchControl) -> Iterator[pl.DataFrame]:
-        flowed = []
+        flowed: list[pl.DataFrame] = []
+        early: list[pl.DataFrame] = []
         while (batch := self._outlet.get()) is not None:
             if batch.rows.height:
                 flowed.append(batch.rows)
@@ -135,16 +146,19 @@ class HostedFragment:
                 yield from self._answers.of(rows)
         if self._early is not None:
             failed = self.failed or self.fragment.identity in control.failures
-            given = self._early.answer(flowed, control.watermarks_us, failed=failed)
-            if given.height:
-                yield given
+            early.append(self._early.answer(flowed, control.watermarks_us, failed=failed))
+        if self._taking_over is not None:
+            early += [answers for rows in flowed for answers in self._taking_over.of(rows)]
+        given = self._waiting.given(early, control.passed_us)
+        if given.height:
+            yield given
 
     def errors(self, control: MicroBatchControl, bucket: int, buckets: int) -> Iterator[pl.DataFrame]:
         """Yield the errors of its queries."""
         errors = [*self._dataflow.warnings.values(), *self._dataflow.failures.values()]
         here = {error.owner: str(error) for error in errors}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
-        for answers in (self._answers, None if self._early is None else self._early.answers):
+        for answers in (self._answers, self._taking_over, None if self._early is None else self._early.answers):
             if answers is not None:
                 yield from answers.errors(here, control.failures, bucket, buckets, now_us)
 
@@ -163,6 +177,9 @@ class HostedFragment:
         changes = {} if self._early is None else self._early.changes(everything=everything)
         for name, state in changes.items():
             store.put(name, pack_state(state))
+            self.version = version
+        if self._waiting.exist and (everything or self._waiting.moved):
+            store.put(self._waiting.name, pack_state(self._waiting.save()))
             self.version = version
 
     def take_counters(self) -> Counters:

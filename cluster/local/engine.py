@@ -223,7 +223,14 @@ class LocalEngine:
                 arrived[bucket].setdefault(exchange, []).append(piece)
             controls.append(
                 MicroBatchControl(
-                    self._plan.epoch, previous, sent.watermarks_us, sent.failures, versions, reached_us, begun_us
+                    self._plan.epoch,
+                    previous,
+                    sent.watermarks_us,
+                    sent.failures,
+                    versions,
+                    reached_us,
+                    begun_us,
+                    dict(self._watermarks_us),
                 )
             )
             counted.append(sent.counters)

@@ -5,7 +5,9 @@ This is the only place that decides what runs where; hosts only instantiate (:mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from cluster.language.algebra import Node
 from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
@@ -46,7 +48,9 @@ def lower(plan: Plan, before: PhysicalPlan = NOTHING) -> PhysicalPlan:
         lowered, identity = _lowered(query.node)
         kinds.setdefault(identity, lowered)
         subscriber = known.get(query.identity)
-        subscribers.setdefault(identity, []).append(lowered.subscriber(query) if subscriber is None else subscriber)
+        if subscriber is None:
+            subscriber = lowered.subscriber(query)
+        subscribers.setdefault(identity, []).append(_handing_over(subscriber, query))
     # Folded queries first; otherwise in the order of the oldest queries.
     ordered = sorted(kinds.items(), key=lambda each: isinstance(each[1], WindowedQuery))
     fragments = [
@@ -78,6 +82,40 @@ def with_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping[st
     return successor(indexed(running), running.epoch + 1, positions, (step,))
 
 
+def with_handover(
+    running: PhysicalPlan, old: PlannedQuery, new: PlannedQuery, positions: Mapping[str, int]
+) -> PhysicalPlan:
+    """Return the physical plan in which one plan of a query hands over to another, which is new.
+
+    Parameters
+    ----------
+    running
+        The running plan, with the old one.
+    old, new
+        Both, with the handover; the new one becomes the newest.
+    positions
+        Those of the new plan.
+    """
+    part, was = running.by_query[old.identity], running.subscribers[old.identity]
+    at, now = place_in(part.subscribers, was), _handing_over(was, old)
+    kind, identity = _lowered(new.node)
+    subscriber = kind.subscriber(new)
+    handing = (*part.subscribers[:at], now, *part.subscribers[at + 1 :])
+    if part.identity == identity:
+        tally = part.tally.with_subscriber(subscriber)
+        both = _tallied(kind, tally, (*handing, subscriber))
+        return successor(indexed(running), running.epoch + 1, positions, (Step(part, both, (was,), (now, subscriber)),))
+    left = replace(part, subscribers=handing)
+    left.__dict__["tally"] = part.tally
+    before = running.by_identity.get(identity)
+    if before is None:
+        step = Step(None, kind.fragment((subscriber,)), come=(subscriber,))
+    else:
+        joined = _tallied(kind, before.tally.with_subscriber(subscriber), (*before.subscribers, subscriber))
+        step = Step(before, joined, come=(subscriber,))
+    return successor(indexed(running), running.epoch + 1, positions, (Step(part, left, (was,), (now,)), step))
+
+
 def without_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping[str, int]) -> PhysicalPlan:
     """Return the physical plan without one of its queries.
 
@@ -90,14 +128,36 @@ def without_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping
     positions
         Those of the new plan.
     """
-    before, subscriber = running.by_query[query.identity], running.subscribers[query.identity]
-    if len(before.subscribers) == 1:
-        return successor(indexed(running), running.epoch + 1, positions, (Step(before, None, go=(subscriber,)),))
-    at = place_in(before.subscribers, subscriber)
-    left = (*before.subscribers[:at], *before.subscribers[at + 1 :])
+    return without_queries(running, (query,), positions)
+
+
+def without_queries(
+    running: PhysicalPlan, queries: Sequence[PlannedQuery], positions: Mapping[str, int]
+) -> PhysicalPlan:
+    """Return the physical plan without some of its queries, or some of the plans of one."""
+    steps: dict[str, Step] = {}
+    for query in queries:
+        part, subscriber = running.by_query[query.identity], running.subscribers[query.identity]
+        known = steps.get(part.identity, Step(part, part))
+        steps[part.identity] = Step(part, _without(known.after, query, subscriber), (*known.go, subscriber))
+    return successor(indexed(running), running.epoch + 1, positions, tuple(steps.values()))
+
+
+def _without(part: Fragment | None, query: PlannedQuery, subscriber: Subscriber) -> Fragment | None:
+    assert part is not None  # noqa: S101 - it has this subscriber
+    if len(part.subscribers) == 1:
+        return None
+    at = place_in(part.subscribers, subscriber)
+    left = (*part.subscribers[:at], *part.subscribers[at + 1 :])
     kind, _ = _lowered(query.node)
-    after = _tallied(kind, before.tally.without_subscriber(subscriber, left), left)
-    return successor(indexed(running), running.epoch + 1, positions, (Step(before, after, go=(subscriber,)),))
+    return _tallied(kind, part.tally.without_subscriber(subscriber, left), left)
+
+
+def _handing_over(subscriber: Subscriber, query: PlannedQuery) -> Subscriber:
+    """Return a query's subscriber as it stands between other plans of the query."""
+    if (subscriber.since, subscriber.until) == (query.since, query.until):
+        return subscriber
+    return replace(subscriber, since=query.since, until=query.until)
 
 
 def _tallied(kind: Lowered, tally: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:

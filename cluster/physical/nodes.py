@@ -34,6 +34,7 @@ from cluster.physical.operations import (
     WindowBounds,
 )
 from cluster.physical.subscriber_tally import SubscriberTally
+from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
 from cluster.plan.relations_read import relations_of
@@ -150,6 +151,8 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
         What it demands of sensors.
     early
         True if its rows are answered as soon as their beginning is certain, before their end is known.
+    since, until
+        As in :class:`~cluster.plan.epoch.PlannedQuery`.
     """
 
     query: str
@@ -164,6 +167,8 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     finish: tuple[Filter | Project | WindowBounds, ...] = ()
     demands: SensorDemands = msgspec.field(default=NO_DEMANDS, name="asked")
     early: bool = False
+    since: Handover | None = None
+    until: Handover | None = None
 
     @property
     def identity(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from cluster.physical.difference import fragments_changed, operators_between
-from cluster.physical.nodes import Fragment, PhysicalPlan
+from cluster.physical.nodes import Fragment, PhysicalPlan, Subscriber
 from cluster.physical.plan_files import PlanFiles
 from cluster.physical.words import named
 
@@ -25,6 +25,8 @@ class PlanStep(msgspec.Struct, frozen=True):
         Names of the queries that came and went.
     operators_come, operators_go
         How many operators came and went; those that others use, too, stay.
+    migrations_begin, migrations_end
+        Names of the queries that began to hand over to another plan, and of those that have.
     """
 
     epoch: int
@@ -33,13 +35,17 @@ class PlanStep(msgspec.Struct, frozen=True):
     queries_go: tuple[str, ...]
     operators_come: int
     operators_go: int
+    migrations_begin: tuple[str, ...] = ()
+    migrations_end: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """Which queries came and went."""
         come = f"{named([*self.queries_come])} added" if self.queries_come else ""
         go = f"{named([*self.queries_go])} dropped" if self.queries_go else ""
-        return "; ".join(each for each in (come, go) if each) or "no query came or went"
+        begin = f"{named([*self.migrations_begin])} migrating" if self.migrations_begin else ""
+        end = f"{named([*self.migrations_end])} migrated" if self.migrations_end else ""
+        return "; ".join(each for each in (come, go, begin, end) if each) or "no query came or went"
 
 
 def plan_history(files: PlanFiles, newest: int, last: int) -> Iterator[PlanStep]:
@@ -69,15 +75,20 @@ def _step(before: PhysicalPlan, after: PhysicalPlan, at_seconds: float) -> PlanS
     changed = fragments_changed(before, after)
     had, has = map(_queries, changed)
     operators = operators_between(*changed)
+    come = [each for identity, each in has.items() if identity not in had]
+    gone = [each for identity, each in had.items() if identity not in has]
+    dropped = {each.query for each in gone if each.until is None}
     return PlanStep(
         after.epoch,
         at_seconds,
-        tuple(name for identity, name in has.items() if identity not in had),
-        tuple(name for identity, name in had.items() if identity not in has),
+        tuple(each.query for each in come if each.since is None),
+        tuple(each.query for each in gone if each.until is None),
         operators["operators_come"],
         operators["operators_go"],
+        tuple(each.query for each in come if each.since is not None),
+        tuple(each.query for each in gone if each.until is not None and each.query not in dropped),
     )
 
 
-def _queries(fragments: tuple[Fragment, ...]) -> dict[str, str]:
-    return {each.identity: each.query for fragment in fragments for each in fragment.subscribers}
+def _queries(fragments: tuple[Fragment, ...]) -> dict[str, Subscriber]:
+    return {each.identity: each for fragment in fragments for each in fragment.subscribers}

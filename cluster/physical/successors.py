@@ -30,7 +30,7 @@ class Step:
     before, after
         The fragment; None if it is new, or goes.
     go, come
-        Its subscribers that go and come.
+        Its subscribers that go and come; of one that changes, what it was goes, and what it is comes.
     """
 
     before: Fragment | None
@@ -66,7 +66,8 @@ def successor(before: PhysicalPlan, epoch: int, positions: Mapping[str, int], st
             (each.before.identity for each in steps if each.before is not None and each.after is None),
             ((each.after.identity, each.after) for each in steps if each.after is not None),
         )
-    gone = [each.identity for step in steps for each in step.go]
+    stays = {each.identity for step in steps for each in step.come}
+    gone = [each.identity for step in steps for each in step.go if each.identity not in stays]
     come = [(each, step.after) for step in steps if step.after is not None for each in step.come]
     if "subscribers" in known:
         found["subscribers"] = before.subscribers.changed(gone, ((each.identity, each) for each, _ in come))
@@ -157,12 +158,17 @@ def _fragments(before: PhysicalPlan, steps: Sequence[Step]) -> tuple[Fragment, .
 def _ordered(known: tuple[Subscriber, ...], steps: Sequence[Step]) -> tuple[Subscriber, ...]:
     found = known
     for step in steps:
+        changed = {each.identity: each for each in step.come}
+        goes = {each.identity for each in step.go}
         for each in step.go:
             at = bisect_left(found, each.visible_from, key=_visible_from)
             while found[at].identity != each.identity:
                 at += 1
-            found = found[:at] + found[at + 1 :]
+            stays = (changed[each.identity],) if each.identity in changed else ()
+            found = found[:at] + stays + found[at + 1 :]
         for each in step.come:
+            if each.identity in goes:
+                continue
             if not found or found[-1].visible_from <= each.visible_from:
                 found = (*found, each)
             else:
@@ -176,10 +182,13 @@ def _carry_tally(step: Step) -> None:
     if before is None or after is None or "tally" not in before.__dict__ or "tally" in after.__dict__:
         return
     tally = before.tally
+    stays = {each.identity for each in step.go} & {each.identity for each in step.come}
     for each in step.go:
-        tally = tally.without_subscriber(each, after.subscribers)
+        if each.identity not in stays:
+            tally = tally.without_subscriber(each, after.subscribers)
     for each in step.come:
-        tally = tally.with_subscriber(each)
+        if each.identity not in stays:
+            tally = tally.with_subscriber(each)
     after.__dict__["tally"] = tally
 
 

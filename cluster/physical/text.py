@@ -25,10 +25,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from cluster.expressions.timestamps import timestamp_iso
 from cluster.physical.emission import late_nodes
 from cluster.physical.nodes import Fragment, Host, OperatorNode, PhysicalPlan, Work
 from cluster.physical.operations import Columns, Exchange, GroupedFilter, Sample, Scan
 from cluster.physical.words import describe, named, pane_window_words, queries_counted, scan_words
+from cluster.plan.history import EVER_US
 
 
 def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str:
@@ -62,7 +64,22 @@ def fragment_lines(fragment: Fragment, work: Work | None = None) -> Iterator[str
     early = [each.query for each in fragment.subscribers if each.early]
     if early and late_nodes(fragment):
         yield f"  published early: {named(early)}"
+    yield from handover_lines(fragment)
     yield from _tree(fragment)
+
+
+def handover_lines(fragment: Fragment) -> Iterator[str]:
+    """Yield which plan of a query answers until and from when, while or since one hands over to another."""
+    for each in fragment.subscribers:
+        name = f"{each.query}, as planned in epoch {each.visible_from}"
+        if each.until is not None:
+            yield f"  answers until {_instant(each.until.at_us)}{', cut there' if each.until.cut else ''}: {name}"
+        elif each.since is not None:
+            yield f"  answers from {_instant(each.since.at_us)}: {name}"
+
+
+def _instant(at_us: int) -> str:
+    return "the beginning" if at_us <= EVER_US else timestamp_iso(at_us)
 
 
 def where(fragment: Fragment) -> str:

@@ -26,6 +26,30 @@ FORMATS_READ = (2, 3, FORMAT)
 """Formats that can be read; 3 is 2 with queries as lists of distinct nodes."""
 
 
+class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The instant at which one plan of a query hands over to another (papers/pipes_migration.md section 3).
+
+    Both run from the epoch with which the handover begins until the old one has answered all that is its own:
+
+        old plan    ----------|           all rows that begin before the instant
+        new plan              |--------   all rows that begin at it or later
+
+    Parameters
+    ----------
+    at_us
+        The instant, in application time: microseconds since 1970.
+    opens_us
+        Once its streams have come to this instant, the old plan has answered every row that begins before `at_us`:
+        until then the answers of the new one wait, so that those of both are in order.
+    cut
+        True if rows are cut at the instant; False if each belongs, whole, to the plan in whose time it begins.
+    """
+
+    at_us: int
+    opens_us: int
+    cut: bool = False
+
+
 class PlannedQuery(msgspec.Struct, frozen=True):
     """A query as the operators run it.
 
@@ -39,12 +63,16 @@ class PlannedQuery(msgspec.Struct, frozen=True):
         The rewritten algebra.
     early
         True if its rows are published as soon as their beginning is certain (EMIT EARLY).
+    since, until
+        The handovers by which it follows another plan of the same query, and is followed by one.
     """
 
     name: str
     since_epoch: int
     node: Node
     early: bool = False
+    since: Handover | None = None
+    until: Handover | None = None
 
     @property
     def identity(self) -> str:
@@ -118,6 +146,8 @@ class _StoredQuery(msgspec.Struct, Generic[_N], frozen=True, omit_defaults=True)
     since_epoch: int
     node: _N
     early: bool = False
+    since: Handover | None = None
+    until: Handover | None = None
 
 
 class _StoredPlan(msgspec.Struct, Generic[_N], frozen=True, tag="Plan"):
@@ -142,7 +172,15 @@ def encode_plan(plan: Plan | PlanChange) -> bytes:
     """Return a plan as JSON, no larger than its distinct nodes."""
     queries = plan.queries if isinstance(plan, Plan) else plan.added
     listed = tuple(
-        _StoredQuery(query.name, query.since_epoch, msgspec.Raw(written(query.node)), query.early) for query in queries
+        _StoredQuery(
+            query.name,
+            query.since_epoch,
+            msgspec.Raw(written(query.node)),
+            query.early,
+            query.since,
+            query.until,
+        )
+        for query in queries
     )
     if isinstance(plan, Plan):
         return msgspec.json.encode(_StoredPlan(plan.epoch, listed, plan.positions, plan.format))
@@ -164,7 +202,8 @@ def decode_plan(text: bytes | str) -> Plan | PlanChange:
     listed = found.queries if isinstance(found, _StoredPlan) else found.added
     try:
         queries = tuple(
-            PlannedQuery(query.name, query.since_epoch, restored(query.node), query.early) for query in listed
+            PlannedQuery(query.name, query.since_epoch, restored(query.node), query.early, query.since, query.until)
+            for query in listed
         )
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error

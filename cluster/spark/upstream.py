@@ -56,6 +56,7 @@ def run_upstream(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
                 task.relations,
                 task.reached_us,
                 task.begun_us,
+                _passed_us(task),
             )
         )
         envelopes.extend((bucket, CONTROL, control) for bucket in range(task.buckets))
@@ -77,6 +78,12 @@ def run_stateless(task: UpstreamTask) -> Iterator[pa.RecordBatch]:
     if packed is not None:
         row = {"bucket": task.origin, **asdict(packed)}
         yield pa.RecordBatch.from_pylist([row], schema=OUTPUT_SCHEMA)
+
+
+def _passed_us(task: UpstreamTask) -> dict[str, int]:
+    """Return the low watermarks of the streams that are read live."""
+    live = (read for read in task.reads if read.backfill_epoch is None)
+    return {read.stream: read.watermark_us for read in live if read.watermark_us is not None}
 
 
 @lru_cache(maxsize=4)

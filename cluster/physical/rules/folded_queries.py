@@ -69,7 +69,15 @@ class FoldedQuery:
         group = group_of((*self.conditions, *self.choices)) if shared else query.since_epoch
         demands = sensor_demands(query)
         return Subscriber(
-            query.name, query.since_epoch, group, self.conditions, self.choices, demands=demands, early=query.early
+            query.name,
+            query.since_epoch,
+            group,
+            self.conditions,
+            self.choices,
+            demands=demands,
+            early=query.early,
+            since=query.since,
+            until=query.until,
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:

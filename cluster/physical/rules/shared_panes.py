@@ -90,6 +90,8 @@ class WindowedQuery:
             finish=finish_of(windowed.top),
             demands=sensor_demands(query),
             early=query.early,
+            since=query.since,
+            until=query.until,
         )
 
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:

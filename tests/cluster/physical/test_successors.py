@@ -15,6 +15,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as msgspec_replace
 
 from cluster.fjord.acceptance import RowLimits, check_rows, made_per_second
 from cluster.fjord.state_size import check_state, kept_by
@@ -22,12 +23,19 @@ from cluster.language.algebra import Node
 from cluster.language.translation import translate
 from cluster.layered_map import LayeredMap
 from cluster.physical import plan_json
-from cluster.physical.lowering import begins_with_others, lower, with_query, without_query
+from cluster.physical.lowering import (
+    begins_with_others,
+    lower,
+    with_handover,
+    with_query,
+    without_queries,
+    without_query,
+)
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_changes import PhysicalChange
 from cluster.physical.plan_files import WHOLE_EVERY, whole_every
 from cluster.physical.subscriber_tally import SubscriberTally
-from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from tests.cluster.physical.test_lowering import CATALOG, KINDS, NODES
 
@@ -93,6 +101,42 @@ def test_what_is_carried_over_is_what_is_made_anew(steps: list[tuple[int, int] |
         assert isinstance(decoded, PhysicalChange)
         followed = decoded.applied_to(followed)
         check_same(followed, queries)
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+def test_a_handover_is_carried_over_like_what_is_made_anew(
+    steps: list[tuple[int, int] | None], dice: random.Random
+) -> None:
+    queries: tuple[PlannedQuery, ...] = ()
+    running = followed = NOTHING
+    for epoch, step in enumerate(steps, 1):
+        before, positions = running, {"traffic": epoch}
+        plain = [each for each in queries if each.until is None]
+        leaving = [each for each in queries if each.until is not None]
+        node = NODES[dice.randrange(len(NODES))][0] if step is None else NODES[step[0]][step[1]]
+        choice = dice.randrange(4)
+        if choice < 2 and plain:
+            old, handover = dice.choice(plain), Handover(60 * epoch, 60 * epoch + 5, cut=choice == 0)
+            handing = msgspec_replace(old, until=handover)
+            new = PlannedQuery(old.name, epoch, node, since=handover)
+            queries = (*(handing if each is old else each for each in queries), new)
+            running = with_handover(running, handing, new, positions)
+        elif choice == 2 and leaving:
+            gone = dice.choice(leaving)
+            both = [each for each in queries if each.name == gone.name] if dice.random() < 0.5 else [gone]
+            queries = tuple(each for each in queries if all(each is not other for other in both))
+            running = without_queries(running, both, positions)
+        else:
+            queries = (*queries, PlannedQuery(f"q{epoch}", epoch, node))
+            running = with_query(running, queries[-1], positions)
+        check_same(running, queries)
+        change = PhysicalChange.between(before, running)
+        assert change is not None
+        decoded = plan_json.decode(plan_json.encode(change))
+        assert isinstance(decoded, PhysicalChange)
+        followed = decoded.applied_to(followed)
+        check_same(followed, queries)
+        assert lower(Plan(epoch, queries, positions), before) == running
 
 
 @given(STEPS)

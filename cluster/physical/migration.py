@@ -1,0 +1,215 @@
+"""Whether a query may go on with another plan, from which instant on, and whether its rows are cut there.
+
+See papers/pipes_migration.md sections 3 and 3.1:
+
+    stamps read         ----------|                                   by the old plan only
+    new plan, full                 ~~~~~~ reach ~~~~~~|               nothing older matters to it from here on
+    instant                                            T
+    old plan, empty                                     ~ delay ~|    all rows that begin before T have flowed
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable
+
+from msgspec import UNSET
+
+from cluster.errors import PlanError
+from cluster.language.algebra import (
+    Filter,
+    Granularity,
+    Join,
+    Lookup,
+    Node,
+    Project,
+    Source,
+    TimeWindow,
+    Union,
+    WindowBounds,
+    inputs_of,
+    schema_of,
+)
+from cluster.language.instants import is_instantaneous
+from cluster.language.walks import nodes_of, streams_of
+from cluster.physical.reach import UnboundedPlanError, delay_us, reach_us
+from cluster.physical.validity import longest_validity_us
+from cluster.plan.epoch import Handover
+from cluster.plan.history import EVER_US, has_own_beginning
+from cluster.plan.pipelines import is_pipeline
+
+DEADLINE_HINT = "state a deadline: how long after the last tuple that was read the new plan takes over, full or not"
+LONGEST_GRID_US = 86_400_000_000
+"""No instant is moved further than a day to lie on the borders of windows."""
+
+
+class MigrationRefusedError(PlanError):
+    """A query cannot go on with another plan."""
+
+
+class Migration:
+    """How a query goes on with another plan; a decision that holds for any instant at which it begins.
+
+    Parameters
+    ----------
+    old, new
+        Both plans, rewritten.
+    deadline_us
+        How long after the last tuple read the new plan takes over if nothing bounds how far back it reaches; None for
+        not at all.
+
+    Raises
+    ------
+    MigrationRefusedError
+        If the query cannot; says why.
+    """
+
+    def __init__(self, old: Node, new: Node, *, deadline_us: int | None = None) -> None:
+        _check_alike(old, new)
+        self.cut = interval_shape(old) is None or interval_shape(old) != interval_shape(new)
+        """Whether rows are cut at the instant."""
+        try:
+            self.delay_us = delay_us(old)
+            """How far the old plan's answers may be behind its streams."""
+        except UnboundedPlanError as error:
+            raise MigrationRefusedError(
+                f"the query cannot go on with another plan: {error.message}, so that no instant is known by which "
+                "the present plan has answered everything before another one"
+            ) from error
+        try:
+            self.reach_us = reach_us(new)
+            """How far back the new plan reaches."""
+        except UnboundedPlanError as error:
+            if deadline_us is None:
+                raise MigrationRefusedError(
+                    f"the query cannot go on with this plan: {error.message}", hint=DEADLINE_HINT
+                ) from error
+            self.reach_us = deadline_us
+        self.length_us = longest_validity_us(old)
+        """How long a row of the old plan may be valid; None without a bound."""
+        self._border = _border_of((old, new)) if self.cut else (1, 0)
+
+    def handover(self, greatest_us: int | None) -> Handover:
+        """Return the handover.
+
+        Parameters
+        ----------
+        greatest_us
+            The greatest stamp of all tuples that the old plan may have read and the new one has not; None if there is
+            no such tuple.
+        """
+        if greatest_us is None:
+            return Handover(EVER_US, EVER_US, self.cut)
+        step_us, offset_us = self._border
+        at_us = -((offset_us - greatest_us - self.reach_us - 1) // step_us) * step_us + offset_us
+        return Handover(at_us, at_us + self.delay_us, self.cut)
+
+    def done_us(self, handover: Handover, *, early: bool) -> int:
+        """Return the instant to which streams have come when the old plan has nothing more to answer.
+
+        Parameters
+        ----------
+        handover
+            The handover.
+        early
+            Whether the query's rows are published before their end is known: the old plan then publishes the ends of
+            those that it has begun.
+        """
+        if not early:
+            return handover.opens_us
+        return handover.opens_us + (1 if handover.cut else (self.length_us or 0) + 1)
+
+
+def _check_alike(old: Node, new: Node) -> None:
+    """Raise unless two plans are plans of one query, and can run beside each other."""
+    columns, others = ([(each.name, each.type) for each in schema_of(plan)] for plan in (old, new))
+    if columns != others:
+        raise MigrationRefusedError("the query cannot go on with this plan: its rows have other columns")
+    if streams_of(old) != streams_of(new):
+        raise MigrationRefusedError("the query cannot go on with this plan: it reads other streams")
+    if has_own_beginning(new):
+        raise MigrationRefusedError("the query cannot go on with this plan: it reads a past, or rows of relations")
+    if is_pipeline(old) != is_pipeline(new):
+        raise MigrationRefusedError(
+            "the query cannot go on with this plan: plans with state and without are run by different Spark queries, "
+            "whose answers have no common order"
+        )
+    if is_pipeline(old) and _slides(old) != _slides(new):
+        raise MigrationRefusedError(
+            "the query cannot go on with this plan: it keeps no state in which answers could wait, and its window "
+            "moves at other instants"
+        )
+
+
+def _slides(plan: Node) -> list[Hashable]:
+    return [(each.slide_us, each.grid) for each in nodes_of(plan) if isinstance(each, TimeWindow)]
+
+
+def _border_of(plans: tuple[Node, Node]) -> tuple[int, int]:
+    """Return (step, offset) of instants at which rows of both plans begin and end, as far as windows decide that."""
+    windows = [each for plan in plans for each in nodes_of(plan)]
+    granules = [each.granule_us for each in windows if isinstance(each, Granularity)]
+    slides = [each.slide_us for each in windows if isinstance(each, TimeWindow) and each.grid is UNSET]
+    step_us = math.lcm(*granules) if granules else math.lcm(*slides) if slides else 1
+    if step_us > LONGEST_GRID_US:
+        return 1, 0
+    return step_us, 0 if granules else -1
+
+
+def interval_shape(plan: Node) -> Hashable | None:
+    """Return what decides how a plan's rows are cut into intervals: equal for plans whose rows are equal.
+
+    Filters and projections are left out, joins and unions are bags of what they join, and windows are at their
+    streams. None if another thing decides it, too: a window over rows that are valid longer than an instant.
+    """
+    try:
+        return _shape(plan, ())
+    except _NoShapeError:
+        return None
+
+
+class _NoShapeError(Exception):
+    pass
+
+
+def _shape(node: Node, windows: tuple[Hashable, ...]) -> Hashable:
+    match node:
+        case Source():
+            return "source", node.stream, node.sample_period_us, node.detector, windows
+        case TimeWindow():
+            if not is_instantaneous(node.input):
+                raise _NoShapeError
+            return _shape(node.input, (*windows, (node.size_us, node.slide_us, _hashable(node))))
+        case Filter() | Project() | Lookup() | WindowBounds():
+            return _shape(node.input, windows)
+        case Union():
+            return "union", _bag(_flat(node, Union, windows))
+        case _ if windows:
+            raise _NoShapeError
+        case Join():
+            return "join", _bag(_flat(node, Join, windows))
+        case _:
+            return (
+                type(node).__name__,
+                tuple(_shape(each, ()) for each in inputs_of(node)),
+                getattr(node, "granule_us", 0),
+            )
+
+
+def _hashable(window: TimeWindow) -> Hashable:
+    return None if window.grid is UNSET else window.grid
+
+
+def _flat(node: Node, kind: type[Join | Union], windows: tuple[Hashable, ...]) -> list[Hashable]:
+    """Return the shapes of all that is joined, or united."""
+    below = node
+    while isinstance(below, Filter | Project | Lookup):
+        below = below.input
+    if isinstance(below, kind):
+        return [shape for each in inputs_of(below) for shape in _flat(each, kind, windows)]
+    return [_shape(node, windows)]
+
+
+def _bag(shapes: list[Hashable]) -> Hashable:
+    return frozenset(Counter(shapes).items())
