@@ -12,7 +12,7 @@ bounds (cluster/fjord/made_rows.py, cluster/fjord/state_size.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.costs.characteristics import (
@@ -29,7 +29,9 @@ from cluster.costs.characteristics import (
     windowed,
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
-from cluster.costs.selectivity import KEYS_ASSUMED, join_selectivity, selectivity
+from cluster.costs.prices import SHIPPED, Prices
+from cluster.costs.selectivity import KEYS_ASSUMED, join_selectivity, keys_joined, selectivity
+from cluster.costs.work import SECOND_US, compared_per_second, work_us
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Expression
 from cluster.language.algebra import (
@@ -62,11 +64,8 @@ from cluster.language.algebra import (
 from cluster.language.algebra import (
     Sequence as InOrder,
 )
-from cluster.language.columns import Scalar
 from cluster.language.walks import below_filters, from_below
 from cluster.planning_budget import spend
-
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,13 @@ class Estimate:
         Its rows, in microseconds; None where it cannot be estimated.
     kept
         How many rows its operator keeps; infinite if they become ever more, None where it cannot be estimated.
+    work_us
+        Microseconds of a processor that it takes in a second; None where it cannot be estimated.
     """
 
     flow: Characteristics | None
     kept: float | None = 0.0
+    work_us: float | None = None
 
     @property
     def rows_per_second(self) -> float | None:
@@ -92,12 +94,45 @@ class Estimate:
 
 UNKNOWN = Estimate(None, None)
 NOTHING_MEASURED: Mapping[tuple[str, Expression], float] = {}
+NO_SHARES: Mapping[Expression, float] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a plan is expected to cost, or several together: each node counts once.
+
+    Parameters
+    ----------
+    work_us
+        Microseconds of a processor in a second.
+    kept
+        Rows that are kept.
+    known
+        False if something of it could not be estimated; what could be is counted.
+    """
+
+    work_us: float = 0.0
+    kept: float = 0.0
+    known: bool = True
+
+
+def totals_of(estimates: Iterable[Estimate]) -> Totals:
+    """Return what nodes cost together."""
+    found = list(estimates)
+    return Totals(
+        sum(each.work_us for each in found if each.work_us is not None),
+        sum(each.kept for each in found if each.kept is not None),
+        all(each.work_us is not None and each.kept is not None for each in found),
+    )
 
 
 def estimates_of(
     plan: Node,
     tuples_per_second: Mapping[str, float],
     selectivities: Mapping[tuple[str, Expression], float] = NOTHING_MEASURED,
+    *,
+    prices: Prices = SHIPPED,
+    pair_shares: Mapping[Expression, float] = NO_SHARES,
 ) -> dict[Node, Estimate]:
     """Return what is expected of the nodes of a plan.
 
@@ -109,20 +144,58 @@ def estimates_of(
         By stream, in application time; those of streams that are missing are not known.
     selectivities
         By stream and condition, where they have been measured.
+    prices
+        What steps of operators cost.
+    pair_shares
+        By condition of a join: the share of pairs that meet it, where that has been measured.
     """
     found: dict[Node, Estimate] = {}
     for node in from_below(plan):
         spend()
-        below = [found[each].flow for each in inputs_of(node)]
-        if isinstance(node, Source):
-            found[node] = _source(node, tuples_per_second.get(node.stream))
-        elif isinstance(node, Filter) and below[0] is not None:
-            found[node] = Estimate(filtered(below[0], _passing(node, selectivities)))
-        elif any(each is None for each in below):
+        flows = [found[each].flow for each in inputs_of(node)]
+        below = [each for each in flows if each is not None]
+        if len(below) < len(flows):
             found[node] = UNKNOWN
+            continue
+        if isinstance(node, Source):
+            estimate = _source(node, tuples_per_second.get(node.stream))
+        elif isinstance(node, Filter):
+            estimate = Estimate(filtered(below[0], _passing(node, selectivities)))
+        elif isinstance(node, Join):
+            estimate = _joined(node, below[0], below[1], pair_shares)
         else:
-            found[node] = _estimate(node, [each for each in below if each is not None])
+            estimate = _estimate(node, below)
+        work = _work(node, below, estimate, prices)
+        found[node] = estimate if work is None else replace(estimate, work_us=work)
     return found
+
+
+def _work(node: Node, below: Sequence[Characteristics], estimate: Estimate, prices: Prices) -> float | None:
+    """Return what an operator takes of a processor; None if that is not known. Tuples of a stream are its input."""
+    flow, kept = estimate.flow, estimate.kept
+    if flow is None or kept is None:
+        return None
+    if isinstance(node, Source):
+        looked_up = work_us(prices.of_lookup, (flow,), flow, 0.0) * len(node.lookups)
+        return work_us(prices.of(node), (flow,), flow, 0.0) + looked_up
+    return work_us(prices.of(node), below, flow, kept, compared=_compared(node, below, kept))
+
+
+def compared_by(node: Node, estimates: Mapping[Node, Estimate]) -> float:
+    """Return how many pairs a node of a plan compares in a second; none where that is not known."""
+    flows = [estimates[each].flow for each in inputs_of(node)]
+    below = [each for each in flows if each is not None]
+    kept = estimates[node].kept
+    return 0.0 if kept is None or len(below) < len(flows) else _compared(node, below, kept)
+
+
+def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> float:
+    """Return how many pairs are compared: rows of both sides, or rows and the partial aggregates of their group."""
+    if isinstance(node, Join | SemiJoin | AntiJoin):
+        return compared_per_second(below[0], below[1], keys_joined(*_condition(node)))
+    if isinstance(node, Aggregate) and kept:
+        return below[0].rate * SECOND_US * kept / _combinations(node.keys)
+    return 0.0
 
 
 def _source(node: Source, per_second: float | None) -> Estimate:
@@ -166,7 +239,7 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             rows = max((call.reach_rows for call in node.calls), default=0) * _combinations(node.keys)
             reach_us = max((call.reach_us or 0 for call in node.calls), default=0)
             return Estimate(flow, rows + reach_us * flow.rate)
-        case Join() | SemiJoin() | AntiJoin() | Zip() | StampJoin():
+        case SemiJoin() | AntiJoin() | Zip() | StampJoin():
             return _pairs(node, flow, below[1])
         case _:
             return UNKNOWN
@@ -207,23 +280,27 @@ def _aggregate(node: Aggregate, flow: Characteristics) -> Estimate:
     return Estimate(grouped(flow, groups) if node.keys else aggregated(flow), kept)
 
 
-def _pairs(
-    node: Join | SemiJoin | AntiJoin | Zip | StampJoin, left: Characteristics, right: Characteristics
-) -> Estimate:
+def _pairs(node: SemiJoin | AntiJoin | Zip | StampJoin, left: Characteristics, right: Characteristics) -> Estimate:
     """Return the answers of a join. All left rows of a semijoin are counted, as nothing is known of partners."""
     if isinstance(node, Zip | StampJoin):
         reach_us = (max(node.high_us, 0), max(-node.low_us, 0) if node.low_us is not None else 0)
         latest = isinstance(node, StampJoin) and node.latest
         of_right = _combinations(node.keys) if latest else right.rate * (reach_us[1] + 1)
         return Estimate(left, left.rate * (reach_us[0] + 1) + of_right)
+    return Estimate(left, sum(kept_by_join(left, right)))
+
+
+def _joined(
+    node: Join, left: Characteristics, right: Characteristics, pair_shares: Mapping[Expression, float]
+) -> Estimate:
     kept = sum(kept_by_join(left, right))
-    if not isinstance(node, Join):
-        return Estimate(left, kept)
     if math.isinf(left.validity) or math.isinf(right.validity):
         return Estimate(None, kept)
-    return Estimate(joined(left, right, _share(node.predicate, node)), kept)
+    condition, *names = _condition(node)
+    share = None if condition is None else pair_shares.get(condition)
+    return Estimate(joined(left, right, join_selectivity(condition, *names) if share is None else share), kept)
 
 
-def _share(predicate: Scalar | None, node: Join) -> float:
+def _condition(node: Join | SemiJoin | AntiJoin) -> tuple[Expression | None, frozenset[str], frozenset[str]]:
     left, right = (frozenset(column.name for column in schema_of(side)) for side in (node.left, node.right))
-    return join_selectivity(None if predicate is None else predicate.expression, left, right)
+    return None if node.predicate is None else node.predicate.expression, left, right

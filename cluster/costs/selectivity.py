@@ -81,9 +81,14 @@ def join_selectivity(condition: Expression | None, left: frozenset[str], right: 
     if condition is None:
         return 1.0
     parts = conjuncts(condition)
-    keys = [each for each in parts if _compares_sides(each, left, right)]
-    rest = math.prod(selectivity(each) for each in parts if each not in keys)
-    return rest / KEYS_ASSUMED if keys else rest
+    rest = math.prod(selectivity(each) for each in parts if not _compares_sides(each, left, right))
+    return rest / keys_joined(condition, left, right)
+
+
+def keys_joined(condition: Expression | None, left: frozenset[str], right: frozenset[str]) -> float:
+    """Return how many keys the rows are divided by that a join compares: one if nothing has to be equal."""
+    parts = () if condition is None else conjuncts(condition)
+    return KEYS_ASSUMED if any(_compares_sides(each, left, right) for each in parts) else 1
 
 
 def _compares_sides(part: Expression, left: frozenset[str], right: frozenset[str]) -> bool:

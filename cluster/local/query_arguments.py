@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.errors import ClusterError
-from protocols.wire.names import folded, normal
+from protocols.wire.names import NAME_PATTERN, folded, normal
 
 if TYPE_CHECKING:
     from cluster.language.parameter_values import Value
@@ -79,6 +80,15 @@ def names_file(argument: str) -> bool:
     if not argument.lower().endswith(".sql") or "\n" in argument:
         return False
     return len(argument.split()) == 1 or Path(argument).is_file()
+
+
+def names_query(argument: str) -> bool:
+    """Return whether an argument may be the name of a query: no text of a query is one word.
+
+    >>> names_query("slow-7"), names_query("slow.sql"), names_query("SELECT a FROM s"), names_query("-")
+    (True, False, False, False)
+    """
+    return re.match(NAME_PATTERN, argument) is not None and not names_file(argument)
 
 
 def file_text(file: Path) -> GivenText:

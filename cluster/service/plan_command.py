@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import platform
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from cluster.errors import ClusterError
-from cluster.service.client.command import DEFAULT_API, Api, make_client
+from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from cluster.costs.prices import Prices
 
 plan = typer.Typer(help="Show and draw the plan that all queries share.", no_args_is_help=True)
 
@@ -97,6 +105,55 @@ def _rate(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= WHOLE else f"{value:.3g}"
+
+
+@plan.command("calibrate")
+def calibrate(
+    *,
+    data: Annotated[
+        Path, typer.Option(envvar="FJORD_CLUSTER_DATA", help="The data folder of the cluster that is to use them.")
+    ] = Path(".fjord/cluster"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the prices only, and write no file.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure what steps of operators cost on this machine, for estimates. It takes some seconds of one processor.
+
+    The prices are written into the data folder of a cluster, which uses them at once, whether it runs or not.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from cluster.local.calibration import calibrated, runs
+    from cluster.service.queries.operator_prices import check_folder, write_prices
+
+    if not dry_run:
+        check_folder(data)
+    columns = TextColumn("measuring {task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=runs())
+        found = calibrated(
+            lambda kind: bar.update(task, description=kind.lower(), advance=1),
+            machine=f"{platform.node()}, {platform.machine()}, {os.cpu_count()} processors",
+            measured=datetime.now(UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00"),
+        )
+    written = None if dry_run else write_prices(data, found)
+    if as_json:
+        print_json({"file": None if written is None else str(written), **msgspec.to_builtins(found)})
+        return
+    Console(width=max(Console().width, 100)).print(_price_table(found))
+    if written is not None:
+        typer.echo(f"written: {written}")
+
+
+def _price_table(prices: Prices) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None)
+    for heading in ("us for", "a batch", "a row in", "a row out", "a kept row and batch", "a pair compared"):
+        table.add_column(heading, justify="left" if heading == "us for" else "right", no_wrap=True)
+    for kind, each in sorted(prices.kinds.items()):
+        table.add_row(kind.lower(), *(f"{value:,.4g}" if value else "-" for value in msgspec.structs.astuple(each)))
+    return table
 
 
 @plan.command("draw")

@@ -12,6 +12,7 @@ from cluster.local.query_arguments import (
     QUERY_HELP,
     Settings,
     file_text,
+    names_query,
     one_query,
     placed,
     text_given,
@@ -197,16 +198,23 @@ def tail_query(
 
 @query.command("explain")
 def explain_query(
-    sql: Annotated[str, typer.Argument(help=QUERY_HELP)],
+    sql: Annotated[str, typer.Argument(help=f"{QUERY_HELP[:-1]}; or the name of a query that runs.")],
     *,
     settings: Settings = None,
     energy: Annotated[bool, typer.Option("--energy", help="Show what it would cost the motes instead.")] = False,
     api: Api = DEFAULT_API,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; only with --energy.")] = False,
 ) -> None:
-    """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend."""
+    """Show what a query means and how it will be run, without running it; or, with --energy, what motes would spend.
+
+    Of a query that runs, given by its name: what is expected of its operators, beside what they do.
+    """
     from cluster.service.billing.command import asks_for_energy, print_energy
 
+    if names_query(sql) and not energy:
+        with make_client(api) as client:
+            typer.echo(client.running_plan(sql).rstrip("\n"))
+        return
     text, values = one_query(text_given(sql)), values_given(settings or [])
     energy = energy or asks_for_energy(text)
     if as_json and not energy:

@@ -42,6 +42,7 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/v1/plan/operators"): Role.READ,
     ("GET", "/v1/queries"): Role.READ,
     ("GET", "/v1/queries/{name}"): Role.READ,
+    ("GET", "/v1/queries/{name}/plan"): Role.READ,
     ("GET", "/v1/queries/{name}/results"): Role.READ,
     ("GET", "/v1/relations"): Role.READ,
     ("GET", "/v1/relations/{name}"): Role.READ,

@@ -118,6 +118,10 @@ class ApiClient:
         """End a query."""
         self._request("DELETE", f"/v1/queries/{_quoted(name)}")
 
+    def running_plan(self, name: str) -> str:
+        """Return the plan of a running query as text, with estimates and measurements."""
+        return self._request("GET", f"/v1/queries/{_quoted(name)}/plan").text
+
     def explain(self, sql: str, parameters: Mapping[str, Any] | None = None) -> str:
         """Return how a query would be run, as text."""
         return self._request("POST", "/v1/explain", json={"sql": sql, "parameters": dict(parameters or {})}).text

@@ -163,6 +163,11 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         query = queries.waiting.find(name) or registry.query(name)
         return descriptions.with_progress(query, descriptions.lags.now())
 
+    @api.get("/v1/queries/{name}/plan")
+    async def show_running(name: PathName) -> Response:
+        """Return the plan of a running query as text: what is expected of each operator, and what it does."""
+        return Response(await queries.estimates.running(name), media_type="text/plain; charset=utf-8")
+
     @api.delete("/v1/queries/{name}", status_code=204)
     async def drop_query(name: PathName) -> None:
         """End a query."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.costs.estimate_text import estimate_text
+from cluster.costs.prices import SHIPPED, Prices
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import Rates
 from cluster.language.translation import Query
@@ -39,6 +40,8 @@ class Surroundings:
         By stream, of those that the query reads, where it is known.
     rates
         Of the operators of the plan that runs, by name.
+    prices
+        What steps of operators cost here.
     """
 
     running: PhysicalPlan
@@ -48,6 +51,7 @@ class Surroundings:
     history_rows: int
     tuples_per_second: Mapping[str, float]
     rates: Callable[[str], Rates]
+    prices: Prices = SHIPPED
 
 
 def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ...], surroundings: Surroundings) -> str:
@@ -68,7 +72,7 @@ def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ..
         node, surroundings.sizes, memory_bytes=surroundings.memory_bytes, buckets=surroundings.buckets
     )
     selectivities = measured_selectivities(surroundings.running, surroundings.rates)
-    estimate = estimate_text(node, surroundings.tuples_per_second, selectivities)
+    estimate = estimate_text(node, surroundings.tuples_per_second, selectivities, surroundings.prices)
     sections = [
         explained(query, rewritten).rstrip(),
         *([f"It would first read\n{history_text(reads, surroundings.history_rows)}"] if reads else []),

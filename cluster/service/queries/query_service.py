@@ -36,7 +36,9 @@ from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.history import HistoryRead, begun_at, history_of
+from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
+from cluster.service.queries.query_estimates import QueryEstimates
 from cluster.service.queries.query_explanation import Surroundings, explanation
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
@@ -87,6 +89,8 @@ class QueryService:
         Reports of proxies on the demands that they leave out.
     operators
         What the operators of the running plan do, for estimates.
+    prices
+        What steps of operators cost here.
     before_change
         Called before a query begins or ends.
     put_aside
@@ -111,6 +115,7 @@ class QueryService:
         functions: FunctionRules | None = None,
         demand_reports: DemandReports | None = None,
         operators: OperatorStatistics | None = None,
+        prices: OperatorPrices | None = None,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
     ) -> None:
@@ -123,6 +128,7 @@ class QueryService:
         self._lock = asyncio.Lock()
         self._planning = Planning(planning_seconds)
         self._operators = operators or OperatorStatistics()
+        self._prices = prices or OperatorPrices()
         self._before_change = before_change
         self._put_aside = put_aside
         self._readers = RelationReaders(registry)
@@ -146,6 +152,7 @@ class QueryService:
             rows=row_limits or RowLimits(),
             max_state_bytes=max_state_bytes,
         )
+        self.estimates = QueryEstimates(registry, self.limits, self._operators, self._prices, self._planning)
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""
         self.demand_requests = DemandRequests()
@@ -349,8 +356,9 @@ class QueryService:
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
         rates = self.limits.rates(streams_of(node))
         surroundings = Surroundings(
-            running, context.sizes, memory_bytes, buckets, self._history_rows, rates, self._operators.rates
-        )
+            running, context.sizes, memory_bytes, buckets, self._history_rows, rates, self._operators.rates,
+            self._prices.current(),
+        )  # fmt: skip
         return await self._planning.run(partial(explanation, query, rewritten, reads, surroundings))
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:

@@ -38,6 +38,7 @@ from cluster.service.publishing.publisher_channel import Note, Orders
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.service.queries.lifetime_notes import slower_queries
 from cluster.service.queries.long_lived import LongLived
+from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
 from cluster.service.registry.lost_versions import newest_known_versions, replace_lost_versions
@@ -251,6 +252,7 @@ def make_parts(
         functions=settings.functions,
         demand_reports=demand_reports,
         operators=operators,
+        prices=OperatorPrices(folder),
         before_change=billing.close,
         put_aside=long_lived.put_aside,
     )
