@@ -23,7 +23,7 @@ HEAVY := spark or system or faults
 HEAVY_FILES = $(sort $(shell grep -rlE 'mark\.(spark|system|faults)\b' tests --include='test_*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle coalescing mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -54,6 +54,9 @@ test-power-cuts: $(INSTALLED) ## The power is cut at random instants, without Sp
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \
 		$(if $(SEED),--seed '$(SEED)')
+
+coalescing: $(INSTALLED) ## Coalescing of random streams, eager, lazy and in batches, against brute force: [STREAMS=10000] [SEED=n]
+	@$(BIN)/python -m tests.cluster.temporal $(if $(STREAMS),--streams '$(STREAMS)') $(if $(SEED),--seed '$(SEED)')
 
 mutants: $(INSTALLED) ## Small faults put into translator, rules and operators, which tests must find: [COUNT=200] [SEED=n] [WORKERS=2]
 	@$(BIN)/python -m tests.mutants --count '$(COUNT)' --workers '$(WORKERS)' $(if $(SEED),--seed '$(SEED)')
@@ -88,6 +91,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/sequence.py --quick
 	@$(BIN)/python benchmarks/sessions.py --quick
 	@$(BIN)/python benchmarks/parameterised.py --quick
+	@$(BIN)/python benchmarks/coalescing.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick
 	@$(BIN)/python benchmarks/mixture_proxy.py --quick

@@ -1,0 +1,1 @@
+"""What held for how long: samples of one value become intervals, eagerly or lazily, exactly or within a memory."""
