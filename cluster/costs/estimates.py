@@ -56,6 +56,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     Zip,
     inputs_of,
@@ -220,6 +221,9 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             rows = math.inf if node.rows is None else node.rows
             keys = _combinations(node.keys) if isinstance(node, PartitionedWindow) else 1
             return Estimate(counted(flow, rows, keys), rows * keys if math.isfinite(rows) else 0.0)
+        case UntilNext():
+            held = counted(flow, 1, _combinations(node.keys))
+            return Estimate(held if node.lasts else flow, held.valid_rows)
         case Granularity():
             return Estimate(coarsened(flow, node.granule_us))
         case Aggregate():

@@ -42,6 +42,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.queues import Queue
@@ -85,6 +86,9 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
         case kinds.SessionWindow():
             rows = empty_rows(operation.columns)
             return SessionWindow(rows, operation.keys, operation.session, lag_us=operation.lag_us)
+        case kinds.UntilNext():
+            rows, held = empty_rows(operation.columns), (operation.bounds, operation.lasts)
+            return UntilNext(rows, operation.keys, operation.longest_us, *held, lag_us=operation.lag_us)
         case kinds.Panes():
             return Panes(operation.width_us)
         case kinds.PartialAggregate():

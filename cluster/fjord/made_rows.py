@@ -98,7 +98,7 @@ class RowFlows:
         """The flow of the fragment's answers."""
         return self._found[self._fragment.sink.id]
 
-    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:  # noqa: C901 - a case per kind
+    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:  # noqa: C901, PLR0912 - a case per kind
         operation = node.operation
         match operation:
             case kinds.Scan():
@@ -116,6 +116,9 @@ class RowFlows:
                 return _on_grid(operation, below[0])
             case kinds.SessionWindow():
                 lasting_us = operation.session.longest_us if operation.session.early else 1
+                return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+            case kinds.UntilNext():
+                lasting_us = operation.longest_us if operation.lasts else 1
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
             case kinds.CountWindow():
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=None, made_per_second=0.0)

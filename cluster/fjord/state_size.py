@@ -133,7 +133,7 @@ def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, 
 
 def _schema_kept(operation: kinds.Operation) -> Schema:
     match operation:
-        case kinds.CountWindow() | kinds.SessionWindow() | kinds.PatternMatch():
+        case kinds.CountWindow() | kinds.SessionWindow() | kinds.UntilNext() | kinds.PatternMatch():
             return operation.columns
         case kinds.Distinct() | kinds.Difference() | kinds.Intersection():
             return operation.columns
@@ -190,6 +190,11 @@ class _Estimate:
             case kinds.SessionWindow():
                 open_us = operation.session.longest_us
                 return self._flows.of(node.inputs[0]).per_second * open_us / 1e6
+            case kinds.UntilNext():
+                last = float(KEYS_ASSUMED if set(operation.keys) - {QUERY_GROUP.name} else 1)
+                if operation.longest_us is None:
+                    return last
+                return min(last, self._flows.of(node.inputs[0]).per_second * operation.longest_us / 1e6)
             case kinds.MergeAggregate():
                 below = self._aggregated(node)
                 alive = self._alive(below)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cluster.expressions.called_functions import JsonValue, RegexExtract, RegexReplace
-from cluster.language import row_pattern_syntax, syntax
+from cluster.language import row_pattern_syntax, syntax, validity_syntax
 from cluster.language.expressions import ARITHMETIC, COMPARISONS, DISTINCTIONS
 from cluster.language.functions import AGGREGATES, FUNCTIONS, RANKED, Family
 from cluster.language.json_checks import ARROWS, OF_PATHS
@@ -35,6 +35,7 @@ Triple = tuple[str, str, str]
 
 COLUMN, NUMBER, TEXT, BOOLEAN, NULL = "column", "number", "text", "boolean", "null"
 EXPRESSION, CONDITION, AGGREGATE, QUERY, STAR = "expression", "condition", "aggregate", "query", "star"
+INTERVAL = "interval"
 TRUE = "true"
 BRANCH = "branch"
 """WHEN and THEN of a CASE, for which sqlglot uses the class of the function IF."""
@@ -44,7 +45,7 @@ CONDITIONS = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.SimilarTo, exp.Escape),
     exp.Exists,
     *DISTINCTIONS,
-    *(syntax.Match, syntax.FoldedMatch),
+    *(syntax.Match, syntax.FoldedMatch, validity_syntax.IntervalRelation),
 )
 
 
@@ -346,13 +347,30 @@ WINDOW_BOUND_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """The syntax of WINDOW_START() and WINDOW_END()."""
 
+VALIDITY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
+    syntax.StreamItem: {"valid": _kinds("ValidClause")},
+    validity_syntax.ValidClause: {"keys": _kinds(COLUMN), "longest": _QUANTITY},
+    exp.Select: {"expressions": _kinds(INTERVAL)},
+    exp.Alias: {"this": _kinds(INTERVAL)},
+    validity_syntax.Validity: {"this": _IDENTIFIER, "table": _IDENTIFIER},
+    **_alike(
+        (validity_syntax.CommonValidity, validity_syntax.Duration, validity_syntax.AllenRelation),
+        expressions=_kinds(INTERVAL),
+    ),
+    validity_syntax.IntervalRelation: {
+        **dict.fromkeys(("this", "expression"), _kinds(INTERVAL)),
+        "kind": _kinds(*validity_syntax.RELATIONS),
+    },
+}
+"""The syntax of what held for how long."""
+
 Accepted = Mapping[tuple[type[exp.Expr], str], Kinds]
 
 
 def accepted(beside: Mapping[type[exp.Expr], Mapping[str, Kinds]]) -> Accepted:
     """Return the syntax of queries, with the additions of a table."""
     found: dict[tuple[type[exp.Expr], str], Kinds] = {}
-    for table in (QUERY_SYNTAX, TIME_SYNTAX, ROW_PATTERN_SYNTAX, WINDOW_BOUND_SYNTAX, beside):
+    for table in (QUERY_SYNTAX, TIME_SYNTAX, ROW_PATTERN_SYNTAX, WINDOW_BOUND_SYNTAX, VALIDITY_SYNTAX, beside):
         for node, arguments in table.items():
             for argument, kinds in arguments.items():
                 found[node, argument] = found.get((node, argument), frozenset()) | kinds
@@ -474,6 +492,8 @@ def _kind_of_part(part: exp.Expr) -> str:
     """Return the kind of what is in parentheses as if they were not there: they are nodes with a kind of their own."""
     while isinstance(part, exp.Paren):
         part = part.this
+    if isinstance(part, validity_syntax.INTERVALS):
+        return INTERVAL
     if isinstance(part, exp.Column):
         return STAR if isinstance(part.this, exp.Star) else COLUMN
     if isinstance(part, exp.Literal):
@@ -496,4 +516,7 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     syntax.RankCall: EXPRESSION,
     **dict.fromkeys(TIME_EXPRESSIONS, EXPRESSION),
     syntax.WindowBound: EXPRESSION,
+    validity_syntax.Validity: INTERVAL,
+    validity_syntax.CommonValidity: INTERVAL,
+    **dict.fromkeys((validity_syntax.Duration, validity_syntax.AllenRelation), EXPRESSION),
 }

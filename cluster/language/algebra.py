@@ -173,6 +173,31 @@ class SessionWindow(SharedNode, frozen=True):
     session: Session
 
 
+class UntilNext(SharedNode, frozen=True):
+    """Each tuple from its stamp until the next later stamp of its `keys`, or for `longest_us` if that is shorter.
+
+    Tuples are those of a stream, valid at their own instant only. Which tuples come next is decided over all of them.
+
+    Parameters
+    ----------
+    input, keys
+        The tuples, and whose next one ends them; without keys it is that of the whole stream.
+    longest_us
+        None: until the next one, however late that comes.
+    bounds
+        Names of two more columns, begin and end of this interval in microseconds: rows then come whole. There is a
+        `longest_us` then.
+    lasts
+        False if the interval is in these columns only: the tuple itself is valid at its own instant.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    longest_us: Annotated[int, Meta(ge=1)] | None = None
+    bounds: tuple[str, str] | None = None
+    lasts: bool = True
+
+
 class CountWindow(SharedNode, frozen=True):
     """The last `rows` tuples (None: all), moving every `slide_rows`-th tuple."""
 
@@ -462,6 +487,7 @@ Node = (
     | CountWindow
     | PartitionedWindow
     | SessionWindow
+    | UntilNext
     | Filter
     | Project
     | Union
@@ -514,8 +540,8 @@ def schema_of(node: Node) -> Schema:
             return (*(by_name[key] for key in node.keys), *measures)
         case Ranked(name=str(name)):
             return (*schema_of(node.input), Column(name, FieldType.INTEGER))
-        case WindowBounds():
-            return (*schema_of(node.input), *(Column(name, FieldType.INTEGER) for name in (node.start, node.end)))
+        case WindowBounds(start=start, end=end) | UntilNext(bounds=(start, end)):
+            return (*schema_of(node.input), *(Column(name, FieldType.INTEGER) for name in (start, end)))
         case Union() | SemiJoin() | AntiJoin() | Difference() | Intersection():
             return schema_of(node.left)
         case _:

@@ -23,6 +23,7 @@ OPERATOR_WORDS = {
     "CountWindow": "a window",
     "PartitionedWindow": "a window",
     "SessionWindow": "a window of sessions",
+    "UntilNext": "VALID UNTIL NEXT",
     "Join": "a join",
     "Zip": "a zipper join",
     "PatternMatch": "MATCH_RECOGNIZE",

@@ -10,8 +10,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from cluster.language.arguments import unknown_function, without_distinct, wrong_number
 from cluster.language.functions import AGGREGATES
-from cluster.language.sensor_clauses import SensorClauseParsing
 from cluster.language.syntax import PERCENTILE_SHAPE, PERCENTILES, STRING_AGG_SHAPE, StringAgg
+from cluster.language.validity_parsing import ValidityParsing
 
 LITERALS = (TokenType.NUMBER, TokenType.STRING)
 
@@ -36,7 +36,7 @@ class ArgumentsError(PositionedParseError):
         self.name = name
 
 
-class CallParsing(SensorClauseParsing):
+class CallParsing(ValidityParsing):
     """The part of the parser that reads calls."""
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
@@ -80,6 +80,8 @@ class CallParsing(SensorClauseParsing):
         if (quantified := self._parse_quantified()) is not None:
             return quantified
         token, start = self._curr, self._index
+        if self._at_common_validity():
+            return self._spanning(token, self._parse_common_validity())
         try:
             call = super()._parse_function_call(*arguments, **options)
         except ArgumentsError as error:

@@ -26,6 +26,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    UntilNext,
     schema_of,
 )
 from cluster.language.columns import Scalar
@@ -46,7 +47,7 @@ AS_FAR_AS_ITS_VALUES = (
     *(exp.ApproxQuantile, exp.Quantile, PercentileCont, PercentileDisc, *RANKED),
 )
 """Aggregates whose error is at most the largest error of a value."""
-_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Granularity)
+_WINDOWS = (TimeWindow, CountWindow, PartitionedWindow, SessionWindow, UntilNext, Granularity)
 
 
 def error_bound(bound: ErrorBound, node: Node, keys: tuple[str, ...], checker: Checker) -> exp.Expr:
@@ -148,7 +149,7 @@ def _certain(node: Node) -> bool:
         case Join() | SemiJoin() | AntiJoin():
             exact = node.predicate is None or _exact(node.predicate, node)
             return exact and _certain(node.left) and _certain(node.right)
-        case PartitionedWindow() | SessionWindow():
+        case PartitionedWindow() | SessionWindow() | UntilNext():
             return _certain(node.input) and _all_exact(node.keys, node.input)
         case Project():
             return _certain(node.input)

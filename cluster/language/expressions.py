@@ -36,6 +36,8 @@ from cluster.language.time_functions import check_extract, check_time_function, 
 from cluster.language.time_literals import interval_literal, timestamp_literal
 from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.language.user_calls import check_user_call
+from cluster.language.validities import check_allen, check_duration, check_interval, check_interval_end, check_relation
+from cluster.language.validity_syntax import INTERVALS, AllenRelation, Duration, IntervalEnd, IntervalRelation
 from cluster.language.window_bounds import without_window
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -296,6 +298,11 @@ def grouped(expression: exp.Expr) -> exp.Expr:
 
 
 _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
+    **dict.fromkeys(INTERVALS, check_interval),
+    IntervalEnd: check_interval_end,
+    Duration: check_duration,
+    AllenRelation: check_allen,
+    IntervalRelation: check_relation,
     exp.Column: Checker.column,
     Slot: Checker.slot,
     Within: Checker.within,

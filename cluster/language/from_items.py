@@ -20,6 +20,7 @@ from cluster.language.algebra import (
     SessionWindow,
     Source,
     TimeWindow,
+    UntilNext,
     schema_of,
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
@@ -32,6 +33,7 @@ from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
 from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
+from cluster.language.validities import held
 from cluster.language.window_clauses import windowed
 
 
@@ -99,7 +101,12 @@ class SelectTranslator(Protocol):
 
 
 def translate_item(
-    item: StreamItem, translator: QueryTranslator, *, stamped: bool = False, names: frozenset[str] = frozenset()
+    item: StreamItem,
+    translator: QueryTranslator,
+    *,
+    stamped: bool = False,
+    names: frozenset[str] = frozenset(),
+    validities: frozenset[str | None] = frozenset(),
 ) -> FromItem:
     """Return the plan of one item of FROM.
 
@@ -113,6 +120,8 @@ def translate_item(
         True if the query reads the instants at which tuples were sampled.
     names
         The names of columns in it, without case: one of them may be that of the stamp.
+    validities
+        The items of FROM of which it reads VALID, by name without case; None for any.
 
     Raises
     ------
@@ -164,15 +173,21 @@ def translate_item(
         raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
     if since:
         raise context.error(since, "only a stream has a past that is stored", "put SINCE where the stream is read")
+    node, bounds = held(node, item, context, read=not {None, (alias or "").casefold()}.isdisjoint(validities))
     node = windowed(node, item, context)
+    columns = _named_columns(node, {STAMP.name, *(bounds or ())})
+    sampled_at, counted = STAMP.name if base and stamped else None, item.args.get("window") is not None
+    return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at, validity=bounds, counted=counted), base)
+
+
+def _named_columns(node: Node, hidden: set[str]) -> tuple[ScopeColumn, ...]:
+    """Return the columns that a query can name of an item of FROM."""
     certain = never_null(node)
-    columns = tuple(
+    return tuple(
         ScopeColumn(column.name, column.name, column.type, column.unit, nullable=column.name not in certain)
         for column in schema_of(node)
-        if column != STAMP
+        if column.name not in hidden
     )
-    sampled_at = STAMP.name if base and stamped else None
-    return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at), base)
 
 
 def _source(entry: BaseStream, item: StreamItem, context: Context, *, stamped: bool) -> Source:
@@ -237,7 +252,7 @@ def tolerate(items: list[FromItem], joins: Sequence[exp.Join], within: Within, c
 
 def _source_of(node: Node) -> Source | None:
     while not isinstance(node, Source):
-        if not isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | Granularity):
+        if not isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | UntilNext | Granularity):
             return None
         node = node.input
     return node

@@ -24,6 +24,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     Zip,
 )
 from cluster.shared_nodes import remembered
@@ -47,5 +48,7 @@ def is_instantaneous(node: Node) -> bool:
             return node.size_us == 1 and node.slide_us == 1 and is_instantaneous(node.input)
         case SessionWindow():
             return not node.session.early
+        case UntilNext():
+            return not node.lasts
         case _:
             return False

@@ -45,6 +45,7 @@ from cluster.language.syntax import (
 from cluster.language.text_call_parsing import TextCallParsing, first_match, place_of_part
 from cluster.language.time_parsing import TimeParsing
 from cluster.language.unexpected import Stop, explained, misspelled
+from cluster.language.validity_syntax import INTERVAL_CALLS, is_interval
 from cluster.language.words import MISPLACED_WINDOW, TOP_SHAPE, USING_SHAPE
 from cluster.planning_budget import spend
 
@@ -156,6 +157,7 @@ class FjordSqlParser(
         "NOW": Now.from_arg_list,
         **{name: time_function(name) for name in TIME_FUNCTIONS},
         **{name: window_bound(name) for name in WINDOW_BOUNDS},
+        **INTERVAL_CALLS,
         "ERROR_BOUND": lambda arguments: ErrorBound(expressions=arguments),
         **{name: kind.from_arg_list for kind in OWN_FUNCTIONS for name in kind.sql_names()},
         "LOCATE": place_of_part,
@@ -352,6 +354,9 @@ class FjordSqlParser(
 
     def _parse_range(self, this: exp.Expr | None = None, *arguments: Any, **options: Any) -> exp.Expr | None:
         start = self._curr if this is None else None
+        this = self._parse_bitwise() if this is None else this
+        if this is not None and is_interval(this):
+            this = self._spanning(start, self._parse_relations(this))
         return self._spanning(start, super()._parse_range(this, *arguments, **options))
 
     def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:

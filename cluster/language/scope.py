@@ -12,6 +12,7 @@ from cluster.language.foreign_streams import FOREIGN_COLUMNS
 from cluster.language.select_names import is_further_out, named_by_select
 from cluster.language.stamps import ambiguous, check_stamp, without_stamp
 from cluster.language.syntax import STAMP_NAME, Stamp, span_of
+from cluster.language.validity_syntax import END, VALID_SHAPE, ValidBound, Validity
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -65,6 +66,10 @@ class ScopeItem:
     stamp: str | None = None
     sampled_at: str | None = None
     shared: frozenset[str] = frozenset()
+    validity: tuple[str, str] | None = None
+    """The columns of the plan with begin and end of the intervals of its tuples, if the query reads them."""
+    counted: bool = False
+    """True if a window, and not this interval, says how long a tuple counts."""
 
     def matches(self, name: str) -> bool:
         """Return whether it has a column called `name`."""
@@ -99,6 +104,11 @@ class ScopeItem:
         name = self.stamp or STAMP_NAME
         return (ScopeColumn(name, self.sampled_at, FieldType.TIMESTAMP, is_stamp=True),)
 
+    @property
+    def bounds(self) -> tuple[ScopeColumn, ...]:
+        """The columns with begin and end of its tuples' intervals, if the plan has them."""
+        return tuple(ScopeColumn("", each, FieldType.TIMESTAMP, is_stamp=True) for each in self.validity or ())
+
     def renamed(self, names: Mapping[str, str]) -> ScopeItem:
         """Return the item after columns of the plan were renamed (old to new)."""
         return replace(
@@ -107,6 +117,7 @@ class ScopeItem:
                 replace(column, internal=names.get(column.internal, column.internal)) for column in self.columns
             ),
             sampled_at=names.get(self.sampled_at, self.sampled_at) if self.sampled_at else None,
+            validity=(names.get(both[0], both[0]), names.get(both[1], both[1])) if (both := self.validity) else None,
         )
 
 
@@ -190,7 +201,15 @@ class Scope:
     def _meant(self, reference: exp.Column) -> list[ScopeColumn]:
         if isinstance(reference, Stamp):
             return self._stamps(reference)
+        if isinstance(reference, Validity | ValidBound):
+            return self._validities(reference)
         return self.matches(reference.name, reference.table or None)
+
+    def _validities(self, reference: exp.Column) -> list[ScopeColumn]:
+        """Return the bound that is meant of the interval of the tuples of an item; of the whole interval, the begin."""
+        place = int(reference.name == END)
+        named = (item for item in self.items if not reference.table or item.is_called(reference.table))
+        return [item.bounds[place] for item in named if item.validity]
 
     def _stamps(self, reference: exp.Column) -> list[ScopeColumn]:
         """Return the stamps that STAMP, or the name of a stamp, may mean."""
@@ -220,7 +239,11 @@ class Scope:
         if len(found) == 1:
             return found[0]
         if found:
-            having = [item for item in self.items if any(each in (*item.columns, *item.stamps) for each in found)]
+            having = [
+                item
+                for item in self.items
+                if any(each in (*item.columns, *item.stamps, *item.bounds) for each in found)
+            ]
             raise ambiguous(reference, [item.alias for item in having if item.alias], context)
         if self.outer is not None and outside:
             return self.outer.find(reference, context)
@@ -233,6 +256,8 @@ class Scope:
         )
 
     def _unknown(self, reference: exp.Column, context: Context) -> FjordSqlError:
+        if isinstance(reference, Validity | ValidBound):
+            return self._without_validity(reference, context)
         name, qualifier = reference.name, reference.table or None
         items = [item for item in self.items if not qualifier or item.is_called(qualifier)]
         named = any((item.stamp or "").casefold() == name.casefold() for item in items)
@@ -271,6 +296,18 @@ class Scope:
             hint = did_you_mean(name, ("DISTINCT",))
         hint = named_by_select(reference, context) or hint or suggest(name, whole, what="columns are")
         return context.error(reference, f"there is no column {name!r}", hint)
+
+    def _without_validity(self, reference: exp.Column, context: Context) -> FjordSqlError:
+        qualifier = reference.table
+        aliases = [item.alias for item in self.items if item.alias]
+        if self.grouped:
+            reason = "a group has no interval of its own: its tuples have"
+            return context.error(reference, reason, "aggregate it: MAX(DURATION(VALID(t))), SUM(...), MIN(...)")
+        if qualifier and not any(item.is_called(qualifier) for item in self.items):
+            hint = suggest(qualifier, aliases, what="it has")
+            return context.error(reference, f"FROM has no stream {qualifier!r}", hint)
+        reason = f"VALID is the interval until the next tuple, and {qualifier or 'FROM'} has no VALID UNTIL NEXT"
+        return context.error(reference, reason, f"write {VALID_SHAPE}")
 
 
 def has_bare_alias(item: exp.Expr | None, context: Context) -> bool:

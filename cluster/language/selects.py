@@ -46,6 +46,8 @@ from cluster.language.syntax import (
 )
 from cluster.language.temporal_filters import with_temporal_windows
 from cluster.language.top_rows import Key, order_keys, top_of_columns
+from cluster.language.validities import both_ends, intervals_read
+from cluster.language.validity_syntax import IntervalEnd
 from cluster.language.words import USING_SHAPE
 from cluster.language.zipper_joins import zip_items
 
@@ -156,9 +158,10 @@ class Translator:
         stamped = any(isinstance(call, exp.First | exp.Last) for part in _shown(select) for call in aggregates_in(part))
         named, names = stamps_read(select, self.context)
         stamped = stamped or named
+        validities = intervals_read(select, self.context)
         items = [
-            translate_item(first.this, self, stamped=stamped, names=names),
-            *(self._joined(join, stamped=stamped, names=names) for join in joins),
+            translate_item(first.this, self, stamped=stamped, names=names, validities=validities),
+            *(self._joined(join, stamped=stamped, names=names, validities=validities) for join in joins),
         ]
         syntax = [first.this, *(join.this for join in joins)]
         self._check_aliases(items, syntax)
@@ -205,9 +208,11 @@ class Translator:
             translator = Translator(replace(translator.context, catalog=catalog))
         return translator
 
-    def _joined(self, join: exp.Join, *, stamped: bool, names: frozenset[str]) -> FromItem:
+    def _joined(
+        self, join: exp.Join, *, stamped: bool, names: frozenset[str], validities: frozenset[str | None]
+    ) -> FromItem:
         if isinstance(join, ZipJoin | StampJoin):
-            return translate_item(join.this, self, stamped=stamped, names=names)
+            return translate_item(join.this, self, stamped=stamped, names=names, validities=validities)
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
         if unknown := [word for word in words if word not in JOINS]:
             raise self.context.error(
@@ -218,7 +223,7 @@ class Translator:
                 else "join with a comma and WHERE, or LEFT JOIN; [NOT] EXISTS tests whether there is a partner",
             )
         self._check_join(join)
-        return translate_item(join.this, self, stamped=stamped, names=names)
+        return translate_item(join.this, self, stamped=stamped, names=names, validities=validities)
 
     def _check_join(self, join: exp.Join) -> None:
         side, kind, on = (join.args.get(part) for part in ("side", "kind", "on"))
@@ -336,7 +341,7 @@ class Translator:
                     raise self.context.error(item, "* cannot be selected from groups", "name keys and aggregates")
                 items.extend(_star(column, item) for column in shown_by_star(item, scope, self.context))
             else:
-                items.append(item)
+                items.extend(both_ends(item))
         if not items:
             hint = "SELECT column, ... FROM stream, or SELECT * FROM stream"
             raise self.context.error(select.meta.get("word", select), "nothing is selected", hint)
@@ -368,6 +373,8 @@ class Translator:
             return f"error_bound_{self._default_name(item.expressions[0], position, scope)}"[:64]
         if isinstance(item, Slot) and (column := scope.of_plan(item.this)) is not None:
             return column.visible
+        if isinstance(item, IntervalEnd):
+            return f"valid_{item.word}"
         if isinstance(item, exp.Column):
             return scope.find(item, self.context).visible
         if isinstance(item, exp.Grouping):

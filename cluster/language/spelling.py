@@ -22,7 +22,7 @@ from cluster.expressions.called_functions import (
     RegexExtract,
     RegexMatches,
 )
-from cluster.language import row_pattern_syntax, syntax
+from cluster.language import row_pattern_syntax, syntax, validity_syntax
 from cluster.language.functions import AGGREGATES, FUNCTIONS
 
 if TYPE_CHECKING:
@@ -183,6 +183,12 @@ def _window(node: exp.Expr) -> list[str]:
     return ["WINDOW", kind, *of_kind, *keys, *(word for each in words for word in each)]
 
 
+def _valid(node: exp.Expr) -> list[str]:
+    keys = node.args.get("keys") or ()
+    by = ["BY", *_commas(len(keys))] if keys else []
+    return ["VALID", "UNTIL", "NEXT", *by, *_if(node.args.get("longest"), "MAX")]
+
+
 def _over(node: exp.Expr) -> list[str]:
     partition = node.args.get("partition")
     keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
@@ -297,6 +303,12 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     exp.GroupingSets: _listed("GROUPING SETS"),
     exp.Join: _join,
     syntax.Stamp: lambda _node: ["STAMP"],
+    validity_syntax.Validity: lambda _node: ["VALID"],
+    validity_syntax.ValidClause: _valid,
+    validity_syntax.IntervalRelation: lambda node: [node.args["kind"]],
+    validity_syntax.CommonValidity: lambda node: ["INTERSECT", *_commas(len(node.expressions))],
+    validity_syntax.Duration: lambda node: ["DURATION", *_commas(len(node.expressions))],
+    validity_syntax.AllenRelation: lambda node: ["ALLEN", *_commas(len(node.expressions))],
     syntax.Now: lambda _node: ["NOW"],
     exp.CurrentTimestamp: lambda _node: ["CURRENT_TIMESTAMP"],
     syntax.TimestampLiteral: lambda _node: [TYPE],

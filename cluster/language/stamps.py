@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from cluster.language.catalog import BaseStream
 from cluster.language.syntax import STAMP_NAME, Now, Stamp
+from cluster.language.validity_syntax import ValidBound, Validity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,10 @@ def stamps_read(select: exp.Select, context: Context) -> tuple[bool, frozenset[s
 def ambiguous(reference: exp.Column, aliases: Sequence[str], context: Context) -> FjordSqlError:
     """Return the error about a name, or STAMP(), that several items of FROM have, under these aliases."""
     name = reference.name
-    if isinstance(reference, Stamp):
+    if isinstance(reference, Validity | ValidBound):
+        names = [f"VALID({each})" for each in aliases]
+        reason = "VALID() is ambiguous: tuples of several streams of FROM have intervals"
+    elif isinstance(reference, Stamp):
         names = [f"STAMP({each})" for each in aliases]
         reason = "STAMP() is ambiguous: several streams of FROM have stamps"
     else:

@@ -16,6 +16,7 @@ from cluster.language.syntax import (
     GranularityClause,
     StreamItem,
 )
+from cluster.language.validity_parsing import ValidityParsing
 from cluster.language.window_parsing import StreamWindowParsing
 from cluster.language.words import (
     ALIAS_EXPECTED,
@@ -54,7 +55,7 @@ NO_ALIASES = frozenset((
 """Words with a meaning behind a table in other databases, or of an unfinished clause: names only behind AS."""
 
 
-class StreamItemParsing(RowPatternParsing, StreamWindowParsing):
+class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing):
     """The part of the parser that reads one item of FROM."""
 
     def _parse_table(  # noqa: PLR0917 - sqlglot's signature
@@ -87,6 +88,8 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing):
             token = self._curr
             if self._curr.token_type == TokenType.WINDOW:
                 self._set_once(item, "window", token, self._parse_stream_window())
+            elif self._at_clause("VALID", "UNTIL"):
+                self._set_once(item, "valid", token, self._parse_valid_clause())
             elif self._at_clause("GRANULARITY", "("):
                 self._set_once(item, "granularity", token, self._parse_granularity())
             elif self._at_clause("EVENTS", "("):

@@ -208,6 +208,7 @@ class StreamItem(exp.Expression):
         "this": True,
         "alias": False,
         "window": False,
+        "valid": False,
         "granularity": False,
         "sample": False,
         "events": False,

@@ -78,7 +78,7 @@ def words_of(text: str, leaves: Mapping[int, exp.Expr], aliases: Collection[int]
             calls.append((before, Word("(", (token.start, token.end + 1), dangles=False)))
         elif words[place] == ")" and calls:
             call, opened = calls.pop()
-            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", "NOW", *WINDOW_BOUNDS, ""):
+            if before == "(" and call not in ("COMPLETENESS", "PI", "STAMP", "VALID", "NOW", *WINDOW_BOUNDS, ""):
                 yield Word("()", (opened.span[0], token.end + 1), dangles=False)
         elif not (
             _changes_nothing(before, words[place], ahead)

@@ -35,6 +35,7 @@ from cluster.language.syntax import (
     place_of,
 )
 from cluster.language.type_words import column_type
+from cluster.language.validities import with_own_functions
 from cluster.language.walks import levels
 from protocols.errors import FjordError
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, Field, FieldType, StreamSchema
@@ -193,6 +194,7 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
 
 def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows: bool = True) -> Query:
     try:
+        tree = with_own_functions(tree, context)
         node = with_rank_bounds(Translator(context).query(tree))
         node = shown(node) if shows else node
         deepest = levels(node)

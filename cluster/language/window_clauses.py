@@ -57,7 +57,7 @@ def _of_closed_sessions(node: Node) -> bool:
 
 
 def _window(node: Node, window: StreamWindow, context: Context) -> Node:
-    keys = tuple(dict.fromkeys(_partition_key(each, node, context) for each in window.args.get("partition") or ()))
+    keys = tuple(dict.fromkeys(key_of(each, node, context) for each in window.args.get("partition") or ()))
     kind, size = window.args["kind"], window.args.get("this")
     if keys and (kind in ("RANGE", "RESET") or (kind == "ROWS" and size is None)):
         reason = "how long a tuple counts depends on no other"
@@ -119,15 +119,23 @@ def _count_window(node: Node, window: StreamWindow, keys: tuple[str, ...], conte
     return PartitionedWindow(node, keys, rows, slide_rows) if keys else CountWindow(node, rows, slide_rows)
 
 
-def _partition_key(key: exp.Expr, node: Node, context: Context) -> str:
+def key_of(key: exp.Expr, node: Node, context: Context, words: str = "PARTITION BY") -> str:
+    """Return the column of `node` that a key behind PARTITION BY, or other `words`, is.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is none.
+    """
     if not isinstance(key, exp.Column):
         hint = "a window is partitioned by columns of the stream before it"
-        raise context.error(key, "PARTITION BY takes columns as they are", hint)
+        hint = hint if words == "PARTITION BY" else "name columns of the stream before it"
+        raise context.error(key, f"{words} takes columns as they are", hint)
     names = [column.name for column in schema_of(node)]
     found = next((name for name in names if name.casefold() == key.name.casefold()), None)
     if found is None:
         raise context.error(key, f"there is no column {key.name!r}", suggest(key.name, names, what="columns are"))
     if key.table:
-        reason = "the columns of PARTITION BY are those of the stream before it, and have no other name in front"
+        reason = f"the columns of {words} are those of the stream before it, and have no other name in front"
         raise context.error(key.args["table"], reason, f"write {found}")
     return found

@@ -26,6 +26,8 @@ def holds_rows_back(operation: Operation) -> bool:
             return operation.slide_us == 1
         case kinds.SessionWindow():
             return operation.session.early
+        case kinds.UntilNext():
+            return operation.bounds is None
         case _:
             return False
 

@@ -202,6 +202,27 @@ class SessionWindow(_Operation, frozen=True):
     lag_us: int | None
 
 
+class UntilNext(_Operation, frozen=True):
+    """Rows from their stamp until the next later one of their `keys`, at most for a time.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys, longest_us, bounds, lasts
+        As in :class:`cluster.language.algebra.UntilNext`.
+    lag_us
+        How far it may lag behind its input, where rows need not be whole; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    longest_us: int | None
+    bounds: tuple[str, str] | None
+    lasts: bool
+    lag_us: int | None
+
+
 class Panes(_Operation, frozen=True):
     """One stamp for all rows of a pane."""
 
@@ -475,6 +496,7 @@ PlainOperation = (
     | GridWindow
     | WindowBounds
     | SessionWindow
+    | UntilNext
     | Panes
     | PartialAggregate
     | DeviceAggregates

@@ -35,6 +35,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     Zip,
     inputs_of,
@@ -63,6 +64,8 @@ def reach_us(node: Node) -> int:
             if node.size_us is None:
                 raise UnboundedPlanError("a window without a size keeps its tuples for ever")
             return reach_us(node.input) + node.size_us + node.slide_us
+        case UntilNext(longest_us=int(longest)):
+            return reach_us(node.input) + longest
         case Granularity():
             return reach_us(node.input) + node.granule_us
         case StampJoin():
@@ -110,6 +113,7 @@ def _frame_us(node: Sequence) -> int:
 _NO_REACH: dict[type, str] = {
     CountWindow: "a window by count keeps its tuples until others come, and their ends have no stamp",
     PartitionedWindow: "a window by count keeps its tuples until others come, and their ends have no stamp",
+    UntilNext: "VALID UNTIL NEXT without MAX keeps tuples until others come",
     SessionWindow: "where a session begins depends on all tuples before it",
     Zip: "which tuples a zipper join pairs depends on all tuples before them",
     PatternMatch: "where a match begins depends on the matches before it",
@@ -136,6 +140,8 @@ def delay_us(node: Node) -> int:
             return delay_us(node.input) + (_length_us(node) if slide_us is None else slide_us)
         case SemiJoin() | AntiJoin() | Difference() | Intersection() | Ranked() | Istream() | Dstream():
             return _delay_of_inputs(node) + _length_us(node)
+        case UntilNext(longest_us=int(longest)):
+            return delay_us(node.input) + longest
         case Granularity():
             return delay_us(node.input) + node.granule_us
         case StampJoin():

@@ -29,6 +29,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     Zip,
     inputs_of,
@@ -55,6 +56,8 @@ def longest_validity_us(node: Node) -> int | None:
             return None
         case SessionWindow():
             return node.session.longest_us
+        case UntilNext():
+            return node.longest_us
         case Granularity():
             below = longest_validity_us(node.input)
             return None if below is None else below + node.granule_us
@@ -104,6 +107,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             | CountWindow()
             | PartitionedWindow()
             | SessionWindow()
+            | UntilNext()
             | Istream()
             | Dstream()
         ):

@@ -27,6 +27,7 @@ from cluster.plan.explain import (
     session_words,
     since_words,
     stamp_join_words,
+    until_next_words,
     window_words,
     zip_words,
 )
@@ -78,6 +79,9 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return bounds_words(grid, start, end)
         case kinds.SessionWindow(session=session, keys=keys):
             return session_words(session, tuple(key for key in keys if key not in _MADE))
+        case kinds.UntilNext(keys=keys, longest_us=longest_us, bounds=bounds, lasts=lasts):
+            own = tuple(key for key in keys if key not in _MADE)
+            return until_next_words(own, longest_us, whole=bounds is not None, lasts=lasts)
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
             return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
         case kinds.Panes(width_us=width_us):

@@ -37,6 +37,7 @@ from cluster.language.algebra import (
     TableLookup,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     Zip,
     ZipKind,
@@ -135,6 +136,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return bounds_words(node.grid, node.start, node.end)
         case SessionWindow():
             return session_words(node.session, node.keys)
+        case UntilNext():
+            return until_next_words(node.keys, node.longest_us, whole=node.bounds is not None, lasts=node.lasts)
         case CountWindow():
             return count_window_words(node.rows, node.slide_rows, ())
         case PartitionedWindow():
@@ -220,6 +223,14 @@ def session_words(session: Session, keys: tuple[str, ...]) -> str:
     of_each = f" of each {listed(keys)}" if keys else ""
     gap, longest = format_duration(session.gap_us), format_duration(session.longest_us)
     return f"sessions{of_each} with gaps of at most {gap}, cut after {longest}{shown}"
+
+
+def until_next_words(keys: tuple[str, ...], longest_us: int | None, *, whole: bool, lasts: bool) -> str:
+    """Return one line about tuples that hold until the next one."""
+    next_one = f"the next one of each {listed(keys)}" if keys else "the next one"
+    most = "" if longest_us is None else f", at most {format_duration(longest_us)}"
+    shown = (", its interval in columns" if whole else "") + ("" if lasts else ", valid at its own instant")
+    return f"each tuple until {next_one}{most}{shown}"
 
 
 def count_window_words(rows: int | None, slide_rows: int, keys: tuple[str, ...]) -> str:

@@ -25,6 +25,7 @@ from cluster.language.algebra import (
     Source,
     StampJoin,
     TimeWindow,
+    UntilNext,
     Zip,
     inputs_of,
 )
@@ -43,6 +44,8 @@ def full_after_us(node: Node) -> int:
             return below + size + node.slide_us
         case SessionWindow():
             return below + node.session.longest_us
+        case UntilNext(longest_us=int(longest)):
+            return below + longest
         case Granularity():
             return below + node.granule_us
         case Zip() | StampJoin():

@@ -28,6 +28,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     Zip,
     inputs_of,
     schema_of,
@@ -75,8 +76,8 @@ def needed_below(  # noqa: C901 - a case per kind of node
         case Ranked():
             read = frozenset((*node.keys, *(each.column for each in node.order)))
             yield node.input, (wanted & names_of(node.input)) | read, ()
-        case PartitionedWindow() | SessionWindow():
-            yield node.input, wanted | frozenset(node.keys), ()
+        case PartitionedWindow() | SessionWindow() | UntilNext():
+            yield node.input, (wanted & names_of(node.input)) | frozenset(node.keys), ()
         case Lookup():
             needed = wanted | (columns_of(node.predicate) if node.predicate else frozenset())
             yield node.input, needed & names_of(node.input), ()

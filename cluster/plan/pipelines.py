@@ -21,6 +21,7 @@ from cluster.language.algebra import (
     SessionWindow,
     Source,
     TimeWindow,
+    UntilNext,
     WindowBounds,
 )
 from cluster.language.columns import QUERY_GROUP
@@ -83,7 +84,7 @@ def partition_keys(node: Node) -> tuple[str, ...]:
 
 
 def _session_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys of sessions over a pipeline, if all above them is stateless, or groups by all these keys."""
+    """Return the keys of sessions, or of VALID UNTIL NEXT, over a pipeline; none if what is above mixes them."""
     grouped: set[str | None] | None = None
     while isinstance(node, Filter | Project | Aggregate):
         if isinstance(node, Aggregate):
@@ -93,7 +94,7 @@ def _session_keys(node: Node) -> tuple[str, ...]:
         elif isinstance(node, Project) and grouped is not None:
             grouped = {plain_column(each.scalar) for each in node.outputs if each.name in grouped}
         node = node.input
-    if not (isinstance(node, SessionWindow) and is_pipeline(node.input)):
+    if not (isinstance(node, SessionWindow | UntilNext) and is_pipeline(node.input)):
         return ()
     return node.keys if grouped is None or grouped.issuperset(node.keys) else ()
 

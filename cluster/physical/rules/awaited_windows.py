@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Ranked,
     SessionWindow,
     TimeWindow,
+    UntilNext,
     inputs_of,
 )
 
@@ -25,7 +26,7 @@ MOST_LAG_US = 1_000_000
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:
-    """Return a plan's windows by count, and of sessions, and its ranks, for whose progress another operator waits."""
+    """Return a plan's windows whose tuples wait for later ones, and its ranks, for whose progress another waits."""
     found: set[Node] = set()
     seen: set[tuple[Node, bool]] = set()
     to_see = [(root, False)]
@@ -34,7 +35,7 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if (node, awaited) in seen:
             continue
         seen.add((node, awaited))
-        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow | Ranked):
+        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow | UntilNext | Ranked):
             found.add(node)
         waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
         to_see.extend((each, waits) for each in inputs_of(node))

@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     SessionWindow,
     TableLookup,
     TimeWindow,
+    UntilNext,
     inputs_of,
     schema_of,
 )
@@ -36,10 +37,12 @@ from cluster.planning_budget import spend
 LONGEST_SPLIT_US = 100_000
 """Rows that are valid for longer are not split into one per microsecond: 0.1 s is a hundred thousand rows already."""
 
+_Windows = TimeWindow | CountWindow | PartitionedWindow | SessionWindow | UntilNext
 _FORMS: dict[type[Node], str] = {
     CountWindow: "a window by rows",
     PartitionedWindow: "a window by rows",
     SessionWindow: "a window of sessions",
+    UntilNext: "VALID UNTIL NEXT",
 }
 """Windows to which copies matter even if they do not to what is above."""
 Exchanges = Mapping[tuple[Node, Aggregate | None], str]
@@ -111,9 +114,7 @@ class _Lowering:
                 inputs_of(node), multiplicity_sensitive(node, above=multiplicity_matters), strict=True
             )
         ]
-        if isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow) and not is_instantaneous(
-            node.input
-        ):
+        if isinstance(node, _Windows) and not is_instantaneous(node.input):
             exact = multiplicity_matters or not isinstance(node, TimeWindow)
             inputs = [self._split(node, inputs[0])] if exact else inputs
         if isinstance(node, Held):
@@ -123,7 +124,7 @@ class _Lowering:
             return self._place(operations.Lookup(table, tuple(sorted(streams_of(node)))), *inputs)
         return self._place(operation_of(node, self._lag_us if node in self._awaited else None), *inputs)
 
-    def _split(self, window: TimeWindow | CountWindow | PartitionedWindow | SessionWindow, below: str) -> str:
+    def _split(self, window: _Windows, below: str) -> str:
         """Split rows into one per instant, as a window above counts them (papers/pipes_algebra.md section 5.12)."""
         node = window.input
         lasting_us = longest_validity_us(node)

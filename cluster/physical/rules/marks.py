@@ -25,6 +25,7 @@ from cluster.language.algebra import (
     Source,
     StampJoin,
     Union,
+    UntilNext,
     Zip,
     inputs_of,
     schema_of,
@@ -64,6 +65,8 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
         case Project():
             return replace(template, input=inputs[0], outputs=(*template.outputs, *passed_on(marks)))
         case Aggregate() | PartitionedWindow() | SessionWindow() | PatternMatch() | Ranked() | Sequence():
+            return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
+        case UntilNext():
             return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)

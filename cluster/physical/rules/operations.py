@@ -31,6 +31,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     Zip,
     schema_of,
@@ -67,6 +68,10 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return operations.WindowBounds(node.grid, node.start, node.end)
         case SessionWindow():
             return operations.SessionWindow(schema_of(node), node.keys, node.session, lag_us)
+        case UntilNext():
+            return operations.UntilNext(
+                schema_of(node.input), node.keys, node.longest_us, node.bounds, node.lasts, lag_us
+            )
         case CountWindow() | PartitionedWindow():
             keys = node.keys if isinstance(node, PartitionedWindow) else ()
             return operations.CountWindow(schema_of(node), node.rows, node.slide_rows, keys, lag_us)

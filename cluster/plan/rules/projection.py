@@ -19,13 +19,15 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    UntilNext,
     schema_of,
 )
 from cluster.language.columns import Output
 from cluster.language.plans import plain_column, project
 from cluster.plan.expressions import by_name, column_uses, columns_of, kept, names_of, substituted
 
-_Windows = TimeWindow | CountWindow | PartitionedWindow | SessionWindow
+_OfKeys = PartitionedWindow | SessionWindow | UntilNext
+_Windows = TimeWindow | CountWindow | _OfKeys
 
 
 def merge_projects(node: Node) -> Node | None:
@@ -76,16 +78,21 @@ def _windowed_raw(node: Node) -> bool:
     return _raw(node)
 
 
+def _adds_bounds(node: Node) -> bool:
+    """Return whether a window has columns that its input does not have."""
+    return isinstance(node, UntilNext) and node.bounds is not None
+
+
 def project_above_window(node: Node) -> Node | None:
     """W3, W5, W6 upwards, over a base stream: ω(μf(S)) = μf(ω(S)), so that queries with other columns share the window.
 
     A partitioned window needs its keys from below unchanged.
     """
-    if not (isinstance(node, _Windows) and isinstance(node.input, Project)):
+    if not (isinstance(node, _Windows) and isinstance(node.input, Project)) or _adds_bounds(node):
         return None
     if not _raw(node.input.input):
         return None
-    if isinstance(node, PartitionedWindow | SessionWindow):
+    if isinstance(node, _OfKeys):
         plain = {output.name: plain_column(output.scalar) for output in node.input.outputs}
         keys = tuple(name for key in node.keys if (name := plain[key]) is not None)
         if len(keys) != len(node.keys):
@@ -112,9 +119,9 @@ def project_below_count_window(node: Node) -> Node | None:
 
 def project_below_partitioned_window(node: Node) -> Node | None:
     """W6 downwards, over a derived stream, where f adds no columns and passes on every key; else groups would merge."""
-    if not (isinstance(node, Project) and isinstance(node.input, PartitionedWindow | SessionWindow)) or _windowed_raw(
-        node.input
-    ):
+    if not (isinstance(node, Project) and isinstance(node.input, _OfKeys)) or _windowed_raw(node.input):
+        return None
+    if _adds_bounds(node.input):
         return None
     if len(node.outputs) > len(schema_of(node.input)):
         return None

@@ -22,9 +22,12 @@ from cluster.language.algebra import (
     SessionWindow,
     TimeWindow,
     Union,
+    UntilNext,
 )
 from cluster.language.columns import Scalar
 from cluster.plan.expressions import by_name, columns_of, conjunction_of, conjuncts_of, substituted
+
+_OfKeys = PartitionedWindow | SessionWindow | UntilNext
 
 
 def merge_filters(node: Node) -> Node | None:
@@ -69,7 +72,7 @@ def filter_below_time_window(node: Node) -> Node | None:
 
 def filter_below_partitioned_window(node: Node) -> Node | None:
     """σp(ω_keys,N(S)) = ω_keys,N(σp(S)) where p reads only the keys: whole groups are removed. So with sessions."""
-    if not (isinstance(node, Filter) and isinstance(node.input, PartitionedWindow | SessionWindow)):
+    if not (isinstance(node, Filter) and isinstance(node.input, _OfKeys)):
         return None
     return _split(node, node.input, frozenset(node.input.keys))
 
@@ -95,9 +98,7 @@ def filter_below_ranked(node: Node) -> Node | None:
     return _split(node, node.input, frozenset(node.input.keys))
 
 
-def _split(
-    node: Filter, grouped: Aggregate | PartitionedWindow | SessionWindow | Ranked | Sequence, keys: frozenset[str]
-) -> Node | None:
+def _split(node: Filter, grouped: Aggregate | _OfKeys | Ranked | Sequence, keys: frozenset[str]) -> Node | None:
     parts = conjuncts_of(node.predicate)
     # A condition without columns would make the group of an aggregate without keys appear or vanish: it stays above.
     below = conjunction_of(part for part in parts if columns_of(part) and columns_of(part) <= keys)

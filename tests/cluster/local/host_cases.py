@@ -169,6 +169,17 @@ CASES: dict[str, str] = {
     "FROM traffic WINDOW(SESSION GAP 5 US EARLY PARTITION BY sensor) GROUP BY sensor",
     "sessions of open lanes": "SELECT lane, COUNT(*) AS n FROM (SELECT lane FROM traffic WHERE open) AS t "
     "WINDOW(SESSION GAP 6 US PARTITION BY lane) GROUP BY lane",
+    "until the next": "SELECT sensor, lane, speed FROM traffic VALID UNTIL NEXT BY sensor MAX 5 US",
+    "until the next of two keys": "SELECT sensor, lane, COUNT(*) AS n FROM traffic VALID UNTIL NEXT BY (sensor, lane) WHERE open GROUP BY sensor, lane",
+    "until the next of all": "SELECT sensor, lane FROM traffic VALID UNTIL NEXT WHERE sensor IS NOT NULL",
+    "intervals": "SELECT t.sensor, VALID(t) AS held, EXTRACT(EPOCH FROM DURATION(VALID(t))) AS d FROM traffic VALID UNTIL NEXT BY sensor MAX 6 US AS t WHERE t.open",
+    "intervals that overlap": "SELECT t.sensor, INTERSECT(VALID(t), VALID(w)) AS both, ALLEN(VALID(t), VALID(w)) AS r "
+    "FROM traffic VALID UNTIL NEXT BY sensor MAX 9 US AS t, weather VALID UNTIL NEXT BY sensor MAX 20 US AS w "
+    "WHERE t.sensor = w.sensor AND VALID(t) OVERLAPS VALID(w) AND DURATION(INTERSECT(VALID(t), VALID(w))) > INTERVAL '0.000001' SECOND",
+    "intervals before others": "SELECT t.sensor, EXTRACT(EPOCH FROM MAX(DURATION(VALID(t)))) AS d, COUNT(*) AS n "
+    "FROM traffic VALID UNTIL NEXT BY sensor MAX 4 US WINDOW(RANGE 12 US SLIDE 3 US) AS t, "
+    "weather VALID UNTIL NEXT BY sensor MAX 8 US WINDOW(RANGE 12 US) AS w "
+    "WHERE t.sensor = w.sensor AND VALID(t) BEFORE VALID(w) GROUP BY t.sensor",
     "moved": "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US SLIDE 6 US OFFSET 2 US) GROUP BY sensor",
     "reset": "SELECT sensor, SUM(lane) AS n FROM traffic WINDOW(RESET EVERY 16 US OFFSET 5 US) GROUP BY sensor",
     "reset and shown in steps": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 16 US SLIDE 3 US)",

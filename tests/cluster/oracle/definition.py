@@ -62,6 +62,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     inputs_of,
     schema_of,
@@ -203,6 +204,8 @@ def horizon_of(node: Node, last: int) -> int:
             reach += (each.size_us or 0) + each.slide_us
         if isinstance(each, SessionWindow):
             reach += each.session.gap_us
+        if isinstance(each, UntilNext):
+            reach += each.longest_us or 0
     return last + reach
 
 
@@ -459,6 +462,8 @@ class _Writer:
                 return f"SELECT *, {bounds} FROM {self.of(node.input)}"
             case SessionWindow():
                 return self._sessions(node)
+            case UntilNext():
+                return self._until_next(node)
             case CountWindow():
                 return self._count_window(node, node.rows, node.slide_rows, ())
             case PartitionedWindow():
@@ -551,6 +556,28 @@ class _Writer:
             f'SELECT i."#run", i."#t", sum(s."#n") AS "#n", NULL::BIGINT AS "#o"{names} FROM instants i '
             f'JOIN {below} s ON i."#run" = s."#run" JOIN {closings} c ON {same} AND {valid} '
             f'GROUP BY i."#run", i."#t"{names}'
+        )
+
+    def _until_next(self, node: UntilNext) -> str:
+        """S(x) where x is the last stamp of its key up to t, and not too long ago."""
+        below, keys = self.of(node.input), [f'"{key}"' for key in dict.fromkeys(node.keys)]
+        names = _within(schema_of(node.input), "s")
+        by = ", ".join(('"#run"', *keys))
+        most = "" if node.longest_us is None else f', "#t" + {node.longest_us}'
+        ends = self._part(
+            "held",
+            f'SELECT *, least(lead("#t") OVER (PARTITION BY {by} ORDER BY "#t"){most}) AS ends '
+            f'FROM (SELECT DISTINCT {by}, "#t" FROM {below})',
+        )
+        same = " AND ".join(f"s.{each} IS NOT DISTINCT FROM e.{each}" for each in ('"#run"', '"#t"', *keys))
+        valid = 's."#t" <= i."#t" AND (e.ends IS NULL OR i."#t" < e.ends)' if node.lasts else 's."#t" = i."#t"'
+        both = zip(('s."#t"', "e.ends"), node.bounds or (), strict=False)
+        bounds = "".join(f', {value} AS "{name}"' for value, name in both)
+        groups = ', s."#t", e.ends' if bounds else ""
+        return (
+            f'SELECT i."#run", i."#t", sum(s."#n") AS "#n", NULL::BIGINT AS "#o"{names}{bounds} '
+            f'FROM instants i JOIN {below} s ON i."#run" = s."#run" JOIN {ends} e ON {same} AND {valid} '
+            f'GROUP BY i."#run", i."#t"{groups}{names}'
         )
 
     def _count_window(

@@ -35,6 +35,7 @@ from cluster.language.algebra import (
     Source,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     inputs_of,
     schema_of,
@@ -69,6 +70,7 @@ KINDS: tuple[type[Node], ...] = (
     CountWindow,
     PartitionedWindow,
     SessionWindow,
+    UntilNext,
     Filter,
     Project,
     Union,
@@ -216,9 +218,9 @@ def sensible(node: Node) -> bool:
 
 def _granules_last(node: Node) -> bool:
     # Above a granularity "the instant before" is the granule before; windows and changes there are of another domain.
-    if isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | Istream | Dstream) and any(
-        isinstance(each, Granularity) for each in below(node)
-    ):
+    if isinstance(
+        node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | UntilNext | Istream | Dstream
+    ) and any(isinstance(each, Granularity) for each in below(node)):
         return False
     return all(_granules_last(each) for each in inputs_of(node))
 
@@ -247,6 +249,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
             node = node if len(schema) < MOST_COLUMNS else _narrowed(node)
         predicate = draw(join_conditions(schema_of(node), schema_of(right)))
         return kind(node, right, predicate)
+    if kind is UntilNext:
+        return draw(_until_next(node if is_instantaneous(node) else draw(_chronons(node)), names))
     if kind in (TimeWindow, CountWindow, PartitionedWindow, SessionWindow):
         # A window counts what lasts once per instant: often wanted, but not by every plan that goes on above.
         lasting = draw(st.integers(0, 2)) == 0
@@ -271,7 +275,7 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
 _CHOICES = (
     TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Filter, Filter, Project, Union,
     WindowBounds, Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity,
-    Istream, Dstream, Ranked, Ranked, Sequence, Sequence,
+    Istream, Dstream, Ranked, Ranked, Sequence, Sequence, UntilNext, UntilNext,
 )  # fmt: skip
 
 
@@ -306,6 +310,16 @@ def _windows(draw: Any, kind: Any, node: Node) -> Node:
     columns = [column.name for column in schema_of(node)]
     keys = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
     return PartitionedWindow(node, tuple(keys), rows, min(slide, 3))
+
+
+@st.composite
+def _until_next(draw: Any, node: Node, names: _Names) -> Node:
+    columns = [column.name for column in schema_of(node)]
+    keys = tuple(draw(st.lists(st.sampled_from(columns), max_size=2, unique=True)))
+    longest = draw(st.sampled_from((None, 1, 3, 7)))
+    if longest is None or len(columns) + 2 > MOST_COLUMNS or draw(st.booleans()):
+        return UntilNext(node, keys, longest)
+    return UntilNext(node, keys, longest, (names.fresh(), names.fresh()), draw(st.booleans()))
 
 
 @st.composite

@@ -1,4 +1,4 @@
-"""Golden texts: what runs where of eleven plans. One file each: queries, a line of dashes, and the plan as text.
+"""Golden texts: what runs where of some plans. One file each: queries, a line of dashes, and the plan as text.
 
 After a change that is meant, write them anew with ``python -m tests.cluster.physical.test_text`` and read what differs.
 """

@@ -36,6 +36,7 @@ from cluster.language.algebra import (
     StampJoin,
     TimeWindow,
     Union,
+    UntilNext,
     WindowBounds,
     Zip,
     schema_of,
@@ -136,6 +137,8 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             ]
         case SessionWindow():
             return _sessions(of(node.input), [names.index(key) for key in node.keys], node.session)
+        case UntilNext():
+            return _until_next(of(node.input), [names.index(key) for key in node.keys], node)
         case CountWindow():
             return _count_window(of(node.input), node.rows, node.slide_rows)
         case PartitionedWindow():
@@ -278,6 +281,20 @@ def _sessions(below: Snapshots, places: list[int], session: Session) -> Snapshot
                 for t in range(stamp, closes) if session.early else (closes,):
                     if t < len(found):
                         found[t] += bags[stamp]
+    return found
+
+
+def _until_next(below: Snapshots, places: list[int], node: UntilNext) -> Snapshots:
+    found: Snapshots = [Counter() for _ in below]
+    for key in {tuple(row[place] for place in places) for bag in below for row in bag}:
+        bags = [Counter({r: n for r, n in bag.items() if tuple(r[p] for p in places) == key}) for bag in below]
+        stamps = [t for t, bag in enumerate(bags) if bag]
+        for stamp, later in zip(stamps, [*stamps[1:], None], strict=True):
+            ends = [each for each in (later, node.longest_us and stamp + node.longest_us) if each is not None]
+            end = min(ends, default=len(found))
+            shown = (stamp, end) if node.bounds else ()
+            for t in range(stamp, min(end if node.lasts else stamp + 1, len(found))):
+                found[t] += Counter({(*row, *shown): n for row, n in bags[stamp].items()})
     return found
 
 

@@ -53,6 +53,7 @@ from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
 from cluster.fjord.operators.union import Union
+from cluster.fjord.operators.until_next import UntilNext
 from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
@@ -298,6 +299,13 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         ),
     ),
     Union: (Case(lambda: Union(LEFT)),),
+    UntilNext: (
+        Case(lambda: UntilNext(LEFT, ("k",), 5, ("since", "until"), False), chronons=True),
+        Case(lambda: UntilNext(LEFT, (), 3, ("since", "until")), chronons=True),
+        Case(lambda: UntilNext(LEFT, ("k",), 7), chronons=True),
+        Case(lambda: UntilNext(LEFT, ("k", "n"), None, lag_us=2), chronons=True),
+        Case(lambda: UntilNext(LEFT, (), None, lag_us=None), chronons=True),
+    ),
     WindowBounds: (
         Case(lambda: WindowBounds(Grid(Span("us", 4), 3, size=Span("us", 6)), "s", "e")),
         Case(lambda: WindowBounds(Grid(Span("day", 1), 9, size=Span("month", 1)), "s", "e")),
@@ -344,6 +352,7 @@ INSTANTANEOUS = (
     "MergeAggregate 1",
     "SessionWindow 0",
     "SessionWindow 1",
+    "UntilNext 0",
     "Sequence 0",
     "Sequence 1",
     "Zip 1",
