@@ -29,6 +29,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_with_history
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rewrite import rewrite
+from cluster.plan.sized import sized
 
 QUERY = "query"
 """The name of the one query."""
@@ -66,7 +67,8 @@ class Trial:
         tried = translate_over(sql, files)
         query = tried.query
         check_text(query.node)
-        node = rewrite(query.node).node
+        chosen = sized(query.node)
+        node = rewrite(chosen).node
         check_supported(node)
         planned = PlannedQuery(QUERY, 1, node)
         plan = Plan(1, (planned,))
@@ -74,7 +76,7 @@ class Trial:
             check_rows(NOTHING, lower(plan), planned.identity, {}, RowLimits())
         except RowLimitError as error:
             raise PlanError(error.message, hint=error.way_out) from None
-        self.columns: Schema = schema_of(query.node)
+        self.columns: Schema = schema_of(chosen)
         self.warnings = [*query.warnings, *tried.untyped]
         self.rows = 0
         self._plan = plan

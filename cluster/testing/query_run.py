@@ -25,6 +25,7 @@ from cluster.local.memory_tables import MemoryTables
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import sources_with_history, with_history_starts
 from cluster.plan.rewrite import rewrite
+from cluster.plan.sized import sized
 from cluster.testing.sources import ScriptedRelation, ScriptedSource, Taken
 from protocols.text.durations import parse_duration_us
 
@@ -200,7 +201,7 @@ class QueryRun:
 
     def _planned(self, sql: str) -> Any:
         try:
-            node = rewrite(translate(sql, self._catalog).node).node
+            node = rewrite(sized(translate(sql, self._catalog).node)).node
         except FjordSqlError as error:
             error.add_note(error.underlined())
             raise

@@ -18,9 +18,11 @@ from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.language.parameters import bind
+from cluster.language.size_ranges import BEST, Sizes
 from cluster.language.translation import Query, translate
 from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
+from cluster.plan.sized import sized
 from cluster.planning_budget import Budget, limited
 from protocols.event_log import get_logger
 
@@ -57,7 +59,7 @@ class PlanningContext:
     large: frozenset[str]
 
     def rewritten(
-        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False
+        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False, chosen: Sizes = BEST
     ) -> tuple[Query, Rewritten]:
         """Return a query, with values for its parameters, and its rewritten plan.
 
@@ -69,6 +71,8 @@ class PlanningContext:
             By parameter; see :func:`cluster.language.parameters.bind`.
         registered
             That of :func:`translate`.
+        chosen
+            Sizes of its ranges.
         """
         if registered:
             query = translate(sql, self.catalog, registered=True)
@@ -79,13 +83,13 @@ class PlanningContext:
             with bound.placed():
                 query = translate(bound.text, self.catalog)
                 check_text(query.node)
-        return query, rewrite(query.node, large=self.large, sizes=self.sizes)
+        return query, rewrite(sized(query.node, chosen), large=self.large, sizes=self.sizes)
 
     def planned(
-        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False
+        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False, chosen: Sizes = BEST
     ) -> tuple[Query, Node]:
         """Return a query and its plan, which the engine can run; the parameters are those of :meth:`rewritten`."""
-        query, rewritten = self.rewritten(sql, values, registered=registered)
+        query, rewritten = self.rewritten(sql, values, registered=registered, chosen=chosen)
         check_supported(rewritten.node)
         return query, rewritten.node
 

@@ -1,0 +1,55 @@
+"""The plan of a query with ranges at one choice of sizes: what runs, and what its rows show of the choice.
+
+    cars | quality                          SELECT COUNT(*) AS cars FROM traffic
+    42   | window 5h, granularity 10s       WINDOW(RANGE MIN 1 HOUR, MAX 12 HOURS) GRANULARITY(COARSEST ...)
+
+That a size holds is part of the plan: its rows are those of this size wherever they are computed, stored and shown, and
+rows of another size come from another plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.expressions.nodes import Literal
+from cluster.language.algebra import Node, Project, schema_of
+from cluster.language.columns import Output, Scalar
+from cluster.language.plans import passed_on
+from cluster.language.scope import Names
+from cluster.language.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
+from protocols.text.durations import format_duration
+from protocols.wire.streams import FieldType
+
+QUALITY = "quality"
+"""The column that answers of queries with ranges have besides their own; `quality_2`, if there is one of this name."""
+
+
+def sized(node: Node, sizes: Sizes = BEST) -> Node:
+    """Return the plan of a query at one choice of its ranges, with the choice as a column of its rows.
+
+    Parameters
+    ----------
+    node
+        The query as it was translated. Without ranges it stays as it is.
+    sizes
+        By range, in microseconds; of those that are missing it is the best.
+    """
+    ranges = ranges_of(node)
+    if not ranges:
+        return node
+    chosen = with_sizes(node, sizes)
+    columns = schema_of(chosen)
+    name = Names(column.name for column in columns).unique(QUALITY)
+    quality = Scalar(Literal(FieldType.TEXT, quality_words(ranges, sizes)), FieldType.TEXT)
+    return Project(chosen, (*passed_on(columns), Output(name, quality)))
+
+
+def quality_words(ranges: Sequence[SizeRange], sizes: Sizes = BEST) -> str:
+    """Return in words which sizes hold: those of windows, and then those of granularities.
+
+    >>> hour_us = 3_600_000_000
+    >>> quality_words([SizeRange("window", hour_us, 12 * hour_us, hour_us)])
+    'window 12h'
+    """
+    ordered = sorted(ranges, key=lambda each: each.kind != "window")
+    return ", ".join(f"{each.kind} {format_duration(sizes.get(each, each.best_us))}" for each in ordered)
