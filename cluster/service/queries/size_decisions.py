@@ -1,0 +1,270 @@
+"""Which sizes the queries with ranges get: when one comes or goes, and when rates change. Pure.
+
+    limit     |---------------------------------------|  queries without ranges, and both plans while sizes change
+    for sizes |-------------------------------|          a fifth less: all queries, in their steady state
+
+Sizes shrink when half of that fifth is used, and grow where that is worth a change (:mod:`cluster.costs.adaptation`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cluster.costs.adaptation import NOTHING, RESERVE, WORTHWHILE, Cost, Fit, adapt
+from cluster.errors import PlanError
+from cluster.language.size_ranges import SizeRange, Sizes
+from cluster.plan.sized import quality_words
+from protocols.text.byte_sizes import format_byte_size
+
+NAMED = 3
+"""So many queries are named whose end would have made room."""
+
+
+class NoRoomError(PlanError):
+    """A query for which there is no room, however small the sizes of all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangedQuery:
+    """A query with ranges.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    kind
+        What its plan follows from, besides its sizes: queries of one kind and the same sizes share all that they keep.
+    ranges
+        What its author allows.
+    sizes
+        Those that it has, or gets; none of a query that has not begun.
+    before
+        Those that it has until then, while it changes: it does not change again before.
+    """
+
+    name: str
+    kind: str
+    ranges: tuple[SizeRange, ...]
+    sizes: Sizes
+    before: Sizes = field(default_factory=dict)
+
+    def at(self, windows: float, granularities: float) -> Sizes:
+        """Return its sizes with windows and granularities at a share each; while it changes, those that it gets."""
+        if self.before:
+            return self.sizes
+        return {each: each.at(windows if each.kind == "window" else granularities) for each in self.ranges}
+
+    def at_most(self, windows: float, granularities: float) -> Sizes:
+        """Return its sizes at these shares, or those that it has where they are worse."""
+        found = self.at(windows, granularities)
+        return {each: min(size, self.sizes.get(each, size), key=_share_of(each)) for each, size in found.items()}
+
+    def at_least(self, windows: float, granularities: float) -> Sizes:
+        """Return its sizes at these shares, or those that it has where they are better."""
+        found = self.at(windows, granularities)
+        return {each: max(size, self.sizes.get(each, size), key=_share_of(each)) for each, size in found.items()}
+
+
+def _share_of(allowed: SizeRange) -> Callable[[int], float]:
+    return lambda size: (size - allowed.worst_us) / (allowed.best_us - allowed.worst_us)
+
+
+Pick = Callable[[RangedQuery, float, float], Sizes]
+"""Returns the sizes of a query with windows and granularities at a share each."""
+CostOf = Callable[[RangedQuery, Sizes], Cost]
+"""Returns what a query of these sizes takes in its steady state, alone."""
+CostOfBoth = Callable[[RangedQuery, Sizes, Sizes], Cost]
+"""Returns what a query takes while its plan of the first sizes hands over to that of the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Estimates of what queries take.
+
+    Parameters
+    ----------
+    fixed
+        All queries without ranges together.
+    of, of_both
+        A query with ranges.
+    """
+
+    fixed: Cost
+    of: CostOf
+    of_both: CostOfBoth
+
+    def steady(self, queries: Iterable[RangedQuery], sizes: Mapping[str, Sizes]) -> Cost:
+        """Return what all take with these sizes by name; queries of one kind and the same sizes count once."""
+        return self._all((each, self.of(each, sizes[each.name]), sizes[each.name]) for each in queries)
+
+    def during(self, queries: Iterable[RangedQuery], sizes: Mapping[str, Sizes]) -> Cost:
+        """Return what all take while they change to these sizes."""
+
+        def cost(query: RangedQuery) -> Cost:
+            old, new = query.before or query.sizes, sizes[query.name]
+            return self.of(query, new) if not old or old == new else self.of_both(query, old, new)
+
+        return self._all((each, cost(each), sizes[each.name]) for each in queries)
+
+    def _all(self, costs: Iterable[tuple[RangedQuery, Cost, Sizes]]) -> Cost:
+        found = {
+            (query.kind, *(tuple(each.items()) for each in (sizes, query.sizes, query.before))): cost
+            for query, cost, sizes in costs
+        }
+        return sum(found.values(), self.fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Sizes for queries.
+
+    Parameters
+    ----------
+    sizes
+        By name of those queries whose sizes change, and of one that comes.
+    fit
+        The shares that all queries get; None if each keeps what it has.
+    """
+
+    sizes: Mapping[str, Sizes]
+    fit: Fit | None = None
+
+
+UNCHANGED = Choice({})
+
+
+def changed_sizes(queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> Choice:
+    """Return which sizes change: they shrink if they have to, and else grow where that is worth it.
+
+    Parameters
+    ----------
+    queries
+        Those that run.
+    costs
+        What they take.
+    budget
+        What all queries may take.
+    """
+    if not queries:
+        return UNCHANGED
+    present = costs.steady(queries, {each.name: each.sizes for each in queries})
+    shrinks = not present.fits(_scaled(budget, 1 - RESERVE / 2))
+    pick: Pick = RangedQuery.at_most if shrinks else RangedQuery.at_least
+    fit = _fitted(queries, costs, budget.less_reserve(), budget, pick)
+    if fit is None:
+        if not shrinks:
+            return UNCHANGED
+        fit = Fit(0.0, 0.0, NOTHING)
+    found = {}
+    for each in queries:
+        sizes = pick(each, fit.windows, fit.granularities)
+        gained = _share(sizes) - _share(each.sizes)
+        if not each.before and (gained < 0 if shrinks else gained >= WORTHWHILE):
+            found[each.name] = sizes
+    return Choice(found, fit) if found else UNCHANGED
+
+
+def admitted(new: RangedQuery, queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> Choice:
+    """Return the sizes of a new query, and of those that shrink to make room for it.
+
+    A query without ranges has none; then the reserve is no matter, and what the query takes is in the costs.
+
+    Raises
+    ------
+    NoRoomError
+        If it does not fit, with what would have made room.
+    """
+    everyone = (*queries, new)
+    limit = budget.less_reserve() if new.ranges else budget
+    as_they_are = {each.name: each.sizes for each in queries} | {new.name: new.at(1.0, 1.0)}
+    if costs.steady(everyone, as_they_are).fits(limit):
+        return Choice({new.name: as_they_are[new.name]})
+    fit = _fitted(everyone, costs, limit, budget, RangedQuery.at_most)
+    if fit is None:
+        raise _no_room(new, queries, costs, budget)
+    found = {each.name: each.at_most(fit.windows, fit.granularities) for each in everyone}
+    shrinks = {each.name: found[each.name] for each in queries if found[each.name] != each.sizes}
+    return Choice({**shrinks, new.name: found[new.name]}, fit)
+
+
+def _fitted(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost, pick: Pick) -> Fit | None:
+    """Return the shares with which all fit into a limit, and while they change into the budget."""
+
+    def cost_at(windows: float, granularities: float) -> Cost:
+        sizes = {each.name: pick(each, windows, granularities) for each in queries}
+        steady, during = costs.steady(queries, sizes), costs.during(queries, sizes)
+        # What they take on the way has the whole budget: as much of the limit as it takes of that.
+        return Cost(
+            max(steady.state_bytes, during.state_bytes * _part(limit.state_bytes, budget.state_bytes)),
+            max(steady.busy, during.busy * _part(limit.busy, budget.busy)),
+        )
+
+    return adapt(cost_at, limit, fineness=2.0**-10)
+
+
+def _part(limit: float, budget: float) -> float:
+    return 1.0 if math.isinf(budget) or not budget else limit / budget
+
+
+def _scaled(cost: Cost, share: float) -> Cost:
+    return Cost(cost.state_bytes * share, cost.busy * share)
+
+
+def _share(sizes: Sizes) -> float:
+    """Return how far sizes are from the worst to the best, on average."""
+    if not sizes:
+        return 1.0
+    return sum(_share_of(each)(size) for each, size in sizes.items()) / len(sizes)
+
+
+def _no_room(new: RangedQuery, queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> NoRoomError:
+    everyone = (*queries, new)
+    least = {each.name: each.at(0.0, 0.0) for each in everyone}
+    total, others = costs.steady(everyone, least), costs.steady(queries, least)
+    limit = budget.less_reserve() if new.ranges else budget
+    of_all = f"{_words(budget, budget)} that all may take"
+    allowed = f"{_words(limit, budget)}, which is {of_all} less a fifth in reserve" if new.ranges else of_all
+    if total.fits(limit):
+        during = costs.during(everyone, least)
+        return NoRoomError(
+            f"with this query others would have to shrink, and keep {_words(during, budget)} while they do; there "
+            f"is only {of_all}",
+            hint=_way_out(new, queries, costs, during, budget),
+        )
+    own = quality_words(new.ranges, least[new.name]) if new.ranges else "no range of its own"
+    alone = _words(_less(total, others), budget)
+    return NoRoomError(
+        f"even with the shortest windows and the coarsest granularities of all queries ({own} here), they would take "
+        f"{_words(total, budget)} with this query, {alone} of it for this query alone; there is {allowed}",
+        hint=_way_out(new, queries, costs, total, limit),
+    )
+
+
+def _way_out(new: RangedQuery, queries: Sequence[RangedQuery], costs: Costs, total: Cost, limit: Cost) -> str:
+    """Return what would have made room: the end of one query, or larger budgets."""
+    least = {each.name: each.at(0.0, 0.0) for each in (*queries, new)}
+    enough = [each.name for each in queries if _less(total, costs.of(each, least[each.name])).fits(limit)]
+    reserve = 1 - RESERVE if new.ranges else 1.0
+    wanted = []
+    if total.state_bytes > limit.state_bytes:
+        wanted.append(f"--max-state {format_byte_size(math.ceil(total.state_bytes / reserve))}")
+    if total.busy > limit.busy:
+        wanted.append(f"--max-busy {math.ceil(total.busy / reserve * 1000) / 1000:g}")
+    larger = f"start the cluster with {' and '.join(wanted)} at least" if wanted else "ask for less"
+    if not enough:
+        return larger
+    named = ", ".join(sorted(enough)[:NAMED]) + (f" or {len(enough) - NAMED} more" if len(enough) > NAMED else "")
+    return f"drop one of these queries: {named}; or {larger}"
+
+
+def _less(total: Cost, part: Cost) -> Cost:
+    return Cost(max(total.state_bytes - part.state_bytes, 0.0), max(total.busy - part.busy, 0.0))
+
+
+def _words(cost: Cost, budget: Cost) -> str:
+    """Return in words what is taken of a budget, without what has no limit."""
+    state = [] if math.isinf(budget.state_bytes) else [f"{format_byte_size(round(cost.state_bytes))} of state"]
+    busy = [] if math.isinf(budget.busy) else [f"{cost.busy:.3g} of a processor"]
+    return " and ".join([*state, *busy])
