@@ -79,18 +79,21 @@ class Migration:
             ) from error
         try:
             self.reach_us = reach_us(new)
-            """How far back the new plan reaches."""
+            """How far behind the last tuple read the instant is: where the new plan is full, and all rows that the old
+            plan has published with their ends have ended, if rows are cut."""
         except UnboundedPlanError as error:
             if deadline_us is None:
                 raise MigrationRefusedError(
                     f"the query cannot go on with this plan: {error.message}", hint=DEADLINE_HINT
                 ) from error
             self.reach_us = deadline_us
+        if self.cut:
+            self.reach_us = max(self.reach_us, _published_us(old))
         self.length_us = longest_validity_us(old)
         """How long a row of the old plan may be valid; None without a bound."""
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
-    def handover(self, greatest_us: int | None) -> Handover:
+    def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:
         """Return the handover.
 
         Parameters
@@ -98,11 +101,16 @@ class Migration:
         greatest_us
             The greatest stamp of all tuples that the old plan may have read and the new one has not; None if there is
             no such tuple.
+        before
+            The handover to the old plan: none of its own answers lies before that.
         """
-        if greatest_us is None:
+        earliest = [] if greatest_us is None else [greatest_us + self.reach_us + 1]
+        earliest += [] if before is None else [before.at_us]
+        if not earliest:
             return Handover(EVER_US, EVER_US, self.cut)
         step_us, offset_us = self._border
-        at_us = -((offset_us - greatest_us - self.reach_us - 1) // step_us) * step_us + offset_us
+        earliest_us = max(earliest)
+        at_us = -((offset_us - earliest_us) // step_us) * step_us + offset_us
         return Handover(at_us, at_us + self.delay_us, self.cut)
 
     def done_us(self, handover: Handover, *, early: bool) -> int:
@@ -119,6 +127,14 @@ class Migration:
         if not early:
             return handover.opens_us
         return handover.opens_us + (1 if handover.cut else (self.length_us or 0) + 1)
+
+
+def _published_us(old: Node) -> int:
+    """Return how long after its stamp a tuple may be part of a row that has been published with its end."""
+    try:
+        return reach_us(old)
+    except UnboundedPlanError:
+        return 0
 
 
 def _check_alike(old: Node, new: Node) -> None:
