@@ -24,7 +24,8 @@ REPEAT_SECONDS = 60.0
 """A query that fails in every micro-batch reports it no more often."""
 
 _BEGAN = "fjord_began"
-_SINCE, _UNTIL, _CUT = "fjord_handed_since", "fjord_handed_until", "fjord_handed_cut"
+_SINCE, _UNTIL = "fjord_handed_since", "fjord_handed_until"
+_CUT_SINCE, _CUT_UNTIL = "fjord_cut_since", "fjord_cut_until"
 
 SAME_DIGITS = 12
 """Sums of reals that have been added up in another order are equal in so many digits."""
@@ -134,7 +135,7 @@ class _Top:
             (each.group, *window, each.visible_from, each.identity if identities else each.query, *_handovers(each))
             for each, window in zip(subscribers, windows, strict=True)
         ]
-        handed = {_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT: pl.Boolean}
+        handed = {_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT_SINCE: pl.Boolean, _CUT_UNTIL: pl.Boolean}
         schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String, **handed}
         self._names = pl.DataFrame(names, schema=schema, orient="row")
         self._handed = any(each.since is not None or each.until is not None for each in subscribers)
@@ -171,19 +172,25 @@ class _Top:
         return _own_part(named) if self._handed else named
 
 
-def _handovers(subscriber: Subscriber) -> tuple[int, int, bool]:
+def _handovers(subscriber: Subscriber) -> tuple[int, int, bool, bool]:
+    """Return from when until when a subscriber answers, and whether its rows are cut at either instant."""
     since, until = subscriber.since, subscriber.until
-    cut = (since is not None and since.cut) or (until is not None and until.cut)
-    return ALWAYS if since is None else since.at_us, NEVER if until is None else until.at_us, cut
+    return (
+        ALWAYS if since is None else since.at_us,
+        NEVER if until is None else until.at_us,
+        since is not None and since.cut,
+        until is not None and until.cut,
+    )
 
 
 def _own_part(named: pl.DataFrame) -> pl.DataFrame:
     """Return the answers that belong to a query's plan while another one hands over to it, or it to another."""
-    start, end, since, until, cut = (pl.col(name) for name in (START, END, _SINCE, _UNTIL, _CUT))
-    whole = named.filter((start < until) & pl.when(cut).then(end > since).otherwise(start >= since))
-    return whole.with_columns(
-        pl.when(cut).then(pl.max_horizontal(start, since)).otherwise(start).alias(START),
-        pl.when(cut).then(pl.min_horizontal(end, until)).otherwise(end).alias(END),
+    start, end, since, until = (pl.col(name) for name in (START, END, _SINCE, _UNTIL))
+    cut_since, cut_until = pl.col(_CUT_SINCE), pl.col(_CUT_UNTIL)
+    own = named.filter((start < until) & pl.when(cut_since).then(end > since).otherwise(start >= since))
+    return own.with_columns(
+        pl.when(cut_since).then(pl.max_horizontal(start, since)).otherwise(start).alias(START),
+        pl.when(cut_until).then(pl.min_horizontal(end, until)).otherwise(end).alias(END),
     )
 
 

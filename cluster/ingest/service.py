@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -163,6 +164,15 @@ class Ingest:
         now_us, tolerance_us = self._now_us(), self.proxy_clocks.tolerance_us
         found = {name: writer.admission.next_us for name, writer in self.writers.items()}
         return {name: not_after(us, now_us, tolerance_us) for name, us in found.items() if us is not None}
+
+    @contextlib.asynccontextmanager
+    async def paused(self, streams: Iterable[str]) -> AsyncIterator[None]:
+        """Make no commit of some streams meanwhile; what comes waits in memory, as it does during a commit."""
+        async with contextlib.AsyncExitStack() as stack:
+            for name in sorted(streams):
+                if name in self.writers:
+                    await stack.enter_async_context(self.writers[name].storing)
+            yield
 
     def tables(self) -> Mapping[str, StreamTable]:
         """Return the tables of all streams, by stream."""

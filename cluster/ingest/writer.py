@@ -77,6 +77,8 @@ class StreamWriter:
         self._commits = CommitCycle(self.admission)
         self._reception = BatchReception(table.schema, self._commits, commit_interval_seconds)
         self._work = asyncio.Event()
+        self.storing = asyncio.Lock()
+        """Held while a commit is made, and to let none be made."""
         self.last_rejection: str | None = None
         """Why samples were last rejected."""
 
@@ -149,6 +151,10 @@ class StreamWriter:
 
     async def _store(self) -> list[Ack]:
         """Store all waiting batches in one commit; return what to acknowledge."""
+        async with self.storing:
+            return await self._store_alone()
+
+    async def _store_alone(self) -> list[Ack]:
         acks: list[Ack] = []
         if self._commits.in_doubt is not None:
             resolved = await self._resolve(self._commits.in_doubt)

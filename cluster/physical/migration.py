@@ -1,6 +1,6 @@
 """Whether a query may go on with another plan, from which instant on, and whether its rows are cut there.
 
-See papers/pipes_migration.md sections 3 and 3.1:
+Pure; see papers/pipes_migration.md sections 3 and 3.1:
 
     stamps read         ----------|                                   by the old plan only
     new plan, full                 ~~~~~~ reach ~~~~~~|               nothing older matters to it from here on
@@ -124,7 +124,7 @@ class Migration:
             Whether the query's rows are published before their end is known: the old plan then publishes the ends of
             those that it has begun.
         """
-        if not early:
+        if not early or not self.delay_us:  # no row flows before its end is known, or every row as it begins
             return handover.opens_us
         return handover.opens_us + (1 if handover.cut else (self.length_us or 0) + 1)
 

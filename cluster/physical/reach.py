@@ -93,7 +93,7 @@ def reach_us(node: Node) -> int:
         ):
             return _reach_of_inputs(node)
         case _:
-            raise UnboundedPlanError(_NO_REACH[type(node)])
+            raise UnboundedPlanError(_NO_REACH.get(type(node), f"{type(node).__name__} has no known bound"))
 
 
 def _reach_of_inputs(node: Node) -> int:
@@ -152,7 +152,7 @@ def delay_us(node: Node) -> int:
         case Filter() | Project() | Lookup() | WindowBounds() | Distinct() | TimeWindow() | Union() | Join():
             return _delay_of_inputs(node)
         case _:
-            raise UnboundedPlanError(_NO_REACH[type(node)])
+            raise UnboundedPlanError(_NO_REACH.get(type(node), f"{type(node).__name__} has no known bound"))
 
 
 def _delay_of_inputs(node: Node) -> int:

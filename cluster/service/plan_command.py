@@ -101,6 +101,26 @@ def show_history(
     Console(width=max(Console().width, 150)).print(table, soft_wrap=True)
 
 
+@plan.command("migrations")
+def show_migrations(*, api: Api = DEFAULT_API) -> None:
+    """Print the queries that go on with another plan: from which instant on, or what they wait for."""
+    with make_client(api) as client:
+        found = client.migrations()
+    if not found:
+        typer.echo("no query is migrating")
+    for each in found:
+        why = f" ({each['why']})" if each["why"] else ""
+        if each["waits_for"]:
+            typer.echo(f"{each['query']} waits for {each['waits_for']}{why}")
+            continue
+        at = "the beginning" if each["at"] is None else each["at"]
+        cut = ", where rows are cut" if each["cut"] else ""
+        typer.echo(
+            f"{each['query']} goes on as planned in epoch {each['to_epoch']:,} from {at} on{cut}{why}; "
+            f"until then as planned in epoch {each['from_epoch']:,}"
+        )
+
+
 def _rate(value: float | None) -> str:
     if value is None:
         return "-"

@@ -90,6 +90,16 @@ class SparkPositions:
         """
         return self._lasting_offset(host).epoch
 
+    def backfilling(self, host: Host) -> frozenset[int]:
+        """Return the epochs of the queries of one of them that still read their history.
+
+        Raises
+        ------
+        ClusterError
+            If that cannot be read.
+        """
+        return frozenset(self._lasting_offset(host).history)
+
     def check_plans(self, newest: int) -> None:
         """Raise if any plan that Spark may still run, up to the newest, cannot be read.
 

@@ -36,6 +36,7 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/v1/bill"): Role.READ,
     ("GET", "/v1/functions"): Role.READ,
     ("GET", "/v1/functions/{name}"): Role.READ,
+    ("GET", "/v1/migrations"): Role.READ,
     ("GET", "/v1/plan"): Role.READ,
     ("GET", "/v1/plan/difference"): Role.READ,
     ("GET", "/v1/plan/history"): Role.READ,

@@ -162,6 +162,10 @@ class ApiClient:
         """Return what the last epochs changed in the shared plan, oldest first."""
         return list(self._request("GET", "/v1/plan/history", params={"last": last}).json())
 
+    def migrations(self) -> list[dict[str, Any]]:
+        """Return the queries that go on with another plan."""
+        return list(self._request("GET", "/v1/migrations").json())
+
     def operators(self) -> list[dict[str, Any]]:
         """Return the counters of the operators of the shared plan."""
         return list(self._request("GET", "/v1/plan/operators").json())

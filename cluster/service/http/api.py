@@ -41,7 +41,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admissi
     descriptions = QueryDescriptions(queries, registry, ingest, parts.results, lags)
     api.include_router(query_routes(queries, registry, descriptions))
     api.include_router(stream_routes(queries.streams, ingest, parts.budgets, lags))
-    api.include_router(plan_routes(registry, parts.engine))
+    api.include_router(plan_routes(registry, parts.engine, queries))
     api.include_router(relation_routes(queries.relations))
     api.include_router(function_routes(queries.functions))
     api.include_router(sensor_routes(parts.sensors))

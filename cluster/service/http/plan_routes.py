@@ -16,6 +16,7 @@ from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.text import plan_text
 
 if TYPE_CHECKING:
+    from cluster.service.queries.query_service import QueryService
     from cluster.service.registry.registry import Registry
     from cluster.service.running.engine import Engine
 
@@ -41,7 +42,7 @@ def _rates_json(rates: Rates) -> dict[str, float | None]:
     return {name: None if value is None else round(value, 4) for name, value in found.items()}
 
 
-def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
+def plan_routes(registry: Registry, engine: Engine, queries: QueryService) -> APIRouter:
     """Return the routes.
 
     Parameters
@@ -50,6 +51,8 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
         Keeps the plans.
     engine
         Counts what operators have done.
+    queries
+        Has them migrate.
     """
     api = APIRouter()
 
@@ -90,5 +93,10 @@ def plan_routes(registry: Registry, engine: Engine) -> APIRouter:
             for name, totals in counters
             if totals.owner in alive
         ]
+
+    @api.get("/v1/migrations")
+    async def list_migrations() -> list[dict[str, Any]]:
+        """List the queries that go on with another plan, those first that have begun to."""
+        return [each.as_json() for each in queries.migrations()]
 
     return api

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from cluster.errors import ClusterError
 from cluster.physical.nodes import Fragment, Host
 from cluster.spark.positions import SparkPositions
-from cluster.storage.stream_tables import StreamTable
+from cluster.storage.stream_tables import StreamTable, watermark_at
 
 
 class Lag(NamedTuple):
@@ -98,6 +98,22 @@ class Lags:
                     with suppress(ClusterError):
                         found[stream, host] = lag_behind(tables[stream], version, now)
         return found
+
+
+def instants_read(
+    positions: SparkPositions, tables: Mapping[str, StreamTable], host: Host, streams: Iterable[str]
+) -> dict[str, int]:
+    """Return, by stream, its low watermark behind what a Spark query has read and committed.
+
+    Raises
+    ------
+    ClusterError
+        If that cannot be read.
+    """
+    known = [each for each in streams if each in tables]
+    read = positions.read_by(host, known).items()
+    found = {stream: watermark_at(tables[stream].log, version) for stream, version in read if version >= 0}
+    return {stream: passed_us for stream, passed_us in found.items() if passed_us is not None}
 
 
 def lag_of_fragment(fragment: Fragment, lags: LagBy) -> Lag | None:

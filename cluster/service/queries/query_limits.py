@@ -10,7 +10,7 @@ from cluster.fjord.acceptance import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
 from cluster.language.walks import streams_of
-from cluster.physical.lowering import lower, with_query
+from cluster.physical.lowering import lower, with_handover, with_query
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import Planning
@@ -71,6 +71,16 @@ class QueryLimits:
         running, rates = self._registry.physical, self.rates(streams_of(query.node))
         self._demands.follow(running.oldest_first)
         await self._planning.run(lambda: self._check(query, running, with_query(running, query), rates), internal=True)
+
+    async def check_migration(self, old: PlannedQuery, new: PlannedQuery) -> None:
+        """Raise unless rows, state and demands stay within their limits with both plans of a query; as for `check`."""
+        running, rates = self._registry.physical, self.rates(streams_of(new.node))
+        self._demands.follow(running.oldest_first)
+
+        def check() -> None:
+            self._check(new, running, with_handover(running, old, new, running.positions), rates)
+
+        await self._planning.run(check, internal=True)
 
     async def check_together(self, queries: Sequence[PlannedQuery]) -> None:
         """Raise unless rows, state and demands stay within their limits with several queries.

@@ -36,6 +36,8 @@ from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.history import HistoryRead, begun_at, history_of
+from cluster.service.queries.migration_steps import AnsweredBy
+from cluster.service.queries.migrations import Migrations, MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
 from cluster.service.queries.query_estimates import QueryEstimates
@@ -93,6 +95,8 @@ class QueryService:
         What steps of operators cost here.
     before_change
         Called before a query begins or ends.
+    answered
+        How far the engine has come, for migrations.
     put_aside
         Called when queries have been planned, or have begun or ended, with their number; see
         :class:`cluster.service.queries.long_lived.LongLived`.
@@ -118,6 +122,7 @@ class QueryService:
         prices: OperatorPrices | None = None,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
+        answered: AnsweredBy = lambda _host, _streams: None,
     ) -> None:
         self._name = name
         self._registry = registry
@@ -153,6 +158,16 @@ class QueryService:
             max_state_bytes=max_state_bytes,
         )
         self.estimates = QueryEstimates(registry, self.limits, self._operators, self._prices, self._planning)
+        self._migrations = Migrations(
+            registry,
+            self.limits,
+            self._stored,
+            self._publish_demands,
+            self._positions,
+            instants=ingest.instants,
+            paused=ingest.paused,
+            answered=answered,
+        )
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""
         self.demand_requests = DemandRequests()
@@ -170,6 +185,8 @@ class QueryService:
                     self.refresher.changed.clear()
                     settled = await self.start_waiting()
                 async with self._lock:
+                    with contextlib.suppress(UnwritableError):  # it is tried again
+                        await self._migrations.step()
                     if self._registry.write_plan() and self._unpublished:  # done already, unless the disk failed
                         await self._publish_demands()
                 self._registry.quarantine.write()
@@ -335,9 +352,41 @@ class QueryService:
         query, before = self._registry.query(name), self._registry.physical
         positions = self._positions(before.streams)
         drop = partial(self._registry.drop, name, positions)
+        self._migrations.forget(name)
         await self._change(drop, before.by_query[query.identity].streams)
         log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
         self._put_aside(1)
+
+    async def migrate(self, name: str, node: Node, why: str = "", *, deadline_us: int | None = None) -> MigrationState:
+        """Let a query go on with another plan, rewritten: at once, or when it fits beside all others.
+
+        Parameters
+        ----------
+        name
+            The query.
+        node
+            The plan; its rows have the columns of the query's.
+        why
+            The reason, for people.
+        deadline_us
+            How long after the last tuple read the plan becomes that of the query if nothing bounds how far back it
+            reaches; None refuses such plans.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        MigrationRefusedError
+            If the query cannot go on with this plan; says why.
+        UnwritableError
+            If the change cannot be written now.
+        """
+        async with self._lock:
+            return await self._migrations.want(name, node, why, deadline_us)
+
+    def migrations(self) -> list[MigrationState]:
+        """Return the migrations that are under way, then those that wait."""
+        return self._migrations.all()
 
     async def explain(self, sql: str, values: Mapping[str, Value] = NO_VALUES) -> str:
         """Return as text the plan of a query, how it would be run, and what it would share with those that run.
@@ -433,11 +482,15 @@ class QueryService:
 
     async def _change(self, change: Callable[[], T], streams: Collection[str]) -> T:
         """Change what is registered, and publish what is demanded then; later if it failed, yet took effect."""
-        self._before_change()
-        self._unpublished.update(streams)
-        changed = await finished(asyncio.to_thread(change))
+        changed = await self._stored(change, streams)
         await self._publish_demands()
         return changed
+
+    async def _stored(self, change: Callable[[], T], streams: Collection[str]) -> T:
+        """Change what is registered."""
+        self._before_change()
+        self._unpublished.update(streams)
+        return await finished(asyncio.to_thread(change))
 
     def _positions(self, streams: frozenset[str]) -> Mapping[str, int]:
         return positions_between_epochs(streams, self._registry.positions, self._ingest.tables())

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cluster.physical.lowering import lower, with_query, without_query
+from cluster.language.algebra import Node
+from cluster.physical.lowering import lower, with_handover, with_query, without_queries, without_query
 from cluster.physical.nodes import PhysicalPlan
-from cluster.service.registry.running_queries import RegisteredQuery, RunningQueries
+from cluster.service.registry.running_queries import NextPlan, RegisteredQuery, RunningQueries
 
 
 class LostEpochs(msgspec.Struct, frozen=True):
@@ -44,6 +45,8 @@ class Transition:
         Queries that are new.
     goes
         The name of the query that ends.
+    changes
+        A query that begins to migrate, or has migrated, as it is then.
     used
         The number of the last name that was made up.
     lost
@@ -54,6 +57,7 @@ class Transition:
     planned: Callable[[PhysicalPlan], PhysicalPlan]
     come: tuple[RegisteredQuery, ...] = ()
     goes: str | None = None
+    changes: RegisteredQuery | None = None
     used: int | None = None
     lost: LostEpochs | None = None
 
@@ -79,7 +83,32 @@ def adding_many(
 def dropping(before: RunningQueries, query: RegisteredQuery, positions: Mapping[str, int]) -> Transition:
     """Return what ends a query; it still answers what lies before these versions."""
     after = before.without_query(query.name, positions)
-    return Transition(after, lambda running: without_query(running, query.planned, after.positions), goes=query.name)
+    return Transition(
+        after, lambda running: without_queries(running, query.all_planned, after.positions), goes=query.name
+    )
+
+
+def migrating(
+    before: RunningQueries, query: RegisteredQuery, node: Node, following: NextPlan, positions: Mapping[str, int]
+) -> Transition:
+    """Return what lets a query hand over to another plan, which begins after these versions."""
+    after = before.changed(query.migrating(node, following), positions)
+    old, new = after.by_name[query.name].all_planned
+    return Transition(
+        after,
+        lambda running: with_handover(running, old, new, after.positions),
+        changes=after.by_name[query.name],
+    )
+
+
+def finishing(before: RunningQueries, query: RegisteredQuery, positions: Mapping[str, int]) -> Transition:
+    """Return what ends the plan that has handed over; it still reads what lies before these versions."""
+    after = before.changed(query.migrated, positions)
+    return Transition(
+        after,
+        lambda running: without_query(running, query.planned, after.positions),
+        changes=after.by_name[query.name],
+    )
 
 
 def skipping(

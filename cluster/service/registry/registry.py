@@ -16,19 +16,31 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
 from cluster.physical.plan_files import PlanFiles, another_plan
 from cluster.physical.plan_history import PlanStep, plan_history
-from cluster.plan.epoch import Plan, encode_plan
+from cluster.plan.epoch import Handover, Plan, encode_plan
 from cluster.service.registry.function_registry import FunctionRegistry
-from cluster.service.registry.plan_transitions import LostEpochs, Transition, adding, adding_many, dropping, skipping
+from cluster.service.registry.plan_transitions import (
+    LostEpochs,
+    Transition,
+    adding,
+    adding_many,
+    dropping,
+    finishing,
+    migrating,
+    skipping,
+)
 from cluster.service.registry.quarantine import Quarantine
 from cluster.service.registry.query_names import NamesInUse, UnknownQueryError
 from cluster.service.registry.registry_file import open_registry_file
 from cluster.service.registry.relation_registry import RelationRegistry, WaitingQuery
 from cluster.service.registry.running_queries import (
+    NextPlan,
     RegisteredQuery,
     RunningQueries,
+    delete_query,
     insert_queries,
     move_plans,
     read_queries,
+    update_query,
 )
 from cluster.service.registry.stream_registry import StreamRegistry
 from cluster.storage.synced_files import Troubles
@@ -295,6 +307,30 @@ class Registry:
         """
         self._change(dropping(self._queries, self.query(name), positions))
 
+    def migrate(
+        self, name: str, node: Node, handover: Handover, done_us: int, *, positions: Mapping[str, int], why: str = ""
+    ) -> RegisteredQuery:
+        """Let a query hand over to another plan, which begins after `positions`; see :class:`NextPlan`.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        following = NextPlan(self._queries.epoch + 1, handover, done_us, time.time_ns() // 1000, why)
+        self._change(migrating(self._queries, self.query(name), node, following, positions))
+        return self.query(name)
+
+    def finish_migration(self, name: str, positions: Mapping[str, int]) -> None:
+        """End the plan that a query has handed over; it still reads what lies before `positions`.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        """
+        self._change(finishing(self._queries, self.query(name), positions))
+
     def skip_epochs(self, newest: int, positions: Mapping[str, int]) -> None:
         """Move the queries to the epoch after `newest`, give each epoch between a plan, and count these as lost.
 
@@ -357,7 +393,9 @@ class Registry:
                 database.execute("BEGIN IMMEDIATE")
                 insert_queries(database, change.come)
                 if change.goes is not None:
-                    database.execute("DELETE FROM queries WHERE name = ?", (change.goes,))
+                    delete_query(database, change.goes)
+                if change.changes is not None:
+                    update_query(database, change.changes)
                 if change.lost is not None:
                     database.execute(_LOSE_EPOCHS, (msgspec.json.encode(change.lost).decode(),))
                 database.execute(

@@ -90,6 +90,10 @@ MIGRATIONS = (
     );
     ALTER TABLE waiting ADD COLUMN functions TEXT NOT NULL DEFAULT '[]';
     """,
+    """
+    -- Of queries that have migrated, or are migrating: since when the plan answers, and the plan that follows it.
+    CREATE TABLE migrations (name TEXT PRIMARY KEY, since TEXT, next TEXT, node BLOB);
+    """,
 )
 """Scripts are never changed once released. Numbers of relations and of functions never come back, nor identities."""
 

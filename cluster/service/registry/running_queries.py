@@ -11,11 +11,35 @@ from cluster.language.algebra import Node
 from cluster.layered_map import LayeredMap
 from cluster.physical.nodes import Subscriber
 from cluster.plan import stored_plans
-from cluster.plan.epoch import EMPTY, Plan, PlannedQuery, decode_plan, encode_plan
+from cluster.plan.epoch import EMPTY, Handover, Plan, PlannedQuery, decode_plan, encode_plan
 from cluster.service.registry.registry_file import RegistryFile
 
 Subscribers = tuple[Subscriber, ...]
 """Queries as subscribers of the plan."""
+
+
+class NextPlan(msgspec.Struct, frozen=True):
+    """The plan with which a query that is migrating goes on.
+
+    Parameters
+    ----------
+    since_epoch
+        The epoch with which it began.
+    handover
+        When it is the query's plan.
+    done_us
+        Once the streams have come to this instant, the plan before it has nothing more to answer.
+    began_us
+        When it began, in microseconds since 1970.
+    why
+        The reason for the change, for people.
+    """
+
+    since_epoch: int
+    handover: Handover
+    done_us: int
+    began_us: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +55,11 @@ class RegisteredQuery:
     """Streams named in its text, derived ones included."""
     early: bool = False
     """Whether its rows are published before their end is known."""
+    since: Handover | None = None
+    """When its plan became that of the query; None if it has had no other."""
+    next: NextPlan | None = None
+    """Set while it is migrating."""
+    next_node: Node | None = None
 
     @property
     def identity(self) -> str:
@@ -39,8 +68,35 @@ class RegisteredQuery:
 
     @property
     def planned(self) -> PlannedQuery:
-        """The query as operators run it."""
-        return PlannedQuery(self.name, self.since_epoch, self.node, self.early)
+        """The query as operators run it; while it is migrating, with the plan before."""
+        until = None if self.next is None else self.next.handover
+        return PlannedQuery(self.name, self.since_epoch, self.node, self.early, self.since, until)
+
+    @property
+    def all_planned(self) -> tuple[PlannedQuery, ...]:
+        """The query as operators run it, with all its plans."""
+        if self.next is None or self.next_node is None:
+            return (self.planned,)
+        following = PlannedQuery(self.name, self.next.since_epoch, self.next_node, self.early, since=self.next.handover)
+        return self.planned, following
+
+    def migrating(self, node: Node, following: NextPlan) -> RegisteredQuery:
+        """Return the query while it hands over to another plan."""
+        return replace(self, next=following, next_node=node)
+
+    @property
+    def migrated(self) -> RegisteredQuery:
+        """The query when it has handed over to its next plan."""
+        assert self.next is not None  # noqa: S101 - it is migrating
+        assert self.next_node is not None  # noqa: S101 - as above
+        return replace(
+            self,
+            node=self.next_node,
+            since_epoch=self.next.since_epoch,
+            since=self.next.handover,
+            next=None,
+            next_node=None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +126,10 @@ class RunningQueries:
         """Return those of the next epoch, without one."""
         return RunningQueries(self.epoch + 1, dict(positions), self.by_name.changed([name]))
 
+    def changed(self, query: RegisteredQuery, positions: Mapping[str, int]) -> RunningQueries:
+        """Return those of the next epoch, with one that has changed in its place."""
+        return RunningQueries(self.epoch + 1, dict(positions), self.by_name.changed(come=[(query.name, query)]))
+
     def moved(self, epoch: int, positions: Mapping[str, int]) -> RunningQueries:
         """Return the same queries in another epoch."""
         return replace(self, epoch=epoch, positions=dict(positions))
@@ -77,7 +137,8 @@ class RunningQueries:
     @property
     def plan(self) -> Plan:
         """The logical plan."""
-        return Plan(self.epoch, tuple(each.planned for each in self.by_name.values()), self.positions)
+        planned = (planned for each in self.by_name.values() for planned in each.all_planned)
+        return Plan(self.epoch, tuple(sorted(planned, key=lambda each: each.since_epoch)), self.positions)
 
     @property
     def head(self) -> Plan:
@@ -96,9 +157,7 @@ def read_queries(database: RegistryFile) -> RunningQueries:
     found = database.execute("SELECT plan FROM plans ORDER BY epoch DESC LIMIT 1").fetchone()
     plan = EMPTY if found is None else decode_plan(found[0])
     assert isinstance(plan, Plan)  # noqa: S101 - changes are in files only
-    rows = database.execute(
-        "SELECT name, sql, node, since_epoch, created_us, reads, early FROM queries ORDER BY since_epoch, rowid"
-    )
+    rows = database.execute("SELECT name, sql, node, since_epoch, created_us, reads, early FROM queries ORDER BY rowid")
     by_name = {
         name: RegisteredQuery(
             name, sql, stored_plans.read(node), since_epoch, created_us,
@@ -106,6 +165,13 @@ def read_queries(database: RegistryFile) -> RunningQueries:
         )
         for name, sql, node, since_epoch, created_us, reads, early in rows
     }  # fmt: skip
+    for name, since, following, node in database.execute("SELECT name, since, next, node FROM migrations"):
+        by_name[name] = replace(
+            by_name[name],
+            since=None if since is None else msgspec.json.decode(since, type=Handover),
+            next=None if following is None else msgspec.json.decode(following, type=NextPlan),
+            next_node=None if node is None else stored_plans.read(node),
+        )
     return RunningQueries(plan.epoch, plan.positions, LayeredMap(by_name))
 
 
@@ -143,3 +209,26 @@ def insert_queries(database: RegistryFile, queries: Collection[RegisteredQuery])
             ),
         )
         database.execute("DELETE FROM waiting WHERE name = ?", (each.name,))
+
+
+def update_query(database: RegistryFile, query: RegisteredQuery) -> None:
+    """Store the plans of a query that migrates, or has migrated, inside a transaction of the caller."""
+    database.execute(
+        "UPDATE queries SET node = ?, since_epoch = ? WHERE name = ?",
+        (stored_plans.written(query.node), query.since_epoch, query.name),
+    )
+    database.execute(
+        "INSERT OR REPLACE INTO migrations VALUES (?, ?, ?, ?)",
+        (
+            query.name,
+            None if query.since is None else msgspec.json.encode(query.since).decode(),
+            None if query.next is None else msgspec.json.encode(query.next).decode(),
+            None if query.next_node is None else stored_plans.written(query.next_node),
+        ),
+    )
+
+
+def delete_query(database: RegistryFile, name: str) -> None:
+    """Remove a query, with all its plans, inside a transaction of the caller."""
+    database.execute("DELETE FROM queries WHERE name = ?", (name,))
+    database.execute("DELETE FROM migrations WHERE name = ?", (name,))

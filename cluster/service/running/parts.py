@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from cluster.errors import ClusterError
 from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.ingest.offers import Offers
 from cluster.ingest.proxy_clocks import ProxyClocks
 from cluster.ingest.service import Ingest
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.relations.allowed_files import AllowedFiles
 from cluster.relations.allowed_hosts import AllowedHosts
@@ -30,7 +33,7 @@ from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.publishing.demand_reports import DemandReports
-from cluster.service.publishing.lag import Lags
+from cluster.service.publishing.lag import Lags, instants_read
 from cluster.service.publishing.progress import ProgressOfAll
 from cluster.service.publishing.publication import begin, rewind
 from cluster.service.publishing.published import LostResults, Published
@@ -38,6 +41,7 @@ from cluster.service.publishing.publisher_channel import Note, Orders
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.service.queries.lifetime_notes import slower_queries
 from cluster.service.queries.long_lived import LongLived
+from cluster.service.queries.migration_steps import Answered
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.lost_epochs import newest_known_epoch, skip_lost_epochs
@@ -255,6 +259,7 @@ def make_parts(
         prices=OperatorPrices(folder),
         before_change=billing.close,
         put_aside=long_lived.put_aside,
+        answered=partial(_answered, positions, ingest),
     )
     return ClusterParts(
         settings=settings,
@@ -276,6 +281,13 @@ def make_parts(
         ),
         engine=Engine(settings, folder, registry, results, buckets, first_key=key, java=java, operators=operators),
     )
+
+
+def _answered(positions: SparkPositions, ingest: Ingest, host: Host, streams: frozenset[str]) -> Answered | None:
+    with suppress(ClusterError):  # Spark's log cannot be read now
+        passed_us = instants_read(positions, ingest.tables(), host, streams)
+        return Answered(positions.begun(host), positions.backfilling(host), passed_us)
+    return None
 
 
 def _begin_publication(folder: Path, registry: Registry) -> None:

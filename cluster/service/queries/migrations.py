@@ -1,0 +1,234 @@
+"""Carries out migrations: begins them once they fit, and ends the plan before once its answers are out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cluster.errors import ClusterError
+from cluster.fjord.batch import instant_text
+from cluster.language.algebra import Node
+from cluster.language.walks import streams_of
+from cluster.physical.nodes import host_of
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.history import EVER_US
+from cluster.service.queries.migration_steps import (
+    Answered,
+    AnsweredBy,
+    has_ended,
+    planned_migration,
+    waits_for,
+)
+from cluster.service.queries.query_limits import QueryLimits
+from cluster.service.registry.registry import Registry
+from cluster.service.registry.running_queries import RegisteredQuery
+from protocols.event_log import get_logger
+
+log = get_logger(__name__)
+
+RETRY_SECONDS = 1.0
+"""Between two attempts to write to a full disk."""
+Store = Callable[[Callable[[], object], frozenset[str]], Awaitable[object]]
+"""Changes what is registered, in a thread, given the streams on which demands may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationState:
+    """A migration that is under way, or waits.
+
+    Parameters
+    ----------
+    query
+        The query's name.
+    why
+        The reason for it, for people.
+    waits_for
+        What it waits for; empty once it has begun.
+    from_epoch, to_epoch
+        With which epochs the two plans began; None before.
+    at_us, began_us
+        The instant at which the plan changes, in application time, and when the migration began; None before.
+    cut
+        Whether rows are cut at the instant.
+    """
+
+    query: str
+    why: str
+    waits_for: str = ""
+    from_epoch: int | None = None
+    to_epoch: int | None = None
+    at_us: int | None = None
+    began_us: int | None = None
+    cut: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the API shows it."""
+        at = None if self.at_us is None or self.at_us <= EVER_US else instant_text(self.at_us)
+        return {
+            "query": self.query,
+            "state": "waiting" if self.waits_for else "migrating",
+            "why": self.why,
+            "waits_for": self.waits_for,
+            "from_epoch": self.from_epoch,
+            "to_epoch": self.to_epoch,
+            "at": at,
+            "began": None if self.began_us is None else instant_text(self.began_us),
+            "cut": self.cut,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    node: Node
+    why: str
+    deadline_us: int | None
+    waits_for: str
+
+
+class Migrations:
+    """The migrations of queries; every method is called under the lock of the queries.
+
+    Parameters
+    ----------
+    registry
+        Keeps queries and plans.
+    limits
+        Whether both plans fit beside all others.
+    store, publish
+        Changes what is registered; publishes what is demanded then.
+    positions
+        Returns up to where the present epoch reads some streams.
+    instants
+        By stream: an instant after the stamps of everything accepted.
+    paused
+        Lets nothing of some streams be stored meanwhile.
+    answered
+        How far the engine has come.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        limits: QueryLimits,
+        store: Store,
+        publish: Callable[[], Awaitable[None]],
+        positions: Callable[[frozenset[str]], Mapping[str, int]],
+        *,
+        instants: Callable[[], Mapping[str, int]],
+        paused: Callable[[frozenset[str]], AbstractAsyncContextManager[None]],
+        answered: AnsweredBy,
+    ) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._store = store
+        self._publish = publish
+        self._positions = positions
+        self._instants = instants
+        self._paused = paused
+        self._answered = answered
+        self._wanted: dict[str, _Wanted] = {}
+
+    def all(self) -> list[MigrationState]:
+        """Return the migrations that are under way, then those that wait."""
+        running = [_state(each) for each in self._registry.queries() if each.next is not None]
+        waiting = [MigrationState(name, each.why, each.waits_for) for name, each in self._wanted.items()]
+        return running + waiting
+
+    async def want(self, name: str, node: Node, why: str, deadline_us: int | None) -> MigrationState:
+        """Let a query go on with another plan, now or when it fits; it replaces one of the query that waits.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there is none of this name.
+        MigrationRefusedError
+            If the query cannot go on with this plan.
+        """
+        planned_migration(self._registry.query(name), node, deadline_us)
+        self._wanted.pop(name, None)
+        reason = await self._begin(name, node, why, deadline_us)
+        if reason is None:
+            return _state(self._registry.query(name))
+        self._wanted[name] = _Wanted(node, why, deadline_us, reason)
+        log.info("migration waits", query=name, waits_for=reason)
+        return MigrationState(name, why, reason)
+
+    def forget(self, name: str) -> None:
+        """Forget a migration that waits: its query is dropped."""
+        self._wanted.pop(name, None)
+
+    async def step(self) -> None:
+        """End the migrations that are done, and begin those that have waited long enough."""
+        for query in self._registry.queries():
+            if query.next is not None:
+                await self._end(query)
+        for name, wanted in list(self._wanted.items()):
+            try:
+                reason = await self._begin(name, wanted.node, wanted.why, wanted.deadline_us)
+            except ClusterError as error:
+                log.warning("migration is given up", query=name, reason=error.message)
+                reason = None
+            if reason is None:
+                del self._wanted[name]
+            elif reason != wanted.waits_for:
+                self._wanted[name] = _Wanted(wanted.node, wanted.why, wanted.deadline_us, reason)
+
+    async def _begin(self, name: str, node: Node, why: str, deadline_us: int | None) -> str | None:
+        """Begin a migration, unless it has to wait; return what for."""
+        query = self._registry.query(name)
+        reason = waits_for(query, self._answered_of(query))
+        if reason is not None:
+            return reason
+        new, migration = planned_migration(query, node, deadline_us)
+        following = PlannedQuery(name, self._registry.epoch + 1, new, query.early)
+        try:
+            await self._limits.check_migration(query.planned, following)
+        except ClusterError as error:
+            return f"room: {error.message}"
+        streams = streams_of(new)
+        # All that the present plan alone may read is stored, or has been accepted: nothing is stored until Spark can
+        # see the next plan.
+        async with self._paused(streams):
+            instants = self._instants()
+            known = [instants[each] - 1 for each in streams if each in instants]
+            handover = migration.handover(max(known, default=None), query.since)
+            done_us = migration.done_us(handover, early=query.early)
+            positions = self._positions(self._registry.physical.streams | streams)
+            migrate = partial(self._registry.migrate, name, new, handover, done_us, positions=positions, why=why)
+            await self._store(migrate, streams)
+            while not self._registry.write_plan():  # noqa: ASYNC110 - nothing else frees the disk
+                await asyncio.sleep(RETRY_SECONDS)
+        await self._publish()
+        log.info("query migrates", query=name, epoch=self._registry.epoch, at_us=handover.at_us, cut=handover.cut)
+        return None
+
+    async def _end(self, query: RegisteredQuery) -> None:
+        streams = streams_of(query.node)
+        if query.next is None or not has_ended(query.next, streams, self._answered_of(query)):
+            return
+        positions = self._positions(self._registry.physical.streams)
+        await self._store(partial(self._registry.finish_migration, query.name, positions), streams)
+        await self._publish()
+        log.info("query has migrated", query=query.name, epoch=self._registry.epoch)
+
+    def _answered_of(self, query: RegisteredQuery) -> Answered | None:
+        return self._answered(host_of(query.node), streams_of(query.node))
+
+
+def _state(query: RegisteredQuery) -> MigrationState:
+    following = query.next
+    assert following is not None  # noqa: S101 - it is migrating
+    return MigrationState(
+        query.name,
+        following.why,
+        "",
+        query.since_epoch,
+        following.since_epoch,
+        following.handover.at_us,
+        following.began_us,
+        following.handover.cut,
+    )
