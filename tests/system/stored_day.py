@@ -46,9 +46,10 @@ EARLY, FINAL = "q10", "q11"
 """Two that differ in EMIT alone."""
 
 
-def prepare(folder: Path) -> None:
-    """Store the stream, disordered within its watermarks, and the plans of all epochs."""
+def store_stream(folder: Path) -> list[pl.DataFrame]:
+    """Store the stream, disordered within its watermarks; return the rows of each version."""
     dice = random.Random(5)
+    stored = []
     table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
     for version in range(VERSIONS):
         stamps = [(version * ROWS + number) * STEP_US for number in range(ROWS)]
@@ -64,6 +65,13 @@ def prepare(folder: Path) -> None:
         )
         watermark = (version + 1) * ROWS * STEP_US
         table.append([rows.to_arrow().cast(arrow_schema(READINGS))], StreamPosition(watermark, {}), {})
+        stored.append(rows)
+    return stored
+
+
+def prepare(folder: Path) -> None:
+    """Store the stream, and the plans of all epochs."""
+    store_stream(folder)
     catalog = Catalog.of([READINGS])
     plans, alive = PlanFiles(folder / "plans"), dict[int, PlannedQuery]()
     turns = sorted((at, number) for number, (_, *turns) in enumerate(QUERIES, 1) for at in turns if at < VERSIONS)
