@@ -78,10 +78,10 @@ def check_state(
     StateLimitError
         With the size of the plan's state, the part for this query, and the limit.
     """
-    total = approximate(summed(after, _bytes_kept, tuples_per_second))
+    total = state_bytes(after, tuples_per_second)
     if total <= limit_bytes:
         return
-    without = approximate(summed(before, _bytes_kept, tuples_per_second))
+    without = state_bytes(before, tuples_per_second)
     if total <= without:
         return
     rates = ", ".join(
@@ -95,6 +95,11 @@ def check_state(
         hint="ask for a shorter window, a longer slide or a shorter MAX of sessions, drop other queries, or start the "
         "cluster with a higher --max-state",
     )
+
+
+def state_bytes(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
+    """Return how many bytes of state a plan keeps at most."""
+    return approximate(summed(plan, _bytes_kept, tuples_per_second))
 
 
 def kept_by(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> Iterator[KeptState]:

@@ -16,19 +16,8 @@ ONLY_BEST = "{}, so the best is always delivered"
 """The warning about a range in a text that an earlier version has accepted."""
 
 
-def window_size(
-    size: Quantity | Bounds, slide: Quantity | None, slide_us: int, context: Context
-) -> tuple[int, Allowed | UnsetType]:
+def window_size(size: Quantity | Bounds, context: Context) -> tuple[int, Allowed | UnsetType]:
     """Return the size of a window by time, the longest if it has a range, and the range.
-
-    Parameters
-    ----------
-    size, slide
-        The clauses.
-    slide_us
-        By how much it moves.
-    context
-        For errors and warnings.
 
     Raises
     ------
@@ -41,14 +30,29 @@ def window_size(
     if least_us > most_us:
         _refuse(size, "this range is the wrong way round", "write MIN a, MAX b", context)
         return most_us, UNSET
-    for bound, found_us in ((size.this, least_us), (size.expression, most_us)):
-        if slide is not None and found_us % slide_us:
+    return most_us, Allowed(least_us, most_us) if least_us < most_us else UNSET
+
+
+def in_steps(
+    size: Quantity | Bounds, allowed: Allowed | UnsetType, slide_us: int, context: Context
+) -> Allowed | UnsetType:
+    """Return the range of a window that slides; its bounds are multiples of the slide, as all sizes are.
+
+    Raises
+    ------
+    FjordSqlError
+        If they are not.
+    """
+    if not isinstance(allowed, Allowed) or not isinstance(size, Bounds):
+        return allowed
+    for bound, found_us in ((size.this, allowed.worst_us), (size.expression, allowed.best_us)):
+        if found_us % slide_us:
             below_us = found_us - found_us % slide_us
             near = f"{written(below_us)} or {written(below_us + slide_us)}" if below_us else written(slide_us)
             reason = f"{written(found_us)} is no multiple of the slide, {written(slide_us)}, by which a range changes"
             _refuse(bound, reason, f"write {near}", context)
-            return most_us, UNSET
-    return most_us, Allowed(least_us, most_us) if least_us < most_us else UNSET
+            return UNSET
+    return allowed
 
 
 def granule(size: Quantity | Bounds, context: Context) -> tuple[int, Allowed | UnsetType]:

@@ -22,7 +22,7 @@ from cluster.language.calendar_windows import reset_window, sliding_grid, warn_o
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, read_quantity, row_count, written
-from cluster.language.range_clauses import granule, row_bound, window_size
+from cluster.language.range_clauses import granule, in_steps, row_bound, window_size
 from cluster.language.syntax import StreamItem, StreamWindow
 from cluster.language.window_shapes import DEFAULT_LONGEST_US, Session
 
@@ -81,11 +81,11 @@ def _time_window(node: Node, window: StreamWindow, context: Context) -> Node:
         return TimeWindow(node, grid.size_us, grid.step.usual_us, grid)
     if slide is not None and window.args.get("zone") is None:
         warn_of_weeks(slide, context)
-    slide_us = read_quantity(slide, duration_us, context) if slide else 1
     if size is None:
-        return TimeWindow(node, None, slide_us)
-    size_us, allowed = window_size(size, slide, slide_us, context)
-    return TimeWindow(node, size_us, slide_us, allowed=allowed)
+        return TimeWindow(node, None)
+    size_us, allowed = window_size(size, context)
+    slide_us = read_quantity(slide, duration_us, context) if slide else 1
+    return TimeWindow(node, size_us, slide_us, allowed=in_steps(size, allowed, slide_us, context))
 
 
 def _session_window(node: Node, window: StreamWindow, keys: tuple[str, ...], context: Context) -> Node:

@@ -9,6 +9,7 @@ rows of another size come from another plan.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cluster.expressions.nodes import Literal
@@ -17,9 +18,12 @@ from cluster.language.columns import Output, Scalar
 from cluster.language.plans import passed_on
 from cluster.language.scope import Names
 from cluster.language.size_ranges import BEST, SizeRange, Sizes, ranges_of, with_sizes
-from protocols.text.durations import format_duration
+from cluster.language.walks import nodes_of
+from cluster.shared_nodes import remembered
+from protocols.text.durations import format_duration, parse_duration_us
 from protocols.wire.streams import FieldType
 
+_QUALITY = re.compile(r"(window|granularity) \w+(, (window|granularity) \w+)*")
 QUALITY = "quality"
 """The column that answers of queries with ranges have besides their own; `quality_2`, if there is one of this name."""
 
@@ -44,6 +48,30 @@ def sized(node: Node, sizes: Sizes = BEST) -> Node:
     return Project(chosen, (*passed_on(columns), Output(name, quality)))
 
 
+@remembered
+def quality_of(node: Node) -> str | None:
+    """Return the quality that the rows of a plan have, as it runs or before it is rewritten; None without ranges."""
+    for each in nodes_of(node):
+        if isinstance(each, Project):
+            for output in reversed(each.outputs):
+                value = output.scalar.expression
+                if output.name.startswith(QUALITY) and isinstance(value, Literal) and _QUALITY.fullmatch(value.text):
+                    return value.text
+    return None
+
+
+def sizes_in(quality: str, ranges: Sequence[SizeRange]) -> Sizes | None:
+    """Return the sizes that a quality names; None if it is not one of these ranges."""
+    ordered, named = _ordered(ranges), [each.split(" ") for each in quality.split(", ")]
+    if [each.kind for each in ordered] != [kind for kind, _ in named]:
+        return None
+    return {each: parse_duration_us(size) for each, (_, size) in zip(ordered, named, strict=True)}
+
+
+def _ordered(ranges: Sequence[SizeRange]) -> list[SizeRange]:
+    return sorted(ranges, key=lambda each: each.kind != "window")
+
+
 def quality_words(ranges: Sequence[SizeRange], sizes: Sizes = BEST) -> str:
     """Return in words which sizes hold: those of windows, and then those of granularities.
 
@@ -51,5 +79,4 @@ def quality_words(ranges: Sequence[SizeRange], sizes: Sizes = BEST) -> str:
     >>> quality_words([SizeRange("window", hour_us, 12 * hour_us, hour_us)])
     'window 12h'
     """
-    ordered = sorted(ranges, key=lambda each: each.kind != "window")
-    return ", ".join(f"{each.kind} {format_duration(sizes.get(each, each.best_us))}" for each in ordered)
+    return ", ".join(f"{each.kind} {format_duration(sizes.get(each, each.best_us))}" for each in _ordered(ranges))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -92,9 +93,21 @@ def run_cluster(
     max_state: Annotated[
         int,
         byte_size_option(
-            "--max-state", help="Queries that would make operators keep more state are rejected.", shown_default="4GiB"
+            "--max-state",
+            help="Queries that would make operators keep more state are rejected; those with ranges get sizes that "
+            "leave a fifth of it free.",
+            shown_default="4GiB",
         ),
     ] = 4 * 1024**3,
+    max_busy: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            help="Windows and granularities with ranges get sizes with which all queries take so much of processors' "
+            "time at most, as estimated: 1.5 is one and a half. Queries that do not fit at their least are rejected.",
+            show_default="no limit",
+        ),
+    ] = None,
     max_rows_per_tuple: Annotated[
         int, typer.Option(min=1, help="Queries that would make more rows of one tuple are rejected.")
     ] = 100_000,
@@ -278,6 +291,7 @@ def run_cluster(
             results_backlog_bytes=results_backlog,
             max_queries=max_queries,
             max_state_bytes=max_state,
+            max_busy=math.inf if max_busy is None else max_busy,
             max_rows_per_tuple=max_rows_per_tuple,
             max_rows_per_second=max_rows_per_second,
             planning_seconds=planning_seconds,

@@ -151,6 +151,8 @@ def show_query(
     typer.echo(f"{'rows':10}{found['rows']:,}")
     typer.echo(f"{'lag':10}{lag_text(found.get('lag'))}")
     typer.echo(f"{'query':10}{found['sql'].strip().replace(NEW_LINE, NEW_LINE + ' ' * 10)}")
+    for each in found.get("sizes") or []:
+        typer.echo(f"{'sizes':10}{each['quality']} from {each['from'] or 'the beginning'}")
     for text in mismatch_texts(found.get("mismatches", [])):
         typer.echo(f"{'mismatch':10}{text}")
     for text in refusal_texts(found.get("refused_demands", [])):

@@ -85,6 +85,14 @@ class PlanningContext:
                 check_text(query.node)
         return query, rewrite(sized(query.node, chosen), large=self.large, sizes=self.sizes)
 
+    def ranged(self, sql: str) -> Node:
+        """Return the plan of a query that was added, as it was translated, with its ranges."""
+        return translate(sql, self.catalog, registered=True).node
+
+    def at(self, node: Node, chosen: Sizes) -> Node:
+        """Return a translated plan with a choice of its ranges, rewritten."""
+        return rewrite(sized(node, chosen), large=self.large, sizes=self.sizes).node
+
     def planned(
         self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False, chosen: Sizes = BEST
     ) -> tuple[Query, Node]:

@@ -73,6 +73,7 @@ class QueryDescriptions:
             "reads": sorted(query.reads),
             "mismatches": mismatches_of(self.ingest, _streams_of(query)),
             "refused_demands": self._refused_demands(query),
+            "sizes": None if isinstance(query, WaitingQuery) else self.queries.sizes.history(query),
         }
 
     def with_progress(self, query: RegisteredQuery | WaitingQuery, lags: LagBy) -> dict[str, Any]:

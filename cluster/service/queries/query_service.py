@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+from cluster.costs.adaptation import Cost
 from cluster.errors import MOST_REFUSED, ClusterError, OneOfManyError, UnwritableError, blamed
 from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.operator_statistics import OperatorStatistics
@@ -35,6 +37,7 @@ from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
+from cluster.service.queries.adapted_sizes import AdaptedSizes
 from cluster.service.queries.history import HistoryRead, begun_at, history_of
 from cluster.service.queries.migration_steps import AnsweredBy
 from cluster.service.queries.migrations import Migrations, MigrationState
@@ -77,6 +80,9 @@ class QueryService:
         The relations, and the names by which no proxy may offer a stream; shared with the ingest.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    max_busy
+        How much of processors' time queries with ranges may take together with all others, as estimated; 1 is one
+        processor.
     row_limits
         Queries that would make more rows than this are refused.
     relation_memory_bytes, buckets
@@ -111,6 +117,7 @@ class QueryService:
         names: ReservedNames,
         *,
         max_state_bytes: int = 4 * 1024**3,
+        max_busy: float = math.inf,
         row_limits: RowLimits | None = None,
         relation_memory_bytes: int = MEMORY_BYTES,
         buckets: int = 4,
@@ -168,6 +175,15 @@ class QueryService:
             paused=ingest.paused,
             answered=answered,
         )
+        self.sizes = AdaptedSizes(
+            registry,
+            self.limits,
+            self._planning,
+            self._context,
+            lambda name, node, why: self._migrations.want(name, node, why, None),
+            prices=self._prices,
+            budget=Cost(max_state_bytes, max_busy),
+        )
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""
         self.demand_requests = DemandRequests()
@@ -187,6 +203,7 @@ class QueryService:
                 async with self._lock:
                     with contextlib.suppress(UnwritableError):  # it is tried again
                         await self._migrations.step()
+                        await self.sizes.step()
                     if self._registry.write_plan() and self._unpublished:  # done already, unless the disk failed
                         await self._publish_demands()
                 self._registry.quarantine.write()
@@ -225,7 +242,7 @@ class QueryService:
                 # Streams or relations have been added or dropped in the meantime; under the lock they cannot.
                 context = self._context()
                 query, node = await self._planning.run(lambda: context.planned(sql, values))
-            planned = PlannedText(name, query.text.strip(), query, node)
+            (planned,) = await self.sizes.placed([PlannedText(name, query.text.strip(), query, node)])
             await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
             await self._refresh_built_in(node)
             if self.waiting.must_wait(node):
@@ -258,6 +275,7 @@ class QueryService:
             async with self._lock:
                 if self._context() != context:
                     planned = await self._planned(queries, values, self._context())
+                planned = await self.sizes.placed(planned)
                 await self._check_together(planned)
                 return await self._start_all(planned)
         finally:
@@ -323,7 +341,8 @@ class QueryService:
             for waiting in self.waiting.ready():
                 try:
                     plan = partial(self._context().planned, waiting.sql, registered=True)
-                    planned = PlannedText(waiting.name, waiting.sql, *await self._planning.run(plan, internal=True))
+                    text = PlannedText(waiting.name, waiting.sql, *await self._planning.run(plan, internal=True))
+                    (planned,) = await self.sizes.placed([text])
                     await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
                     await self._start(planned, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)
@@ -353,6 +372,7 @@ class QueryService:
         positions = self._positions(before.streams)
         drop = partial(self._registry.drop, name, positions)
         self._migrations.forget(name)
+        self.sizes.forget(name)
         await self._change(drop, before.by_query[query.identity].streams)
         log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
         self._put_aside(1)
@@ -483,6 +503,7 @@ class QueryService:
     async def _change(self, change: Callable[[], T], streams: Collection[str]) -> T:
         """Change what is registered, and publish what is demanded then; later if it failed, yet took effect."""
         changed = await self._stored(change, streams)
+        self.sizes.note_change()
         await self._publish_demands()
         return changed
 

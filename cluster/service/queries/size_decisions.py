@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from cluster.costs.adaptation import NOTHING, RESERVE, WORTHWHILE, Cost, Fit, adapt
 from cluster.errors import PlanError
 from cluster.language.size_ranges import SizeRange, Sizes
-from cluster.plan.sized import quality_words
 from protocols.text.byte_sizes import format_byte_size
 
 NAMED = 3
@@ -126,10 +125,13 @@ class Choice:
         By name of those queries whose sizes change, and of one that comes.
     fit
         The shares that all queries get; None if each keeps what it has.
+    grows
+        Whether sizes become better, which is not urgent.
     """
 
     sizes: Mapping[str, Sizes]
     fit: Fit | None = None
+    grows: bool = False
 
 
 UNCHANGED = Choice({})
@@ -163,30 +165,30 @@ def changed_sizes(queries: Sequence[RangedQuery], costs: Costs, budget: Cost) ->
         gained = _share(sizes) - _share(each.sizes)
         if not each.before and (gained < 0 if shrinks else gained >= WORTHWHILE):
             found[each.name] = sizes
-    return Choice(found, fit) if found else UNCHANGED
+    return Choice(found, fit, grows=not shrinks) if found else UNCHANGED
 
 
-def admitted(new: RangedQuery, queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> Choice:
-    """Return the sizes of a new query, and of those that shrink to make room for it.
+def admitted(new: Sequence[RangedQuery], queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> Choice:
+    """Return the sizes of new queries, and of those that shrink to make room for them.
 
-    A query without ranges has none; then the reserve is no matter, and what the query takes is in the costs.
+    Queries without ranges have none; then the reserve is no matter, and what they take is in the costs.
 
     Raises
     ------
     NoRoomError
-        If it does not fit, with what would have made room.
+        If they do not fit, with what would have made room.
     """
-    everyone = (*queries, new)
-    limit = budget.less_reserve() if new.ranges else budget
-    as_they_are = {each.name: each.sizes for each in queries} | {new.name: new.at(1.0, 1.0)}
-    if costs.steady(everyone, as_they_are).fits(limit):
-        return Choice({new.name: as_they_are[new.name]})
+    everyone = (*queries, *new)
+    limit = budget.less_reserve() if any(each.ranges for each in new) else budget
+    own = {each.name: each.at(1.0, 1.0) for each in new}
+    if costs.steady(everyone, {each.name: each.sizes for each in queries} | own).fits(limit):
+        return Choice(own)
     fit = _fitted(everyone, costs, limit, budget, RangedQuery.at_most)
     if fit is None:
         raise _no_room(new, queries, costs, budget)
     found = {each.name: each.at_most(fit.windows, fit.granularities) for each in everyone}
     shrinks = {each.name: found[each.name] for each in queries if found[each.name] != each.sizes}
-    return Choice({**shrinks, new.name: found[new.name]}, fit)
+    return Choice({**shrinks, **{each.name: found[each.name] for each in new}}, fit)
 
 
 def _fitted(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost, pick: Pick) -> Fit | None:
@@ -219,39 +221,37 @@ def _share(sizes: Sizes) -> float:
     return sum(_share_of(each)(size) for each, size in sizes.items()) / len(sizes)
 
 
-def _no_room(new: RangedQuery, queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> NoRoomError:
-    everyone = (*queries, new)
+def _no_room(new: Sequence[RangedQuery], queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> NoRoomError:
+    everyone, ranged = (*queries, *new), any(each.ranges for each in new)
+    these = "this query" if len(new) == 1 else f"these {len(new)} queries"
     least = {each.name: each.at(0.0, 0.0) for each in everyone}
     total, others = costs.steady(everyone, least), costs.steady(queries, least)
-    limit = budget.less_reserve() if new.ranges else budget
+    limit = budget.less_reserve() if ranged else budget
     of_all = f"{_words(budget, budget)} that all may take"
-    allowed = f"{_words(limit, budget)}, which is {of_all} less a fifth in reserve" if new.ranges else of_all
+    allowed = f"{_words(limit, budget)}, which is {of_all} less a fifth in reserve" if ranged else of_all
     if total.fits(limit):
         during = costs.during(everyone, least)
         return NoRoomError(
-            f"with this query others would have to shrink, and keep {_words(during, budget)} while they do; there "
-            f"is only {of_all}",
-            hint=_way_out(new, queries, costs, during, budget),
+            f"with {these} others would have to shrink, and keep {_words(during, budget)} while they do; there is only "
+            f"{of_all}",
+            hint=_way_out(queries, costs, during, budget, 1.0),
         )
-    own = quality_words(new.ranges, least[new.name]) if new.ranges else "no range of its own"
-    alone = _words(_less(total, others), budget)
+    alone = f", {_words(_less(total, others), budget)} of it for {these} alone" if ranged else ""
     return NoRoomError(
-        f"even with the shortest windows and the coarsest granularities of all queries ({own} here), they would take "
-        f"{_words(total, budget)} with this query, {alone} of it for this query alone; there is {allowed}",
-        hint=_way_out(new, queries, costs, total, limit),
+        "even with the shortest windows and the coarsest granularities of all queries, they would take "
+        f"{_words(total, budget)} with {these}{alone}; there is {allowed}",
+        hint=_way_out(queries, costs, total, limit, 1 - RESERVE if ranged else 1.0),
     )
 
 
-def _way_out(new: RangedQuery, queries: Sequence[RangedQuery], costs: Costs, total: Cost, limit: Cost) -> str:
-    """Return what would have made room: the end of one query, or larger budgets."""
-    least = {each.name: each.at(0.0, 0.0) for each in (*queries, new)}
-    enough = [each.name for each in queries if _less(total, costs.of(each, least[each.name])).fits(limit)]
-    reserve = 1 - RESERVE if new.ranges else 1.0
+def _way_out(queries: Sequence[RangedQuery], costs: Costs, total: Cost, limit: Cost, part: float) -> str:
+    """Return what would have made room: the end of one query, or larger budgets, of which a limit is a part."""
+    enough = [each.name for each in queries if _less(total, costs.of(each, each.at(0.0, 0.0))).fits(limit)]
     wanted = []
     if total.state_bytes > limit.state_bytes:
-        wanted.append(f"--max-state {format_byte_size(math.ceil(total.state_bytes / reserve))}")
+        wanted.append(f"--max-state {format_byte_size(math.ceil(total.state_bytes / part))}")
     if total.busy > limit.busy:
-        wanted.append(f"--max-busy {math.ceil(total.busy / reserve * 1000) / 1000:g}")
+        wanted.append(f"--max-busy {math.ceil(total.busy / part * 1000) / 1000:g}")
     larger = f"start the cluster with {' and '.join(wanted)} at least" if wanted else "ask for less"
     if not enough:
         return larger

@@ -42,6 +42,7 @@ from cluster.service.registry.running_queries import (
     read_queries,
     update_query,
 )
+from cluster.service.registry.size_registry import SizeRegistry
 from cluster.service.registry.stream_registry import StreamRegistry
 from cluster.storage.synced_files import Troubles
 
@@ -88,6 +89,7 @@ class Registry:
         self._physical = NOTHING
         self.relations = RelationRegistry(self._database, self.troubles)
         self.streams = StreamRegistry(self._database)
+        self.sizes = SizeRegistry(self._database)
         self.functions = FunctionRegistry(self._database)
         self.quarantine = Quarantine(self._database, self.troubles)
         if self.epoch == 0:

@@ -248,6 +248,7 @@ def make_parts(
         link,
         names,
         max_state_bytes=settings.max_state_bytes,
+        max_busy=settings.max_busy,
         row_limits=RowLimits(settings.max_rows_per_tuple, settings.max_rows_per_second),
         relation_memory_bytes=settings.relation_memory_bytes,
         buckets=buckets,

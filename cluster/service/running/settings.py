@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +81,9 @@ class ClusterSettings:
         Further queries are rejected.
     max_state_bytes
         Queries with which operators would keep more state than this are refused.
+    max_busy
+        Sizes of queries with ranges are such that all queries together are estimated to take so much of processors'
+        time at most; 1 is one processor.
     max_rows_per_tuple
         Queries that would make more rows than this of one tuple are refused, whatever the rate of the stream.
     max_rows_per_second
@@ -130,6 +134,7 @@ class ClusterSettings:
     results_bytes: int | None = None
     max_queries: int = 50_000
     max_state_bytes: int = 4 * 1024**3
+    max_busy: float = math.inf
     max_rows_per_tuple: int = 100_000
     max_rows_per_second: int = 2_000_000
     planning_seconds: float = 10.0

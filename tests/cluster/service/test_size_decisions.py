@@ -35,19 +35,19 @@ def hours_of(sizes: Sizes) -> int:
 
 
 def test_a_query_gets_its_best_where_there_is_room() -> None:
-    choice = admitted(query("a"), [], costs(), LIMIT)
+    choice = admitted([query("a")], [], costs(), LIMIT)
     assert {name: hours_of(each) for name, each in choice.sizes.items()} == {"a": 12}
 
 
 @pytest.mark.parametrize(("fixed", "hours"), [(68, 12), (69, 11), (75, 5), (79, 1)])
 def test_a_query_gets_what_fits_beside_a_fifth_in_reserve(fixed: float, hours: int) -> None:
-    choice = admitted(query("a"), [], costs(fixed), LIMIT)
+    choice = admitted([query("a")], [], costs(fixed), LIMIT)
     assert hours_of(choice.sizes["a"]) == hours
 
 
 def test_a_query_is_refused_with_what_would_have_made_room() -> None:
     with pytest.raises(NoRoomError) as caught:
-        admitted(query("a"), [query("b", 1), query("c", 2)], costs(78), LIMIT)
+        admitted([query("a")], [query("b", 1), query("c", 2)], costs(78), LIMIT)
     assert "would take 81 bytes of state" in caught.value.message
     assert "there is 80 bytes of state" in caught.value.message
     assert caught.value.hint is not None
@@ -56,13 +56,13 @@ def test_a_query_is_refused_with_what_would_have_made_room() -> None:
 
 def test_others_shrink_to_make_room() -> None:
     running = [query("b", 12), query("c", 12)]
-    choice = admitted(query("a"), running, costs(50), LIMIT)
+    choice = admitted([query("a")], running, costs(50), LIMIT)
     found = {name: hours_of(each) for name, each in choice.sizes.items()}
     assert found == {"a": 8, "b": 8, "c": 8}  # 50 + 12 + 12 + 3 * 9 would be more than 100 while they change
 
 
 def test_a_query_that_fits_without_ranges_changes_nothing() -> None:
-    assert admitted(query("a", ranges=()), [query("b", 12)], costs(88), LIMIT).sizes == {"a": {}}
+    assert admitted([query("a", ranges=())], [query("b", 12)], costs(88), LIMIT).sizes == {"a": {}}
 
 
 def test_small_gains_are_not_worth_a_change() -> None:
@@ -111,7 +111,7 @@ def test_whatever_is_decided_fits(hours: list[int], fixed: float, limit: float, 
     all_costs = costs(fixed)
     if admit:
         try:
-            choice = admitted(query("new"), running, all_costs, budget)
+            choice = admitted([query("new")], running, all_costs, budget)
         except NoRoomError as error:
             least = {each.name: each.at(0, 0) for each in (*running, query("new"))}
             assert not all_costs.steady((*running, query("new")), least).fits(

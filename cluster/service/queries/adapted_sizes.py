@@ -1,0 +1,261 @@
+"""Gives queries with ranges the sizes that fit: when they are added, when others come and go, and when rates change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace as struct_replace
+
+from cluster.costs.adaptation import Cost, History
+from cluster.errors import ClusterError, UnwritableError
+from cluster.fjord.batch import instant_text
+from cluster.language.algebra import Node
+from cluster.language.size_ranges import SizeRange, Sizes, ranges_of
+from cluster.language.walks import streams_of
+from cluster.physical.lowering import lower
+from cluster.physical.migration import Migration, MigrationRefusedError
+from cluster.plan.epoch import Plan
+from cluster.plan.history import EVER_US
+from cluster.plan.pipelines import is_pipeline
+from cluster.plan.sized import quality_of, quality_words, sizes_in
+from cluster.service.catalog.planning import Planning, PlanningContext
+from cluster.service.queries.migrations import MigrationState
+from cluster.service.queries.operator_prices import OperatorPrices
+from cluster.service.queries.planned_text import PlannedText
+from cluster.service.queries.query_limits import QueryLimits
+from cluster.service.queries.size_costs import SizeCosts
+from cluster.service.queries.size_decisions import Choice, RangedQuery, admitted, changed_sizes
+from cluster.service.registry.registry import Registry
+from cluster.service.registry.running_queries import RegisteredQuery
+from protocols.event_log import get_logger
+
+log = get_logger(__name__)
+
+SETTLED_SECONDS = 30.0
+"""Sizes grow once no query has come or gone for so long."""
+MOST_CHANGES = 100
+"""Of each query so many changes are kept."""
+Migrate = Callable[[str, Node, str], Awaitable[MigrationState]]
+"""Lets a query go on with another plan, given the reason."""
+
+
+class AdaptedSizes:
+    """The sizes of queries with ranges; every method that waits is called under the lock of the queries.
+
+    Parameters
+    ----------
+    registry
+        The queries that run, and the histories of their sizes.
+    limits
+        Has the rates of streams.
+    planning
+        Where all is computed.
+    context
+        Returns that in which queries are planned.
+    migrate
+        Begins a change.
+    prices
+        What steps of operators cost.
+    budget
+        The state and time that all queries may take.
+    settled_seconds
+        See :data:`SETTLED_SECONDS`.
+    clock
+        Seconds that only go forward.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        limits: QueryLimits,
+        planning: Planning,
+        context: Callable[[], PlanningContext],
+        migrate: Migrate,
+        *,
+        prices: OperatorPrices,
+        budget: Cost,
+        settled_seconds: float = SETTLED_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry = registry
+        self._limits = limits
+        self._planning = planning
+        self._context = context
+        self._migrate = migrate
+        self._prices = prices
+        self._budget = budget
+        self._settled_seconds = settled_seconds
+        self._clock = clock
+        self._changed_at = clock()
+        self._considered: object = None
+        """What the last decision was made of."""
+        self._estimates: SizeCosts | None = None
+        self._noted: dict[str, object] = {}
+
+    async def placed(self, queries: Sequence[PlannedText]) -> list[PlannedText]:
+        """Return queries that are to be added at sizes that fit; others begin to shrink to make room for them.
+
+        Raises
+        ------
+        NoRoomError
+            If they do not fit.
+        """
+        if not any(ranges_of(each.query.node) for each in queries) and not any(self._with_quality()):
+            return list(queries)
+        costs = self._size_costs(_streams(queries))
+        choice, placed = await self._planning.run(lambda: self._placed(queries, costs), internal=True)
+        await self._begin(choice, costs)
+        return placed
+
+    def _placed(self, queries: Sequence[PlannedText], costs: SizeCosts) -> tuple[Choice, list[PlannedText]]:
+        running = list(self._running(costs))
+        new: dict[int, RangedQuery] = {}
+        for place, each in enumerate(queries):
+            ranges = ranges_of(each.query.node)
+            if ranges and not is_pipeline(each.node):
+                costs.note(each.sql, each.query.node)
+                new[place] = RangedQuery(f"new {place}", each.sql, ranges, {})
+        physical = self._registry.physical
+        nodes = self._nodes()
+        others = [each.in_epoch(physical.epoch + 1) for place, each in enumerate(queries) if place not in new]
+        if others:
+            others = [struct_replace(each, name=f"new {place}") for place, each in enumerate(others)]
+            physical = lower(Plan(physical.epoch + 1, (*self._registry.plan.queries, *others)), physical)
+            nodes += [each.node for each in others]
+        everything = costs.of_running(physical, nodes)
+        if not new and (not running or everything.fits(self._budget)):
+            return Choice({}), list(queries)
+        asked = [*new.values()] or [RangedQuery("new", "", (), {})]
+        choice = admitted(asked, running, costs.beside(everything, running), self._budget)
+        placed = list(queries)
+        for place, ranged in new.items():
+            node = costs.plan(ranged.kind, choice.sizes[ranged.name])
+            placed[place] = replace(queries[place], node=node)
+        named = {each.name for each in asked}
+        return Choice({name: sizes for name, sizes in choice.sizes.items() if name not in named}), placed
+
+    def note_change(self) -> None:
+        """Note that a query has come or gone."""
+        self._changed_at = self._clock()
+
+    async def step(self) -> None:
+        """Change sizes, if something has changed that they depend on, and note which hold."""
+        with_quality = list(self._with_quality())
+        self._note(with_quality)
+        if not with_quality:
+            return
+        rates = self._limits.rates(frozenset())
+        settled = self._clock() - self._changed_at >= self._settled_seconds
+        considered = (self._registry.epoch, rates, settled)
+        if considered == self._considered:
+            return
+        costs = self._size_costs(frozenset())
+        choice = await self._planning.run(lambda: self._choice(costs, settled=settled), internal=True)
+        await self._begin(choice, costs)
+        self._considered = (self._registry.epoch, rates, settled)
+
+    def _choice(self, costs: SizeCosts, *, settled: bool) -> Choice:
+        running = list(self._running(costs))
+        beside = costs.beside(costs.of_running(self._registry.physical, self._nodes()), running)
+        choice = changed_sizes(running, beside, self._budget)
+        return choice if settled or not choice.grows else Choice({})
+
+    async def _begin(self, choice: Choice, costs: SizeCosts) -> None:
+        for name, sizes in choice.sizes.items():
+            query = self._registry.query(name)
+            node = await self._planning.run(partial(costs.plan, query.sql, sizes), internal=True)
+            quality = quality_words(ranges_of(costs.ranged(query.sql)), sizes)
+            try:
+                state = await self._migrate(name, node, f"{quality} fits into --max-state and --max-busy")
+            except UnwritableError:
+                raise
+            except ClusterError as error:
+                log.warning("sizes stay", query=name, wanted=quality, reason=error.message)
+                continue
+            log.info("sizes change", query=name, to=quality, waits_for=state.waits_for)
+
+    def history(self, query: RegisteredQuery) -> list[dict[str, Any]] | None:
+        """Return which sizes of a query hold from which instant on, as the API shows it; None without ranges."""
+        if quality_of(query.node) is None:
+            return None
+        self._note([query])
+        return [
+            {"from": None if at_us <= EVER_US else instant_text(at_us), "quality": quality}
+            for at_us, quality in self._registry.sizes.of(query.name, query.created_us)
+        ]
+
+    def forget(self, name: str) -> None:
+        """Forget the history of a query that is dropped."""
+        self._noted.pop(name, None)
+        self._registry.sizes.forget(name)
+
+    def _note(self, queries: Sequence[RegisteredQuery]) -> None:
+        for query in queries:
+            holds = (query.since, query.node, query.next)
+            if self._noted.get(query.name) == holds:
+                continue
+            history: History[str] = History(tuple(self._registry.sizes.of(query.name, query.created_us)))
+            since_us = EVER_US if query.since is None else query.since.at_us
+            found = [(since_us, quality_of(query.node))]
+            if query.next is not None and query.next_node is not None:
+                found.append((query.next.handover.at_us, quality_of(query.next_node)))
+            for at_us, quality in found:
+                if quality is not None and history.at(at_us) != quality:
+                    history = history.changed(at_us, quality)
+            self._registry.sizes.store(query.name, query.created_us, list(history)[-MOST_CHANGES:])
+            self._noted[query.name] = holds
+
+    def _with_quality(self) -> Iterator[RegisteredQuery]:
+        return (each for each in self._registry.queries() if quality_of(each.node) is not None)
+
+    def _nodes(self) -> list[Node]:
+        return [each.node for each in self._registry.plan.queries]
+
+    def _running(self, costs: SizeCosts) -> Iterator[RangedQuery]:
+        """Yield the queries whose sizes can be changed."""
+        for query in self._with_quality():
+            if is_pipeline(query.node):
+                continue
+            try:
+                ranges = ranges_of(costs.ranged(query.sql))
+            except ClusterError as error:  # it was added by another version, or what it reads has changed
+                log.warning("sizes stay", query=query.name, reason=error.message)
+                continue
+            sizes = _sizes_of(query.node, ranges)
+            following = None if query.next_node is None else _sizes_of(query.next_node, ranges)
+            if sizes is None or not self._can_change(query, sizes, costs):
+                continue
+            if query.next_node is not None:
+                yield RangedQuery(query.name, query.sql, ranges, following or sizes, sizes)
+            else:
+                yield RangedQuery(query.name, query.sql, ranges, sizes)
+
+    def _can_change(self, query: RegisteredQuery, sizes: Sizes, costs: SizeCosts) -> bool:
+        ends = [{each: each.worst_us for each in sizes}, {each: each.best_us for each in sizes}]
+        other = ends[0] if ends[0] != sizes else ends[1]
+        try:
+            Migration(query.node, costs.plan(query.sql, other))
+        except MigrationRefusedError:
+            return False
+        return True
+
+    def _size_costs(self, streams: frozenset[str]) -> SizeCosts:
+        context, rates = self._context(), dict(self._limits.rates(streams))
+        prices, known = self._prices.current(), self._estimates
+        if known is None or (known.context, known.rates, known.prices) != (context, rates, prices):
+            timed = self._budget.busy != float("inf")
+            self._estimates = known = SizeCosts(context, rates, prices, timed)
+        return known
+
+
+def _sizes_of(node: Node, ranges: Sequence[SizeRange]) -> Sizes | None:
+    quality = quality_of(node)
+    return None if quality is None or not ranges else sizes_in(quality, ranges)
+
+
+def _streams(queries: Sequence[PlannedText]) -> frozenset[str]:
+    return frozenset[str]().union(*(streams_of(each.node) for each in queries))
