@@ -24,6 +24,7 @@ from cluster.local.engine import Arrival, LocalEngine
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from tests.cluster.local.random_plans import plan_and_rewritten
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, window
 
 STREAMS = {"a": ("x", "y"), "b": ("u", "v"), "c": ("p", "q"), "also_a": ("x", "y")}
@@ -175,6 +176,11 @@ def granules(dice: random.Random) -> Case:
     return Case(old, new, changes=True)
 
 
+def rewritten(dice: random.Random) -> Case:
+    """A random plan, and what it is rewritten to."""
+    return _either(dice, *plan_and_rewritten(dice))
+
+
 def _either(dice: random.Random, one: Node, other: Node) -> Case:
     return Case(one, other) if dice.random() < 0.5 else Case(other, one)
 
@@ -193,6 +199,9 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
     semi_joins,
     window_sizes,
     granules,
+    rewritten,
+    rewritten,
+    rewritten,
 )
 
 

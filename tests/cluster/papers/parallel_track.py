@@ -13,12 +13,22 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A tuple with its validity, and whether it is new."""
+    """A tuple with its validity, and whether it is new.
+
+    What joins make of tuples is kept as long as the latest of these: in this strategy a tuple has the stamps of all
+    that it is made of, and leaves a window by the greatest.
+    """
 
     start: int
     end: int
     values: tuple[int | str, ...]
     new: bool = False
+    kept_until: int | None = None
+
+    @property
+    def until(self) -> int:
+        """When it is forgotten."""
+        return self.end if self.kept_until is None else self.kept_until
 
 
 class Box(Protocol):
@@ -79,6 +89,7 @@ class HashJoin:
                                 min(one.end, two.end),
                                 one.values + two.values,
                                 one.new and two.new,
+                                max(one.until, two.until),
                             )
                         )
                 self.sides[side].setdefault(key, []).append(each)
@@ -96,7 +107,7 @@ class HashJoin:
         """Forget what has ended."""
         for side in self.sides:
             for key, elements in list(side.items()):
-                left = [each for each in elements if each.end > now]
+                left = [each for each in elements if each.until > now]
                 if left:
                     side[key] = left
                 else:

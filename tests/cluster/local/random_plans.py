@@ -1,0 +1,123 @@
+"""Random plans of a few operators over the streams of tests.cluster.local.migrating, and the same rewritten."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import count
+
+from cluster.errors import PlanError
+from cluster.fjord.acceptance import check_supported
+from cluster.language.algebra import (
+    Aggregate,
+    AntiJoin,
+    Difference,
+    Distinct,
+    Filter,
+    Granularity,
+    Intersection,
+    Istream,
+    Join,
+    Node,
+    Project,
+    Ranked,
+    SemiJoin,
+    TimeWindow,
+    Union,
+    schema_of,
+)
+from cluster.language.bounds import unbounded_operator
+from cluster.language.columns import Ordering, Output
+from cluster.language.instants import is_instantaneous
+from cluster.language.plans import column_scalar
+from cluster.language.walks import nodes_of
+from cluster.physical.migration import Migration
+from cluster.plan.expressions import read_scalar
+from cluster.plan.rewrite import rewrite
+from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, window
+
+KINDS = (
+    Filter, Filter, Project, Join, Join, Union, Distinct, SemiJoin, AntiJoin, Difference, Intersection, Aggregate,
+    Aggregate, Ranked, Granularity, Istream, TimeWindow,
+)  # fmt: skip
+
+
+def plan_and_rewritten(dice: random.Random) -> tuple[Node, Node]:
+    """Draw a plan that can migrate to what it is rewritten to."""
+    while True:
+        names = (f"c{number}" for number in count())
+        old = _drawn(dice, dice.randint(1, 4), names)
+        new = rewrite(old).node
+        if old == new or unbounded_operator(old) is not None or not _granules_last(old):
+            continue
+        try:
+            for each in (old, new):
+                check_supported(each)
+            Migration(old, new)
+        except PlanError:
+            continue
+        return old, new
+
+
+def _granules_last(node: Node) -> bool:
+    """Return whether nothing above a granularity has another domain of time."""
+    above = (each for each in nodes_of(node) if isinstance(each, TimeWindow | Istream))
+    return not any(isinstance(below, Granularity) for each in above for below in nodes_of(each))
+
+
+def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
+    if depth == 0:
+        return window(dice.choice((A, ALSO_A, B, C)), dice.randint(1, 9), dice.choice((1, 1, 1, 3)))
+    kind = dice.choice(KINDS)
+    node = _drawn(dice, depth - 1, names)
+    columns = [each.name for each in schema_of(node)]
+    if kind is Filter:
+        return Filter(node, condition(f"{dice.choice(columns)} {dice.choice('<>=')} {dice.randrange(4)}"))
+    if kind is Project:
+        chosen = dice.sample(columns, dice.randint(1, len(columns)))
+        return _renamed(node, chosen, names)
+    if kind is Aggregate:
+        keys = dice.sample(columns, dice.randint(0, min(1, len(columns))))
+        calls = (call("count"), call(dice.choice(("sum", "max")), dice.choice(columns)))
+        grouped = Aggregate(node, tuple(keys), calls)
+        return _renamed(grouped, [each.name for each in schema_of(grouped)], names)
+    if kind is Distinct:
+        return Distinct(node)
+    if kind is Granularity:
+        return Granularity(node, dice.choice((2, 4)))
+    if kind is Istream:
+        return Istream(node)
+    if kind is TimeWindow:
+        return window(node if is_instantaneous(node) else Istream(node), dice.randint(1, 6), dice.choice((1, 2)))
+    if kind is Ranked:
+        order = tuple(Ordering(each) for each in columns)
+        return Ranked(node, tuple(dice.sample(columns, dice.randint(0, 1))), order, most=dice.randint(1, 2))
+    right = _drawn(dice, dice.randint(0, depth - 1), names)
+    return _paired(dice, kind, node, right, names)
+
+
+def _paired(dice: random.Random, kind: object, left: Node, right: Node, names: Iterator[str]) -> Node:
+    if kind in (Union, Difference, Intersection):
+        width = min(len(schema_of(left)), len(schema_of(right)))
+        sides = [_renamed(each, [column.name for column in schema_of(each)][:width], None) for each in (left, right)]
+        same = Project(
+            sides[1],
+            tuple(
+                Output(to.name, column_scalar(column))
+                for to, column in zip(schema_of(sides[0]), schema_of(sides[1]), strict=True)
+            ),
+        )
+        return kind(sides[0], same)  # type: ignore[operator]
+    right = _renamed(right, [each.name for each in schema_of(right)][:2], names)
+    left = _renamed(left, [each.name for each in schema_of(left)][:3], names)
+    on = f"{schema_of(left)[0].name} = {dice.choice(schema_of(right)).name}"
+    return kind(left, right, read_scalar(on, condition("1 = 1").type))  # type: ignore[operator]
+
+
+def _renamed(node: Node, columns: list[str], names: Iterator[str] | None) -> Node:
+    """Return some columns of a plan, under new names if there are any."""
+    known = {each.name: each for each in schema_of(node)}
+    return Project(
+        node,
+        tuple(Output(each if names is None else next(names), column_scalar(known[each])) for each in columns),
+    )
