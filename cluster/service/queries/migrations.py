@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
 from cluster.language.walks import streams_of
@@ -32,6 +32,10 @@ log = get_logger(__name__)
 
 RETRY_SECONDS = 1.0
 """Between two attempts to write to a full disk."""
+ROOM = "room"
+"""What a migration waits for that does not fit."""
+ROOM_EVERY = 10
+"""Steps between two looks whether one fits now, which is costly."""
 Store = Callable[[Callable[[], object], frozenset[str]], Awaitable[object]]
 """Changes what is registered, in a thread, given the streams on which demands may change."""
 
@@ -131,6 +135,7 @@ class Migrations:
         self._paused = paused
         self._answered = answered
         self._wanted: dict[str, _Wanted] = {}
+        self._steps = 0
 
     def all(self) -> list[MigrationState]:
         """Return the migrations that are under way, then those that wait."""
@@ -166,9 +171,14 @@ class Migrations:
         for query in self._registry.queries():
             if query.next is not None:
                 await self._end(query)
+        self._steps += 1
         for name, wanted in list(self._wanted.items()):
+            if wanted.waits_for.startswith(ROOM) and self._steps % ROOM_EVERY:
+                continue
             try:
                 reason = await self._begin(name, wanted.node, wanted.why, wanted.deadline_us)
+            except UnwritableError:
+                raise
             except ClusterError as error:
                 log.warning("migration is given up", query=name, reason=error.message)
                 reason = None
@@ -188,7 +198,7 @@ class Migrations:
         try:
             await self._limits.check_migration(query.planned, following)
         except ClusterError as error:
-            return f"room: {error.message}"
+            return f"{ROOM}: {error.message}"
         streams = streams_of(new)
         # All that the present plan alone may read is stored, or has been accepted: nothing is stored until Spark can
         # see the next plan.
