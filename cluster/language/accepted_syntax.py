@@ -45,7 +45,7 @@ CONDITIONS = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike, exp.SimilarTo, exp.Escape),
     exp.Exists,
     *DISTINCTIONS,
-    *(syntax.Match, syntax.FoldedMatch, validity_syntax.IntervalRelation),
+    *(syntax.Match, syntax.FoldedMatch, validity_syntax.IntervalRelation, validity_syntax.NearlyEqual),
 )
 
 
@@ -348,10 +348,19 @@ WINDOW_BOUND_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 """The syntax of WINDOW_START() and WINDOW_END()."""
 
 VALIDITY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
-    syntax.StreamItem: {"valid": _kinds("ValidClause")},
+    syntax.StreamItem: {"valid": _kinds("ValidClause"), "coalesce": _kinds("CoalesceClause")},
+    validity_syntax.CoalesceClause: {
+        "expressions": _kinds("CoalescedAttribute"),
+        "keys": _kinds(COLUMN),
+        "condition": TRUTHS - _NOTHING,
+    },
+    validity_syntax.CoalescedAttribute: {"this": _kinds(COLUMN), "tolerance": _kinds(NUMBER)},
+    validity_syntax.Previous: {"expressions": _kinds(COLUMN)},
+    validity_syntax.NearlyEqual: {"this": NUMBERS, "expression": NUMBERS, "tolerance": _kinds(NUMBER)},
     validity_syntax.ValidClause: {"keys": _kinds(COLUMN), "longest": _QUANTITY},
     exp.Select: {"expressions": _kinds(INTERVAL)},
     exp.Alias: {"this": _kinds(INTERVAL)},
+    exp.Paren: {"this": _kinds(INTERVAL)},
     validity_syntax.Validity: {"this": _IDENTIFIER, "table": _IDENTIFIER},
     **_alike(
         (validity_syntax.CommonValidity, validity_syntax.Duration, validity_syntax.AllenRelation),
@@ -518,5 +527,5 @@ _CATEGORIES: Mapping[type[exp.Expr], str] = {
     syntax.WindowBound: EXPRESSION,
     validity_syntax.Validity: INTERVAL,
     validity_syntax.CommonValidity: INTERVAL,
-    **dict.fromkeys((validity_syntax.Duration, validity_syntax.AllenRelation), EXPRESSION),
+    **dict.fromkeys((validity_syntax.Duration, validity_syntax.AllenRelation, validity_syntax.Previous), EXPRESSION),
 }

@@ -36,8 +36,22 @@ from cluster.language.time_functions import check_extract, check_time_function, 
 from cluster.language.time_literals import interval_literal, timestamp_literal
 from cluster.language.typing_rules import Typed, common_type, common_unit
 from cluster.language.user_calls import check_user_call
-from cluster.language.validities import check_allen, check_duration, check_interval, check_interval_end, check_relation
-from cluster.language.validity_syntax import INTERVALS, AllenRelation, Duration, IntervalEnd, IntervalRelation
+from cluster.language.validities import (
+    check_allen,
+    check_duration,
+    check_interval,
+    check_interval_end,
+    check_nearly_equal,
+    check_relation,
+)
+from cluster.language.validity_syntax import (
+    INTERVALS,
+    AllenRelation,
+    Duration,
+    IntervalEnd,
+    IntervalRelation,
+    NearlyEqual,
+)
 from cluster.language.window_bounds import without_window
 from cluster.planning_budget import spend
 from protocols.wire.streams import FieldType
@@ -303,6 +317,7 @@ _RULES: dict[type[exp.Expr], Callable[[Checker, Any], Typed]] = {
     Duration: check_duration,
     AllenRelation: check_allen,
     IntervalRelation: check_relation,
+    NearlyEqual: check_nearly_equal,
     exp.Column: Checker.column,
     Slot: Checker.slot,
     Within: Checker.within,

@@ -10,20 +10,15 @@ from sqlglot import exp
 
 from cluster.language.acquisition import with_events, with_sample, with_sources, with_tolerance
 from cluster.language.algebra import (
-    CountWindow,
     Dstream,
-    Granularity,
     Istream,
     Node,
-    PartitionedWindow,
     Relation,
-    SessionWindow,
     Source,
-    TimeWindow,
-    UntilNext,
     schema_of,
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
+from cluster.language.coalescing import coalesced
 from cluster.language.columns import STAMP
 from cluster.language.context import Context
 from cluster.language.errors import suggest
@@ -34,6 +29,7 @@ from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
 from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
 from cluster.language.validities import held
+from cluster.language.walks import nodes_of
 from cluster.language.window_clauses import windowed
 
 
@@ -173,11 +169,19 @@ def translate_item(
         raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
     if since:
         raise context.error(since, "only a stream has a past that is stored", "put SINCE where the stream is read")
-    node, bounds = held(node, item, context, read=not {None, (alias or "").casefold()}.isdisjoint(validities))
-    node = windowed(node, item, context)
+    node, bounds = _lasting(node, item, context, read=not {None, (alias or "").casefold()}.isdisjoint(validities))
     columns = _named_columns(node, {STAMP.name, *(bounds or ())})
     sampled_at, counted = STAMP.name if base and stamped else None, item.args.get("window") is not None
+    sampled_at = None if item.args.get("coalesce") else sampled_at
     return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at, validity=bounds, counted=counted), base)
+
+
+def _lasting(node: Node, item: StreamItem, context: Context, *, read: bool) -> tuple[Node, tuple[str, str] | None]:
+    """Return tuples with their window, or until the next one, and the columns that bound their intervals."""
+    if item.args.get("coalesce"):
+        return coalesced(node, item, context)
+    node, bounds = held(node, item, context, read=read)
+    return windowed(node, item, context), bounds
 
 
 def _named_columns(node: Node, hidden: set[str]) -> tuple[ScopeColumn, ...]:
@@ -251,8 +255,4 @@ def tolerate(items: list[FromItem], joins: Sequence[exp.Join], within: Within, c
 
 
 def _source_of(node: Node) -> Source | None:
-    while not isinstance(node, Source):
-        if not isinstance(node, TimeWindow | CountWindow | PartitionedWindow | SessionWindow | UntilNext | Granularity):
-            return None
-        node = node.input
-    return node
+    return next((each for each in nodes_of(node) if isinstance(each, Source)), None)

@@ -117,7 +117,8 @@ class FjordSqlParser(
     }
     RANGE_PARSERS: ClassVar[dict[TokenType, Callable[..., Any]]] = {
         **parser.Parser.RANGE_PARSERS,
-        **dict.fromkeys((TokenType.TILDE, TokenType.RLIKE), parser.binary_range_parser(Match)),
+        TokenType.TILDE: lambda self, this: self.parse_nearly_equal(this),
+        TokenType.RLIKE: parser.binary_range_parser(Match),
         TokenType.IRLIKE: parser.binary_range_parser(FoldedMatch),
     }
     # What stands in a call is no lambda, but a value.

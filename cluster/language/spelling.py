@@ -189,6 +189,12 @@ def _valid(node: exp.Expr) -> list[str]:
     return ["VALID", "UNTIL", "NEXT", *by, *_if(node.args.get("longest"), "MAX")]
 
 
+def _coalesce(node: exp.Expr) -> list[str]:
+    keys, condition = node.args.get("keys") or (), node.args.get("condition")
+    by = ["BY", *_commas(len(keys))] if keys else []
+    return ["COALESCE", *_commas(len(node.expressions)), *by, *_if(condition, "WHILE")]
+
+
 def _over(node: exp.Expr) -> list[str]:
     partition = node.args.get("partition")
     keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
@@ -305,6 +311,10 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     syntax.Stamp: lambda _node: ["STAMP"],
     validity_syntax.Validity: lambda _node: ["VALID"],
     validity_syntax.ValidClause: _valid,
+    validity_syntax.CoalesceClause: _coalesce,
+    validity_syntax.CoalescedAttribute: lambda node: _if(node.args.get("tolerance"), "TOLERANCE"),
+    validity_syntax.Previous: lambda node: ["PREV", *_commas(len(node.expressions))],
+    validity_syntax.NearlyEqual: lambda node: ["~", "=", *_if(node.args.get("tolerance"), "TOLERANCE")],
     validity_syntax.IntervalRelation: lambda node: [node.args["kind"]],
     validity_syntax.CommonValidity: lambda node: ["INTERSECT", *_commas(len(node.expressions))],
     validity_syntax.Duration: lambda node: ["DURATION", *_commas(len(node.expressions))],

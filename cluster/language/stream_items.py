@@ -90,6 +90,8 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
                 self._set_once(item, "window", token, self._parse_stream_window())
             elif self._at_clause("VALID", "UNTIL"):
                 self._set_once(item, "valid", token, self._parse_valid_clause())
+            elif self._at_clause("COALESCE", "("):
+                self._set_once(item, "coalesce", token, self._parse_coalesce_clause())
             elif self._at_clause("GRANULARITY", "("):
                 self._set_once(item, "granularity", token, self._parse_granularity())
             elif self._at_clause("EVENTS", "("):

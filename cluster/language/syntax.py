@@ -209,6 +209,7 @@ class StreamItem(exp.Expression):
         "alias": False,
         "window": False,
         "valid": False,
+        "coalesce": False,
         "granularity": False,
         "sample": False,
         "events": False,

@@ -6,14 +6,16 @@ intervals have in common) is NULL, and so is all that is asked of it.
 
 from __future__ import annotations
 
+import math
 from itertools import permutations
 from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
 from cluster.language.algebra import Node, Relation, UntilNext, schema_of
+from cluster.language.functions import Family
 from cluster.language.instants import is_instantaneous
-from cluster.language.quantities import duration_us, read_quantity
+from cluster.language.quantities import duration_us, read_quantity, read_real
 from cluster.language.scope import unique_name
 from cluster.language.syntax import span_of
 from cluster.language.validity_syntax import (
@@ -26,6 +28,7 @@ from cluster.language.validity_syntax import (
     Duration,
     IntervalEnd,
     IntervalRelation,
+    NearlyEqual,
     ValidBound,
     ValidClause,
     Validity,
@@ -44,10 +47,8 @@ if TYPE_CHECKING:
     Interval = tuple[exp.Expr, exp.Expr]
 
 ASKED = f"write DURATION(x), ALLEN(x, y) or x OVERLAPS y, of {INTERVAL_SHAPES}"
-PAIRED = (
-    "tuples of a join are valid together, so that none is {} the other",
-    "let them count for longer: VALID UNTIL NEXT BY sensor MAX 10 MINUTES WINDOW(RANGE 1 HOUR)",
-)
+APART = ("BEFORE", "AFTER", "MEETS")
+"""Relations of intervals that share no instant."""
 
 
 def held(node: Node, item: StreamItem, context: Context, *, read: bool) -> tuple[Node, tuple[str, str] | None]:
@@ -161,6 +162,42 @@ def check_interval_end(checker: OperandChecker, part: IntervalEnd) -> Typed:
     return checker.check(_common(checker, [part.this], end if part.args.get("end") else begin))
 
 
+def check_nearly_equal(checker: OperandChecker, nearly: NearlyEqual) -> Typed:
+    """Return whether two numbers differ by at most a tolerance, or by nothing.
+
+    Raises
+    ------
+    FjordSqlError
+        If one is no number, or the tolerance is negative.
+    """
+    for side in (nearly.this, nearly.expression):
+        checker.check_as(side, Family.NUMBER, "~= compares numbers; others are compared with =")
+    tolerance = tolerance_of(nearly.args.get("tolerance"), checker.context)
+    if tolerance is None:
+        return checker.check(exp.EQ(this=nearly.this, expression=nearly.expression))
+    return checker.check(within(nearly.this, nearly.expression, tolerance))
+
+
+def within(one: exp.Expr, other: exp.Expr, tolerance: exp.Expr) -> exp.Expr:
+    """Return the condition that two numbers differ by at most a tolerance."""
+    apart = exp.Sub(this=exp.Paren(this=one.copy()), expression=exp.Paren(this=other.copy()))
+    return exp.LTE(this=exp.Abs(this=apart), expression=tolerance.copy())
+
+
+def tolerance_of(tolerance: exp.Literal | None, context: Context) -> exp.Literal | None:
+    """Return a tolerance that is none, or not negative.
+
+    Raises
+    ------
+    FjordSqlError
+        If it is negative, or too large for a number.
+    """
+    if tolerance is not None and not 0 <= read_real(tolerance, context) < math.inf:
+        reason = "a tolerance is at least zero, and finite"
+        raise context.error(tolerance, reason, "write by how much values may differ: TOLERANCE 2")
+    return tolerance
+
+
 def check_relation(checker: OperandChecker, relation: IntervalRelation) -> Typed:
     """Return whether two intervals are related so.
 
@@ -170,8 +207,25 @@ def check_relation(checker: OperandChecker, relation: IntervalRelation) -> Typed
         If one has no bounds.
     """
     both = relation.this, relation.expression
+    _warn_of_neighbours(checker, relation)
     (a, b), (c, d) = (_bounds(checker, each) for each in both)
     return checker.check(_common(checker, both, exp.Paren(this=_related(relation.args["kind"], (a, b), (c, d)))))
+
+
+def _warn_of_neighbours(checker: OperandChecker, relation: IntervalRelation) -> None:
+    """Warn where a relation cannot hold, since the tuples are paired only while both hold."""
+    sides = [each.unnest() for each in (relation.this, relation.expression)]
+    found = [
+        item
+        for side in sides
+        for item in checker.scope.items
+        if isinstance(side, Validity) and item.validity and side.table and item.is_called(side.table)
+    ]
+    if relation.args["kind"] in APART and len(found) == len(sides) and not any(item.counted for item in found):
+        checker.context.warn(
+            f"{checker.context.source_text(relation)} is never true: tuples are paired only while both of them hold; a "
+            "window lets them count for longer, VALID UNTIL NEXT BY sensor MAX 10 MINUTES WINDOW(RANGE 1 HOUR)"
+        )
 
 
 def check_allen(checker: OperandChecker, call: AllenRelation) -> Typed:

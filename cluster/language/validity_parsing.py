@@ -6,21 +6,28 @@ an operand begins, OVERLAPS and the like behind an interval.
 
 from __future__ import annotations
 
-from sqlglot import exp
+from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
-from cluster.language.sensor_clauses import SensorClauseParsing
+from cluster.language.sensor_clauses import SensorClauseParsing, stands_for_number
+from cluster.language.syntax import Match
 from cluster.language.validity_syntax import (
+    COALESCE_SHAPE,
     INTERVAL_SHAPES,
     RELATIONS,
     VALID_SHAPE,
+    CoalesceClause,
+    CoalescedAttribute,
     CommonValidity,
     IntervalRelation,
+    NearlyEqual,
+    Previous,
     ValidClause,
     is_interval,
 )
 
 WRITTEN = f"it is written {VALID_SHAPE}"
+COALESCED = f"it is written {COALESCE_SHAPE}"
 _ENDS = (TokenType.FROM, TokenType.COMMA, TokenType.R_PAREN, TokenType.SEMICOLON)
 """What stands behind a name that is given to an interval, and never behind a relation."""
 
@@ -47,6 +54,63 @@ class ValidityParsing(SensorClauseParsing):
         clause = self.expression(ValidClause(keys=keys, longest=longest), token)
         clause.meta["start"], clause.meta["end"] = token.start, self._prev.end
         return clause
+
+    def _parse_coalesce_clause(self) -> CoalesceClause:
+        token = self._curr
+        self._advance(2)
+        attributes = self._parse_csv(self._parse_coalesced_attribute)
+        keys = self._parse_csv(self._parse_key) if self._match_text_seq("BY") else []
+        condition = self._parse_while() if self._match_text_seq("WHILE") else None
+        if not self._match(TokenType.R_PAREN):
+            words = (*(() if keys else ("BY",)), *(() if condition else ("WHILE",)))
+            self.refuse("a closing parenthesis was expected here", hint=COALESCED, words=words)
+        clause = self.expression(CoalesceClause(expressions=attributes, keys=keys, condition=condition), token)
+        clause.meta["start"], clause.meta["end"] = token.start, self._prev.end
+        return clause
+
+    def _parse_coalesced_attribute(self) -> CoalescedAttribute:
+        return self.expression(CoalescedAttribute(this=self._parse_key(), tolerance=self._parse_tolerance()))
+
+    def _parse_key(self) -> exp.Column:
+        name = self._parse_id_var(any_token=False)
+        if not isinstance(name, exp.Identifier):
+            self.refuse("a column was expected here", hint=COALESCED)
+        return self.expression(exp.Column(this=name))
+
+    def _parse_tolerance(self) -> exp.Expr | None:
+        """Return the number behind TOLERANCE; None if there is none, or if the word is a name."""
+        following = self._next
+        begins = following and (following.token_type == TokenType.DASH or stands_for_number(following))
+        if not (begins and self._at_word("TOLERANCE")):
+            return None
+        self._advance()
+        return self._parse_level("TOLERANCE 2")
+
+    def _parse_while(self) -> exp.Expr:
+        """Return a condition in which PREV(x) is a value of the tuple before."""
+        condition = self._parse_disjunction()
+        if condition is None:
+            self.refuse("a condition was expected behind WHILE", hint=f"{COALESCED}, or WHILE x >= PREV(x)")
+
+        def previous(part: exp.Expr) -> exp.Expr:
+            if not (isinstance(part, exp.Anonymous) and part.name.upper() == "PREV"):
+                return part
+            call = Previous(expressions=part.expressions)
+            call.meta.update(part.meta)
+            return call
+
+        return condition.transform(previous, copy=False)
+
+    def parse_nearly_equal(self, this: exp.Expr | None) -> exp.Expr | None:
+        """Return ``a ~= b``, or a regular expression; the tilde has been read."""
+        tilde = self._prev
+        if not (self._match(TokenType.EQ, advance=False) and self._curr.start == tilde.end + 1):
+            return parser.binary_range_parser(Match)(self, this)
+        self._advance()
+        other = self._parse_bitwise()
+        if other is None:
+            self.refuse("a value was expected behind ~=", hint="it is written a ~= b TOLERANCE 2")
+        return self.expression(NearlyEqual(this=this, expression=other, tolerance=self._parse_tolerance()))
 
     def _at_common_validity(self) -> bool:
         """Return whether INTERSECT(...) of intervals comes next, where an operand begins."""

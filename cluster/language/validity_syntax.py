@@ -8,6 +8,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 VALID_SHAPE = "FROM doors VALID UNTIL NEXT BY sensor MAX 10 MINUTES"
+COALESCE_SHAPE = "FROM climate WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE) COALESCE(humidity TOLERANCE 2 BY sensor)"
 INTERVAL_SHAPES = "VALID(t), or INTERSECT(VALID(t), VALID(u))"
 RELATIONS = ("OVERLAPS", "CONTAINS", "DURING", "EQUALS", "BEFORE", "AFTER", "MEETS", "STARTS", "FINISHES")
 """Words between two intervals."""
@@ -17,6 +18,31 @@ class ValidClause(exp.Expression):
     """``VALID UNTIL NEXT [BY key | BY (key, ...)] [MAX longest]`` behind an item of FROM."""
 
     arg_types: ClassVar[dict[str, bool]] = {"keys": False, "longest": False}
+
+
+class CoalesceClause(exp.Expression):
+    """``COALESCE(attribute, ... [BY key, ...] [WHILE condition])`` behind a window of an item of FROM."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": True, "keys": False, "condition": False}
+
+
+class CoalescedAttribute(exp.Expression):
+    """``attribute [TOLERANCE number]``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "tolerance": False}
+
+
+class Previous(exp.Expression, exp.Func):
+    """``PREV(column)`` in a WHILE; other arguments are kept, to be refused."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"expressions": False}
+    is_var_len_args = True
+
+
+class NearlyEqual(exp.Expression, exp.Predicate):
+    """``a ~= b [TOLERANCE number]``."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True, "tolerance": False}
 
 
 class Validity(exp.Column):

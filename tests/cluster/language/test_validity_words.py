@@ -19,7 +19,7 @@ from tests.cluster.language.example_catalog import CATALOG
 
 WORDS = (
     *("valid", "until", "duration", "allen", "contains", "during", "equals", "before", "after", "meets", "starts"),
-    *("finishes", "max"),
+    *("finishes", "max", "coalesce", "tolerance", "prev"),
 )
 STREAM = StreamSchema("valid", tuple(Field(name, FieldType.INTEGER) for name in (*WORDS, "next", "overlaps")))
 
@@ -34,6 +34,8 @@ def test_words_are_names_elsewhere(word: str) -> None:
         f"SELECT DURATION(VALID({word})) {word} FROM valid VALID UNTIL NEXT BY ({word}, valid) MAX 5 MINUTES {word}",
         f"SELECT VALID(valid) {word} FROM valid VALID UNTIL NEXT MAX 5 MINUTES",
         f"SELECT COUNT(*) {word}, 1 AS next FROM valid GROUP BY {word}",
+        f"SELECT {word} AS x, VALID({word}) FROM valid WINDOW(RANGE 1 HOUR) COALESCE({word} TOLERANCE 2) {word}",
+        f"SELECT v.next ~= 5 {word} FROM valid AS v JOIN valid {word} ON ({word}.{word} ~= v.next TOLERANCE 2)",
     )
     for text in texts:
         assert translate(text, catalog).node is not None

@@ -180,6 +180,10 @@ CASES: dict[str, str] = {
     "FROM traffic VALID UNTIL NEXT BY sensor MAX 4 US WINDOW(RANGE 12 US SLIDE 3 US) AS t, "
     "weather VALID UNTIL NEXT BY sensor MAX 8 US WINDOW(RANGE 12 US) AS w "
     "WHERE t.sensor = w.sensor AND VALID(t) BEFORE VALID(w) GROUP BY t.sensor",
+    "coalesced": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(lane BY sensor) AS s",
+    "coalesced by a tolerance": "SELECT sensor, speed, open FROM traffic WINDOW(RANGE 9 US) COALESCE(speed TOLERANCE 3, open BY sensor) WHERE speed ~= 5 TOLERANCE 4",
+    "coalesced while something holds": "SELECT sensor, EXTRACT(EPOCH FROM MAX(DURATION(VALID(s)))) AS d FROM traffic "
+    "WINDOW(RANGE 20 US SLIDE 5 US) COALESCE(lane BY sensor WHILE lane >= PREV(lane)) AS s GROUP BY sensor",
     "moved": "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US SLIDE 6 US OFFSET 2 US) GROUP BY sensor",
     "reset": "SELECT sensor, SUM(lane) AS n FROM traffic WINDOW(RESET EVERY 16 US OFFSET 5 US) GROUP BY sensor",
     "reset and shown in steps": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 16 US SLIDE 3 US)",
