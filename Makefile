@@ -94,6 +94,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/topk.py --quick
 	@$(BIN)/python benchmarks/sequence.py --quick
 	@$(BIN)/python benchmarks/sessions.py --quick
+	@$(BIN)/python benchmarks/resources.py --quick
 	@$(BIN)/python benchmarks/parameterised.py --quick
 	@$(BIN)/python benchmarks/coalescing.py --quick
 	@$(BIN)/python benchmarks/migration.py --quick

@@ -7,6 +7,7 @@ what else needs all values, keeps one for each tuple besides.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -201,12 +202,7 @@ class _Estimate:
                     return last
                 return min(last, self._flows.of(node.inputs[0]).per_second * operation.longest_us / 1e6)
             case kinds.MergeAggregate():
-                below = self._aggregated(node)
-                alive = self._alive(below)
-                if not self._crosses(node):
-                    return alive
-                spans = (self._flows.of(below.id).lasting_us or 0) / self._step_us(node, operation)
-                return min(alive, groups_of(operation.keys) * spans)
+                return self._kept_in_groups(node, operation)
             case kinds.Distinct() | kinds.Difference() | kinds.Intersection() | kinds.Join() | kinds.SemiJoin():
                 return sum(self._alive(self._fragment.by_id[each]) for each in node.inputs)
             case kinds.StampJoin() if operation.latest:
@@ -230,6 +226,25 @@ class _Estimate:
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)
             case _:
                 return 0.0
+
+    def _kept_in_groups(self, node: OperatorNode, operation: kinds.MergeAggregate) -> float:
+        """Return how many partial aggregates are kept at most: one for each tuple, or for each group and span."""
+        below = self._aggregated(node)
+        alive, lasting_us = self._alive(below), self._flows.of(below.id).lasting_us
+        if granule_us := self._granule_us(below):
+            # Rows of a granularity begin and end at its multiples only: no more intervals than there are.
+            spans = math.inf if lasting_us is None else lasting_us / granule_us + 1
+        elif self._crosses(node):
+            spans = (lasting_us or 0) / self._step_us(node, operation)
+        else:
+            return alive
+        return min(alive, groups_of(operation.keys) * spans)
+
+    def _granule_us(self, node: OperatorNode) -> int | None:
+        """Return the granularity of a node's rows, if they have one: below filters and projections."""
+        while isinstance(node.operation, kinds.Project | kinds.GroupedFilter | kinds.Filter) and node.inputs:
+            node = self._fragment.by_id[node.inputs[0]]
+        return node.operation.granule_us if isinstance(node.operation, kinds.Granularity) else None
 
     def _step_us(self, merged: OperatorNode, operation: kinds.MergeAggregate) -> int:
         """Return how far apart the ends of the intervals of partial rows are, at least."""

@@ -22,6 +22,7 @@ from cluster.plan.epoch import Plan
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
 from cluster.plan.sized import quality_of, quality_words, sizes_in
+from cluster.planning_budget import PlanningLimitError
 from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.migrations import MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
@@ -154,8 +155,11 @@ class AdaptedSizes:
         if considered == self._considered:
             return
         costs = self._size_costs(frozenset())
-        choice = await self._planning.run(lambda: self._choice(costs, settled=settled), internal=True)
-        await self._begin(choice, costs)
+        try:
+            choice = await self._planning.run(lambda: self._choice(costs, settled=settled), internal=True)
+            await self._begin(choice, costs)
+        except PlanningLimitError:
+            return  # what has been estimated is kept: the next step goes on from there
         self._considered = (self._registry.epoch, rates, settled)
 
     def _choice(self, costs: SizeCosts, *, settled: bool) -> Choice:
@@ -171,7 +175,7 @@ class AdaptedSizes:
             quality = quality_words(ranges_of(costs.ranged(query.sql)), sizes)
             try:
                 state = await self._migrate(name, node, f"{quality} fits into --max-state and --max-busy")
-            except UnwritableError:
+            except (UnwritableError, PlanningLimitError):
                 raise
             except ClusterError as error:
                 log.warning("sizes stay", query=name, wanted=quality, reason=error.message)
@@ -222,6 +226,8 @@ class AdaptedSizes:
                 continue
             try:
                 ranges = ranges_of(costs.ranged(query.sql))
+            except PlanningLimitError:
+                raise
             except ClusterError as error:  # it was added by another version, or what it reads has changed
                 log.warning("sizes stay", query=query.name, reason=error.message)
                 continue

@@ -15,7 +15,7 @@ from cluster.costs.prices import Prices
 from cluster.fjord.state_size import state_bytes
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import Sizes
-from cluster.physical.lowering import lower
+from cluster.physical.lowering import lower, lower_alone
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import PlanningContext
@@ -48,6 +48,7 @@ class SizeCosts:
     _ranged: dict[str, Node] = field(default_factory=dict)
     _plans: dict[_Key, Node] = field(default_factory=dict)
     _costs: dict[_Key, Cost] = field(default_factory=dict)
+    _panes: dict[str, bool] = field(default_factory=dict)
 
     def ranged(self, sql: str) -> Node:
         """Return the translated plan of a query that was added."""
@@ -72,7 +73,14 @@ class SizeCosts:
 
     def of_both(self, query: RangedQuery, old: Sizes, new: Sizes) -> Cost:
         """Return what a query takes while it changes its sizes: panes are shared, other state is kept twice."""
+        if query.ranges and not self._shares_panes(query.kind, old):
+            return self._cost(query, old) + self._cost(query, new)
         return self._cost(query, old, new)
+
+    def _shares_panes(self, sql: str, sizes: Sizes) -> bool:
+        if sql not in self._panes:
+            self._panes[sql] = lower_alone(self.plan(sql, sizes)).shares_panes
+        return self._panes[sql]
 
     def _cost(self, query: RangedQuery, *choices: Sizes) -> Cost:
         if not query.ranges:

@@ -12,11 +12,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.costs.adaptation import NOTHING, RESERVE, WORTHWHILE, Cost, Fit, adapt
+from cluster.costs.adaptation import RESERVE, UNLIMITED, WORTHWHILE, Cost, Fit, adapt
 from cluster.errors import PlanError
 from cluster.language.size_ranges import SizeRange, Sizes
 from protocols.text.byte_sizes import format_byte_size
 
+FURTHER = (1.0, 0.75, 0.5, 0.25, 0.0)
+"""To so much of a share queries shrink, one after the other, until they fit while they change."""
 NAMED = 3
 """So many queries are named whose end would have made room."""
 
@@ -70,8 +72,6 @@ def _share_of(allowed: SizeRange) -> Callable[[int], float]:
     return lambda size: (size - allowed.worst_us) / (allowed.best_us - allowed.worst_us)
 
 
-Pick = Callable[[RangedQuery, float, float], Sizes]
-"""Returns the sizes of a query with windows and granularities at a share each."""
 CostOf = Callable[[RangedQuery, Sizes], Cost]
 """Returns what a query of these sizes takes in its steady state, alone."""
 CostOfBoth = Callable[[RangedQuery, Sizes, Sizes], Cost]
@@ -152,20 +152,21 @@ def changed_sizes(queries: Sequence[RangedQuery], costs: Costs, budget: Cost) ->
     if not queries:
         return UNCHANGED
     present = costs.steady(queries, {each.name: each.sizes for each in queries})
-    shrinks = not present.fits(_scaled(budget, 1 - RESERVE / 2))
-    pick: Pick = RangedQuery.at_most if shrinks else RangedQuery.at_least
-    fit = _fitted(queries, costs, budget.less_reserve(), budget, pick)
+    limit = budget.less_reserve()
+    if not present.fits(_scaled(budget, 1 - RESERVE / 2)):
+        found = _shrunk(queries, (), costs, limit, budget) or _shrunk(queries, (), costs, limit, UNLIMITED)
+        return found or _at_their_least(queries)
+    fit = _grown(queries, costs, limit, budget)
     if fit is None:
-        if not shrinks:
-            return UNCHANGED
-        fit = Fit(0.0, 0.0, NOTHING)
-    found = {}
-    for each in queries:
-        sizes = pick(each, fit.windows, fit.granularities)
-        gained = _share(sizes) - _share(each.sizes)
-        if not each.before and (gained < 0 if shrinks else gained >= WORTHWHILE):
-            found[each.name] = sizes
-    return Choice(found, fit, grows=not shrinks) if found else UNCHANGED
+        return UNCHANGED
+    better = {each.name: each.at_least(fit.windows, fit.granularities) for each in queries}
+    worth = {each.name: better[each.name] for each in queries if _gained(each, better[each.name]) >= WORTHWHILE}
+    return Choice(worth, fit, grows=True) if worth else UNCHANGED
+
+
+def _at_their_least(queries: Sequence[RangedQuery]) -> Choice:
+    least = {each.name: each.at_most(0.0, 0.0) for each in queries}
+    return Choice({each.name: least[each.name] for each in queries if least[each.name] != each.sizes})
 
 
 def admitted(new: Sequence[RangedQuery], queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> Choice:
@@ -183,19 +184,59 @@ def admitted(new: Sequence[RangedQuery], queries: Sequence[RangedQuery], costs: 
     own = {each.name: each.at(1.0, 1.0) for each in new}
     if costs.steady(everyone, {each.name: each.sizes for each in queries} | own).fits(limit):
         return Choice(own)
-    fit = _fitted(everyone, costs, limit, budget, RangedQuery.at_most)
-    if fit is None:
+    choice = _shrunk(queries, new, costs, limit, budget)
+    if choice is None:
         raise _no_room(new, queries, costs, budget)
-    found = {each.name: each.at_most(fit.windows, fit.granularities) for each in everyone}
-    shrinks = {each.name: found[each.name] for each in queries if found[each.name] != each.sizes}
-    return Choice({**shrinks, **{each.name: found[each.name] for each in new}}, fit)
+    return choice
 
 
-def _fitted(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost, pick: Pick) -> Fit | None:
-    """Return the shares with which all fit into a limit, and while they change into the budget."""
+def _shrunk(
+    queries: Sequence[RangedQuery], new: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost
+) -> Choice | None:
+    """Return sizes with which all fit into a limit, and while they change into the budget; None if there are none.
+
+    The share is that with which all would fit if all had it. Those shrink to it that save most by that, and no more
+    than have to: what does not change is not kept twice. Should too much be kept even so, fewer shrink further.
+    """
+    everyone = (*queries, *new)
 
     def cost_at(windows: float, granularities: float) -> Cost:
-        sizes = {each.name: pick(each, windows, granularities) for each in queries}
+        return costs.steady(everyone, {each.name: each.at_most(windows, granularities) for each in everyone})
+
+    fit = adapt(cost_at, limit, fineness=2.0**-10)
+    if fit is None:
+        return None
+    for part in FURTHER:
+        at = fit.windows * part, fit.granularities * part
+        sizes = _fewest(queries, new, costs, limit, at)
+        if costs.during(everyone, sizes).fits(budget):
+            changed = {each.name: sizes[each.name] for each in queries if sizes[each.name] != each.sizes}
+            return Choice({**changed, **{each.name: sizes[each.name] for each in new}}, fit)
+    return None
+
+
+def _fewest(
+    queries: Sequence[RangedQuery], new: Sequence[RangedQuery], costs: Costs, limit: Cost, at: tuple[float, float]
+) -> dict[str, Sizes]:
+    """Return the sizes of all, of which as few as possible have those of two shares."""
+    everyone = (*queries, *new)
+    sizes = {each.name: each.sizes for each in queries} | {each.name: each.at_most(*at) for each in new}
+    total = costs.steady(everyone, sizes)
+    saved = {each.name: _less(costs.of(each, each.sizes), costs.of(each, each.at_most(*at))) for each in queries}
+    largest = sorted(queries, key=lambda each: (saved[each.name].state_bytes, saved[each.name].busy), reverse=True)
+    for each in largest:
+        if total.fits(limit) and costs.steady(everyone, sizes).fits(limit):
+            break
+        sizes[each.name] = each.at_most(*at)
+        total = _less(total, saved[each.name])
+    return sizes
+
+
+def _grown(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost) -> Fit | None:
+    """Return the shares up to which all may grow: they fit into a limit, and while they change into the budget."""
+
+    def cost_at(windows: float, granularities: float) -> Cost:
+        sizes = {each.name: each.at_least(windows, granularities) for each in queries}
         steady, during = costs.steady(queries, sizes), costs.during(queries, sizes)
         # What they take on the way has the whole budget: as much of the limit as it takes of that.
         return Cost(
@@ -204,6 +245,11 @@ def _fitted(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: C
         )
 
     return adapt(cost_at, limit, fineness=2.0**-10)
+
+
+def _gained(query: RangedQuery, sizes: Sizes) -> float:
+    """Return by how much of their ranges sizes are better than those that a query has, on average."""
+    return _share(sizes) - _share(query.sizes)
 
 
 def _part(limit: float, budget: float) -> float:

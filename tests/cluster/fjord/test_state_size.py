@@ -30,6 +30,8 @@ def query(text: str, number: int = 1) -> PlannedQuery:
     ("SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 10 SECONDS) GROUP BY sensor", 7000),
     ("SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 1 SECOND) GROUP BY sensor", 6100),
     ("SELECT a.speed FROM traffic a WINDOW(RANGE 10 SECONDS), traffic b WINDOW(RANGE 5 SECONDS)", 1500),
+    ("SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 60 SECONDS)", 6000),
+    ("SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 60 SECONDS) GRANULARITY(10 SECONDS) WHERE speed > 3", 8),
     ("SELECT speed FROM traffic WINDOW(ROWS 50)", 50),
     ("SELECT speed FROM traffic WINDOW(ROWS 50 SLIDE 10)", 59),
     ("SELECT speed FROM traffic WINDOW(PARTITION BY sensor ROWS 5 SLIDE 10)", 14_000),

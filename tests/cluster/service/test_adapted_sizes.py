@@ -155,6 +155,20 @@ async def test_queries_without_state_have_their_best(service: Service, hour: flo
     assert quality(service, "stateless") == "window 12h"
 
 
+async def test_what_takes_too_long_goes_on_with_the_next_step(service: Service, hour: float) -> None:
+    budget = state_of(service, PAIRS.format("5 HOURS")) / 0.8 + hour / 2
+    queries = service.started(max_state_bytes=int(budget))
+    await queries.add(PAIRS.format(HOURS), "ranged")
+    queries = service.started(max_state_bytes=100 * int(budget))
+    queries.sizes._settled_seconds = 0.0
+    queries._planning._seconds = 0.0
+    await settled(queries)
+    assert queries.migrations() == []
+    queries._planning._seconds = 10.0
+    await settled(queries)
+    assert quality_of(service.registry.query("ranged").next_node) == "window 12h"
+
+
 async def test_sizes_outlive_a_restart(service: Service, hour: float) -> None:
     budget = state_of(service, PAIRS.format("5 HOURS")) / 0.8 + hour / 2
     queries = service.started(max_state_bytes=int(budget))

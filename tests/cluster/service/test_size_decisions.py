@@ -58,7 +58,22 @@ def test_others_shrink_to_make_room() -> None:
     running = [query("b", 12), query("c", 12)]
     choice = admitted([query("a")], running, costs(50), LIMIT)
     found = {name: hours_of(each) for name, each in choice.sizes.items()}
-    assert found == {"a": 8, "b": 8, "c": 8}  # 50 + 12 + 12 + 3 * 9 would be more than 100 while they change
+    assert found == {"a": 8, "b": 8}  # with c, which keeps 12, they are 78; while b changes, 90
+
+
+def test_few_shrink_further_where_all_would_not_fit_on_the_way() -> None:
+    """Three that go from 12 to 11 would keep 69 on the way, 116 with all others; one that goes to 9 keeps 21."""
+    running = [query(name, 12) for name in "bcdefg"]
+    choice = admitted([query("a")], running, costs(0), LIMIT)
+    assert {name: hours_of(each) for name, each in choice.sizes.items()} == {"a": 9, "b": 9}
+    everyone = (*running, query("a"))
+    sizes = {each.name: choice.sizes.get(each.name, each.sizes) for each in everyone}
+    assert costs(0).steady(everyone, sizes).state_bytes == 78
+    assert costs(0).during(everyone, sizes).state_bytes == 90
+
+
+def test_what_does_not_fit_at_its_least_shrinks_to_it() -> None:
+    assert hours_of(changed_sizes([query("a", 12)], costs(150), LIMIT).sizes["a"]) == 1
 
 
 def test_a_query_that_fits_without_ranges_changes_nothing() -> None:

@@ -1,0 +1,372 @@
+"""Sizes within ranges: what they save, how close estimates are to what is kept, and 5,000 queries in one budget.
+
+The experiments of the thesis that ranges come from (papers/pipes_adaptation.md section 1), on the local engine, in
+application time:
+
+* a window of 60 s that becomes 30 s at 80 s and 60 s again at 150 s, of a join of similar values;
+* a granularity that becomes coarser, of a count over ten minutes;
+* half of the state of a join, by half the window and by dropping every other tuple at random: what is left of results;
+* thousands of queries of several kinds in one budget, and a burst of more.
+
+    python benchmarks/resources.py [--quick] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import polars as pl
+from msgspec.structs import replace as struct_replace
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from reports import write_report
+from rich.progress import track
+
+from cluster.costs.adaptation import Cost
+from cluster.costs.estimates import estimates_of, totals_of
+from cluster.costs.prices import SHIPPED, Prices
+from cluster.fjord.batch import START
+from cluster.fjord.saved_state import unpack_state
+from cluster.fjord.state_size import state_bytes
+from cluster.fjord.stored_rows import RowsInMemory
+from cluster.language.algebra import Node
+from cluster.language.catalog import Catalog
+from cluster.language.size_ranges import Sizes, ranges_of
+from cluster.language.translation import translate
+from cluster.local.calibration import calibrated
+from cluster.local.engine import Arrival, LocalEngine
+from cluster.physical.lowering import lower
+from cluster.physical.migration import Migration
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.rewrite import rewrite
+from cluster.plan.sized import sized
+from cluster.service.catalog.planning import PlanningContext
+from cluster.service.queries.size_costs import SizeCosts
+from cluster.service.queries.size_decisions import NoRoomError, RangedQuery, admitted, changed_sizes
+from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from protocols.wire.streams import Field, FieldType, StreamSchema
+
+SECOND = 1_000_000
+FIELDS = (Field("k", FieldType.INTEGER), Field("x", FieldType.REAL))
+CATALOG = Catalog.of([StreamSchema(name, FIELDS) for name in ("a", "b")])
+SIMILAR = (
+    "SELECT a.x, b.x AS y FROM a WINDOW(RANGE MIN 30 SECONDS, MAX 60 SECONDS) JOIN b "
+    "WINDOW(RANGE MIN 30 SECONDS, MAX 60 SECONDS) ON a.x - b.x < 0.0005 AND b.x - a.x < 0.0005"
+)
+COUNTED = "SELECT COUNT(*) AS n FROM a WINDOW(RANGE 10 MINUTES) GRANULARITY(COARSEST 10 SECONDS, FINEST 10 MS)"
+EQUAL = "SELECT a.x, b.x AS y, a.k FROM a WINDOW(RANGE {0} SECONDS) JOIN b WINDOW(RANGE {0} SECONDS) ON a.k = b.k"
+
+
+def main() -> None:
+    """Measure and report."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--quick", action="store_true", help="200 queries, and prices as shipped")
+    arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    options = arguments.parse_args()
+    prices = SHIPPED if options.quick else calibrated(lambda _: None, machine="", measured="")
+    report: dict[str, Any] = {}
+    window, curve = window_change(prices)
+    report |= window | granularity_change() | shrinking_or_dropping()
+    report |= many_queries(200 if options.quick else 5_000, quiet=options.json)
+    write_report(report, "resources", lambda path: plot(curve, path), as_json=options.json)
+
+
+@dataclass
+class Running:
+    """A query on the local engine, whose sizes can be changed, a second of application time after the other."""
+
+    node: Node
+    rate: int
+    keys: int = 1_000
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Begin at the best sizes."""
+        self.second, self.epoch = 0, 1
+        self.query = PlannedQuery("q", 1, rewrite(sized(self.node)).node)
+        self.done: int | None = None
+        self.changed_at: list[float] = []
+        ticks = itertools.count(0, 10)  # counters are reported once in a while: by this clock, always
+        self.engine = LocalEngine(Plan(1, (self.query,)), clock=lambda: float(next(ticks)))
+        self._dice = np.random.default_rng(self.seed)
+        self._next: Plan | None = None
+        self.plans = [self.query]
+        self.busy = 0.0
+        self.rows = 0
+
+    def change(self, sizes: Sizes) -> None:
+        """Change the sizes from the next second on: when the new plan is full."""
+        other = rewrite(sized(self.node, sizes)).node
+        migration = Migration(self.query.node, other)
+        handover = migration.handover(self.second * SECOND - 1, self.query.since)
+        self.done, self.epoch = migration.done_us(handover, early=False), self.epoch + 1
+        self.changed_at.append(handover.at_us / SECOND)
+        old = struct_replace(self.query, until=handover)
+        self.query = PlannedQuery("q", self.epoch, other, since=handover)
+        self.plans = [old, self.query]
+        self._next = Plan(self.epoch, tuple(self.plans))
+
+    def run(self) -> None:
+        """Run a second."""
+        if self.done is not None and self.second * SECOND >= self.done:
+            self.epoch, self.done, self.plans = self.epoch + 1, None, [self.query]
+            self._next = Plan(self.epoch, (self.query,))
+        arrivals = {
+            name: Arrival((RowsInMemory(self._tuples()),), (self.second + 1) * SECOND) for name in CATALOG_STREAMS
+        }
+        answered = self.engine.run(arrivals, plan=self._next)
+        self._next, self.second = None, self.second + 1
+        self.busy = sum(each.seconds for each in answered.counters.values())
+        self.rows = answered.rows.height
+
+    def _tuples(self) -> pl.DataFrame:
+        begin, count = self.second * SECOND, self.rate
+        return pl.DataFrame(
+            {
+                START: np.sort(self._dice.integers(begin, begin + SECOND, count)),
+                DEFAULT_RATE_COLUMN: np.ones(count, bool),
+                "k": self._dice.integers(0, self.keys, count),
+                "x": self._dice.random(count),
+            }
+        )
+
+    @property
+    def state(self) -> int:
+        """Bytes that are kept."""
+        return kept_bytes(self.engine)
+
+    def estimated_state(self) -> float:
+        """Bytes that are estimated."""
+        return state_bytes(lower(Plan(0, tuple(self.plans))), dict.fromkeys(CATALOG_STREAMS, float(self.rate)))
+
+    def estimated_busy(self, prices: Prices) -> float:
+        """Seconds of a processor that are estimated for a second."""
+        rates = dict.fromkeys(CATALOG_STREAMS, float(self.rate))
+        estimates = (estimates_of(each.node, rates, prices=prices).values() for each in self.plans)
+        return totals_of(itertools.chain.from_iterable(estimates)).work_us / 1e6
+
+
+CATALOG_STREAMS = ("a", "b")
+Curve = list[tuple[int, float, float, float]]
+SHRINKS_AT, GROWS_AT, ENDS_AT = 80, 150, 230
+FULL_AT = 600
+"""When the window of ten minutes is full."""
+HALF = 0.5
+
+
+def window_change(prices: Prices) -> tuple[dict[str, Any], Curve]:
+    """Return figures of a window that changes, and per second: state, what is estimated, and seconds taken."""
+    running = Running(translate(SIMILAR, CATALOG).node, rate=10)
+    (window,) = ranges_of(running.node)
+    curve: Curve = []
+    for second in range(ENDS_AT):
+        if second in (SHRINKS_AT, GROWS_AT):
+            running.change({window: (30 if second == SHRINKS_AT else 60) * SECOND})
+        running.run()
+        curve.append((running.second, running.state, running.estimated_state(), running.busy))
+    at = {second: (state, estimate) for second, state, estimate, _ in curve}
+    running_busy = min(busy for second, _, _, busy in curve[-15:])
+    return {
+        "window_changes_at_s": running.changed_at,
+        "window_60s_state": at[79][0],
+        "window_60s_state_estimated_over_measured": at[79][1] / at[79][0],
+        "window_both_state": max(state for second, state, _, _ in curve),
+        "window_30s_state": at[149][0],
+        "window_30s_state_estimated_over_measured": at[149][1] / at[149][0],
+        "window_60s_again_state": at[228][0],
+        "window_60s_busy": running_busy,
+        "window_60s_busy_estimated_over_measured": running.estimated_busy(prices) / running_busy,
+    }, curve
+
+
+def granularity_change() -> dict[str, Any]:
+    """Return figures of a count over ten minutes, finely and coarsely."""
+    found: dict[str, Any] = {}
+    for name, granule in (("fine", 10_000), ("coarse", 10 * SECOND)):
+        running = Running(translate(COUNTED, CATALOG).node, rate=5)
+        (allowed,) = ranges_of(running.node)
+        running.query = PlannedQuery("q", 1, rewrite(sized(running.node, {allowed: granule})).node)
+        running.plans = [running.query]
+        running.engine = LocalEngine(Plan(1, (running.query,)), clock=lambda: 0.0)
+        rows = 0
+        for _ in range(FULL_AT + 100):
+            running.run()
+            rows += running.rows if running.second > FULL_AT else 0
+        found[f"granularity_{name}_state"] = running.state
+        found[f"granularity_{name}_state_estimated_over_measured"] = running.estimated_state() / running.state
+        found[f"granularity_{name}_rows_per_second"] = rows / 100
+    return found
+
+
+def shrinking_or_dropping() -> dict[str, Any]:
+    """Return what is left of the results of a join if its state is halved, by its window or at random."""
+    rate, seconds, dice = 100, 40, np.random.default_rng(5)
+    streams = {}
+    for name in CATALOG_STREAMS:
+        count = rate * seconds
+        streams[name] = pl.DataFrame(
+            {
+                START: np.sort(dice.choice(seconds * SECOND, count, replace=False)),
+                DEFAULT_RATE_COLUMN: np.ones(count, bool),
+                "k": dice.integers(0, 50, count),
+                "x": dice.random(count),
+            }
+        )
+    kept = {name: frame.filter(pl.Series(dice.random(len(frame)) < HALF)) for name, frame in streams.items()}
+    full, full_state = _joined(10, streams)
+    dropped, dropped_state = _joined(10, kept)
+    shrunk, shrunk_state = _joined(5, streams)
+    stamps = {name: dict(zip(frame["x"], frame[START], strict=True)) for name, frame in streams.items()}
+    near = {pair for pair in full if abs(stamps["a"][pair[0]] - stamps["b"][pair[1]]) < 5 * SECOND}
+    return {
+        "dropping_state_share": dropped_state / full_state,
+        "dropping_results_share": len(dropped & full) / len(full),
+        "shrinking_state_share": shrunk_state / full_state,
+        "shrinking_results_share": len(shrunk) / len(full),
+        "shrinking_results_missing_within_its_window": len(near - shrunk),
+        "shrinking_results_beyond_its_window": len(shrunk - near),
+    }
+
+
+def _joined(size: int, streams: Mapping[str, pl.DataFrame]) -> tuple[set[tuple[float, float]], float]:
+    """Return the pairs that a join gives, and the bytes that it keeps on average once its window is full."""
+    node = rewrite(translate(EQUAL.format(size), CATALOG).node).node
+    engine, found, states = LocalEngine(Plan(1, (PlannedQuery("q", 1, node),))), set(), []
+    for second in range(40):
+        end = (second + 1) * SECOND
+        new = {name: frame.filter(pl.col(START).is_between(end - SECOND, end - 1)) for name, frame in streams.items()}
+        rows = engine.run({name: Arrival((RowsInMemory(each),), end) for name, each in new.items()}).rows
+        found |= {(row["x"], row["y"]) for row in map(json.loads, rows["row"])}
+        states.append(kept_bytes(engine))
+    return found, float(np.mean(states[len(states) // 2 :]))
+
+
+def kept_bytes(engine: LocalEngine) -> int:
+    """Return the bytes of the rows that are kept; what each operator's saved state has besides is about 800 bytes."""
+    saved = (each for name, each in engine.stores[0].items() if "/" in name)
+    return sum(
+        value.estimated_size()
+        for each in saved
+        for value in unpack_state(each).values()
+        if isinstance(value, pl.DataFrame)
+    )
+
+
+SOURCES = 50
+
+
+def many_queries(count: int, *, quiet: bool) -> dict[str, Any]:
+    """Return how queries of several kinds fit into 100 MiB, and how long decisions take."""
+    dice = random.Random(3)  # noqa: S311 - queries that are drawn again
+    names = [f"s{number}" for number in range(SOURCES)]
+    catalog = Catalog.of([StreamSchema(name, FIELDS) for name in names])
+    rates = {name: dice.uniform(2, 600) / 60 for name in names}
+    costs = SizeCosts(PlanningContext(catalog, {}, frozenset()), rates, SHIPPED, timed=False)
+    budget, began = Cost(100 * 1024**2, float("inf")), time.perf_counter()
+    running: list[RangedQuery] = []
+    longest, refused = 0.0, 0
+    burst = count // 10
+    texts = [*itertools.islice(_texts(dice, names), count + burst)]
+    batches = [texts[at : at + burst] for at in range(0, len(texts), burst)]
+    for batch in batches if quiet else track(batches, "queries", transient=True):
+        new = []
+        for text in batch:
+            number = len(running) + len(new)
+            new.append(RangedQuery(f"q{number}", text, ranges_of(costs.ranged(text)), {}))
+        before = time.perf_counter()
+        try:
+            choice = admitted(new, running, costs.beside(_total(costs, running), running), budget)
+        except NoRoomError:
+            refused += len(new)
+            continue
+        finally:
+            longest = max(longest, time.perf_counter() - before)
+        running = [replace(each, sizes=choice.sizes.get(each.name, each.sizes)) for each in (*running, *new)]
+    estimated = _total(costs, running).state_bytes
+    before = time.perf_counter()
+    again = changed_sizes(running, costs.beside(_total(costs, running), running), budget)
+    queries = tuple(
+        PlannedQuery(each.name, 1, costs.plan(each.kind, each.sizes))
+        for each in running[:: max(len(running) // 500, 1)]
+    )
+    some = state_bytes(lower(Plan(1, queries)), rates)
+    alone = sum(costs.of(each, each.sizes).state_bytes for each in running[:: max(len(running) // 500, 1)])
+    return {
+        "queries": len(running),
+        "queries_refused": refused,
+        "queries_state_over_budget": estimated / budget.state_bytes,
+        "queries_mean_share": float(np.mean([_share(each) for each in running])) if running else 0.0,
+        "queries_change_again": len(again.sizes),
+        "queries_shared_state_over_alone": some / alone if alone else 1.0,
+        "queries_longest_decision_s": longest,
+        "queries_decision_once_known_s": time.perf_counter() - before,
+        "queries_s": time.perf_counter() - began,
+    }
+
+
+def _total(costs: SizeCosts, running: list[RangedQuery]) -> Cost:
+    return costs.beside(Cost(), []).steady(running, {each.name: each.sizes for each in running})
+
+
+def _share(query: RangedQuery) -> float:
+    shares = [(size - each.worst_us) / (each.best_us - each.worst_us) for each, size in query.sizes.items()]
+    return sum(shares) / len(shares)
+
+
+def _texts(dice: random.Random, names: list[str]) -> Iterator[str]:
+    """Yield queries: joins of two to four windows, counts at a granularity, and joins of these."""
+    kinds: list[tuple[float, Callable[[], str]]] = [
+        (0.3, lambda: _chain(dice, names, 2)),
+        (0.2, lambda: _chain(dice, names, 3)),
+        (0.2, lambda: _chain(dice, names, 4)),
+        (0.3, lambda: f"SELECT MAX(k) AS m FROM {dice.choice(names)} {_window(dice)} {_granularity(dice)}"),
+    ]
+    while True:
+        (kind,) = dice.choices([each for _, each in kinds], [weight for weight, _ in kinds])
+        yield kind()
+
+
+def _chain(dice: random.Random, names: list[str], count: int) -> str:
+    chosen = dice.sample(names, count)
+    window = _window(dice)
+    joins = "".join(
+        f" JOIN {name} {window} AS t{place} ON t0.k = t{place}.k" for place, name in enumerate(chosen[1:], start=1)
+    )
+    return f"SELECT t0.x FROM {chosen[0]} {window} AS t0{joins}"
+
+
+def _window(dice: random.Random) -> str:
+    least = dice.randint(1, 5)
+    return f"WINDOW(RANGE MIN {least} MINUTES, MAX {least * dice.randint(2, 6)} MINUTES)"
+
+
+def _granularity(dice: random.Random) -> str:
+    return f"GRANULARITY(COARSEST {dice.choice((1, 2, 5, 10))} SECONDS, FINEST {dice.choice((10, 100, 200))} MS)"
+
+
+def plot(curve: Curve, path: Path) -> None:
+    """Draw state and estimate over application time."""
+    figure, axes = plt.subplots(figsize=(7, 3.5))
+    seconds, states, estimates, _ = zip(*curve, strict=True)
+    axes.plot(seconds, [each / 1024 for each in states], label="kept")
+    axes.plot(seconds, [each / 1024 for each in estimates], label="estimated, full", linestyle="--")
+    axes.set(xlabel="application time (s)", ylabel="state (KiB)", title="A window of 60 s, then 30 s, then 60 s")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    main()
