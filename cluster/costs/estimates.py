@@ -134,6 +134,7 @@ def estimates_of(
     *,
     prices: Prices = SHIPPED,
     pair_shares: Mapping[Expression, float] = NO_SHARES,
+    known: dict[Node, Estimate] | None = None,
 ) -> dict[Node, Estimate]:
     """Return what is expected of the nodes of a plan.
 
@@ -149,10 +150,14 @@ def estimates_of(
         What steps of operators cost.
     pair_shares
         By condition of a join: the share of pairs that meet it, where that has been measured.
+    known
+        Estimates made with the same figures; these are added to it, and it is returned.
     """
-    found: dict[Node, Estimate] = {}
+    found = {} if known is None else known
     for node in from_below(plan):
         spend()
+        if node in found:
+            continue
         flows = [found[each].flow for each in inputs_of(node)]
         below = [each for each in flows if each is not None]
         if len(below) < len(flows):

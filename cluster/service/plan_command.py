@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from cluster.errors import ClusterError
+from cluster.service.alternatives_command import list_alternatives, migrate
 from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from cluster.costs.prices import Prices
 
 plan = typer.Typer(help="Show and draw the plan that all queries share.", no_args_is_help=True)
+
+plan.command("alternatives")(list_alternatives)
+plan.command("migrate")(migrate)
 
 FORMATS = {".mmd": "mermaid", ".md": "mermaid", ".dot": "dot", ".gv": "dot"}
 HEADINGS = ("runs", "rows in", "rows out", "rows/s", "out per row", "us per row", "seconds", "queue", "dropped")

@@ -44,6 +44,7 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/v1/queries"): Role.READ,
     ("GET", "/v1/queries/{name}"): Role.READ,
     ("GET", "/v1/queries/{name}/plan"): Role.READ,
+    ("GET", "/v1/queries/{name}/alternatives"): Role.READ,
     ("GET", "/v1/queries/{name}/results"): Role.READ,
     ("GET", "/v1/relations"): Role.READ,
     ("GET", "/v1/relations/{name}"): Role.READ,
@@ -55,6 +56,7 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("POST", "/v1/explain/energy"): Role.QUERY,
     ("POST", "/v1/queries"): Role.QUERY,
     ("POST", "/v1/queries/together"): Role.QUERY,
+    ("POST", "/v1/queries/{name}/migrate"): Role.QUERY,
     ("DELETE", "/v1/queries/{name}"): Role.QUERY,
     # What others use, what is deleted, what is read outside, and what may not be shown to all
     ("POST", "/v1/streams"): Role.ADMIN,

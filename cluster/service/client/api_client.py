@@ -162,6 +162,15 @@ class ApiClient:
         """Return what the last epochs changed in the shared plan, oldest first."""
         return list(self._request("GET", "/v1/plan/history", params={"last": last}).json())
 
+    def alternatives(self, name: str, most: int) -> list[dict[str, Any]]:
+        """Return the plans with which a query could go on, cheapest first."""
+        return list(self._request("GET", f"/v1/queries/{_quoted(name)}/alternatives", params={"most": most}).json())
+
+    def migrate(self, name: str, number: int, deadline_seconds: float | None = None) -> dict[str, Any]:
+        """Let a query go on with one of its plans, and return how that goes."""
+        body = {"to": number, "deadline_seconds": deadline_seconds}
+        return dict(self._request("POST", f"/v1/queries/{_quoted(name)}/migrate", json=body).json())
+
     def migrations(self) -> list[dict[str, Any]]:
         """Return the queries that go on with another plan."""
         return list(self._request("GET", "/v1/migrations").json())

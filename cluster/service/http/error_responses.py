@@ -16,12 +16,14 @@ from cluster.fjord.state_size import StateLimitError
 from cluster.language.catalog import CatalogError
 from cluster.language.errors import FjordSqlError
 from cluster.language.statement_texts import StatementText
+from cluster.physical.migration import MigrationRefusedError
 from cluster.service.access.admission import NotAdmittedError
 from cluster.service.catalog.function_service import UnknownFunctionError
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
 from cluster.service.publishing.published_demands import TooManyDemandsError
+from cluster.service.queries.query_alternatives import NoAlternativeError
 from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from protocols.errors import FjordError, TopicError
 
@@ -29,6 +31,8 @@ _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
     (UnknownQueryError, 404),
     (UnknownRelationError, 404),
     (UnknownFunctionError, 404),
+    (NoAlternativeError, 404),
+    (MigrationRefusedError, 409),
     (QueryExistsError, 409),
     (TooManyQueriesError, 429),
     (StateLimitError, 429),

@@ -12,11 +12,13 @@ from fastapi import APIRouter, Query, Request, Response
 from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
 from cluster.language.walks import streams_of
+from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
 from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import PathName
-from cluster.service.http.wanted_queries import NewQueries, NewQuery, refusal_of, wanted_queries
+from cluster.service.http.wanted_queries import NewQueries, NewQuery, WantedPlan, refusal_of, wanted_queries
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
+from cluster.service.queries.query_alternatives import SHOWN
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -168,6 +170,19 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
     async def show_running(name: PathName) -> Response:
         """Return the plan of a running query as text: what is expected of each operator, and what it does."""
         return Response(await queries.estimates.running(name), media_type="text/plain; charset=utf-8")
+
+    @api.get("/v1/queries/{name}/alternatives")
+    async def list_alternatives(
+        name: PathName, most: Annotated[int, Query(ge=1, le=MOST_ALTERNATIVES)] = SHOWN
+    ) -> list[dict[str, Any]]:
+        """List the plans with which a query could go on, the cheapest and the one that runs."""
+        return [each.as_json() for each in await queries.alternatives.of(name, most=most)]
+
+    @api.post("/v1/queries/{name}/migrate", status_code=202)
+    async def migrate(name: PathName, wanted: WantedPlan) -> dict[str, Any]:
+        """Let a query go on with one of its plans: now, or when it fits."""
+        deadline = None if wanted.deadline_seconds is None else round(wanted.deadline_seconds * 1_000_000)
+        return (await queries.migrate_to(name, wanted.to, deadline_us=deadline)).as_json()
 
     @api.delete("/v1/queries/{name}", status_code=204)
     async def drop_query(name: PathName) -> None:

@@ -42,6 +42,15 @@ class Row(BaseModel):
     parameters: Parameters = Field(default_factory=dict)
 
 
+class WantedPlan(BaseModel):
+    """A plan with which a query is to go on."""
+
+    to: int = Field(ge=1, le=2**31)
+    """Its number among the query's alternatives."""
+    deadline_seconds: float | None = Field(default=None, ge=0, le=3.2e9, allow_inf_nan=False)
+    """How long after the last tuple read it takes over if nothing bounds how far back it reaches."""
+
+
 class NewQueries(BaseModel):
     """Queries to start together, as one text: its statements, or a query for each row of values."""
 

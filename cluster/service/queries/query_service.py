@@ -43,6 +43,7 @@ from cluster.service.queries.migration_steps import AnsweredBy
 from cluster.service.queries.migrations import Migrations, MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
+from cluster.service.queries.query_alternatives import QueryAlternatives
 from cluster.service.queries.query_estimates import QueryEstimates
 from cluster.service.queries.query_explanation import Surroundings, explanation
 from cluster.service.queries.query_limits import QueryLimits
@@ -183,6 +184,9 @@ class QueryService:
             lambda name, node, why: self._migrations.want(name, node, why, None),
             prices=self._prices,
             budget=Cost(max_state_bytes, max_busy),
+        )
+        self.alternatives = QueryAlternatives(
+            registry, self.limits, self._operators, self._prices, self._planning, self._context
         )
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""
@@ -403,6 +407,17 @@ class QueryService:
         """
         async with self._lock:
             return await self._migrations.want(name, node, why, deadline_us)
+
+    async def migrate_to(self, name: str, number: int, *, deadline_us: int | None = None) -> MigrationState:
+        """Let a query go on with one of its plans, by its number; otherwise as :meth:`migrate`.
+
+        Raises
+        ------
+        NoAlternativeError
+            If the query has no plan of this number.
+        """
+        node = await self.alternatives.numbered(name, number)
+        return await self.migrate(name, node, f"plan {number:,} was asked for", deadline_us=deadline_us)
 
     def migrations(self) -> list[MigrationState]:
         """Return the migrations that are under way, then those that wait."""

@@ -1,0 +1,217 @@
+"""The plans with which a running query could go on, what each is expected to cost, and the one that a number names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.costs.estimates import Estimate, Totals, estimates_of, totals_of
+from cluster.costs.prices import Prices
+from cluster.errors import ClusterError, PlanError
+from cluster.expressions.nodes import Expression
+from cluster.fjord.measured_selectivities import measured_selectivities
+from cluster.fjord.operator_statistics import OperatorStatistics
+from cluster.language.algebra import Node
+from cluster.language.size_ranges import BEST, ranges_of
+from cluster.language.walks import from_below, streams_of
+from cluster.plan.alternatives import Alternative, alternatives
+from cluster.plan.explain import explain
+from cluster.plan.sized import quality_of, sizes_in
+from cluster.service.catalog.planning import Planning, PlanningContext
+from cluster.service.queries.migration_steps import planned_migration, without_history
+from cluster.service.queries.operator_prices import OperatorPrices
+from cluster.service.queries.query_limits import QueryLimits
+from cluster.service.registry.registry import Registry
+from cluster.service.registry.running_queries import RegisteredQuery
+
+SHOWN = 20
+"""So many plans are listed unless more are asked for: the cheapest, and the one that runs."""
+
+
+class NoAlternativeError(ClusterError):
+    """A number that names no plan of a query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A plan in the list.
+
+    Parameters
+    ----------
+    number
+        Its number; None for one that runs and that rules do not reach.
+    words
+        What is different from the first one.
+    cost
+        What it is expected to cost, alone; None if nothing is known.
+    runs
+        Whether the query runs by it.
+    migration
+        What becomes of rows when the query goes on with it: ``whole`` or ``cut``; empty if it runs or cannot.
+    refused
+        Why the query cannot go on with it; empty if it can.
+    plan
+        The plan as a tree.
+    """
+
+    number: int | None
+    words: str
+    cost: Totals | None
+    runs: bool
+    migration: str
+    refused: str
+    plan: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as the API shows it."""
+        work = None if self.cost is None else self.cost.work_us
+        kept = None if self.cost is None else self.cost.kept
+        return {
+            "number": self.number,
+            "what": self.words,
+            "work_us": _finite(work),
+            "kept_rows": _finite(kept),
+            "complete": self.cost is not None and self.cost.known,
+            "runs": self.runs,
+            "migration": self.migration,
+            "refused": self.refused,
+            "plan": self.plan,
+        }
+
+
+def _finite(number: float | None) -> float | None:
+    return None if number is None or number == float("inf") else round(number, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAlternatives:
+    """Lists the plans of running queries.
+
+    Parameters
+    ----------
+    registry
+        The queries that run.
+    limits
+        Has the rates of streams.
+    operators
+        What the operators of the running plan do.
+    prices
+        What steps of operators cost here.
+    planning
+        Where plans are looked for.
+    context
+        Returns that in which queries are planned.
+    """
+
+    registry: Registry
+    limits: QueryLimits
+    operators: OperatorStatistics
+    prices: OperatorPrices
+    planning: Planning
+    context: Callable[[], PlanningContext]
+
+    async def of(self, name: str, *, most: int = SHOWN) -> list[Listed]:
+        """Return the cheapest plans of a query and the one that runs, cheapest first.
+
+        Raises
+        ------
+        UnknownQueryError
+            If none of this name runs.
+        PlanningLimitError, PlanningBusyError
+            If it takes too long, or too many statements wait.
+        """
+        query, context, physical = self.registry.query(name), self.context(), self.registry.physical
+        rates, prices = self.limits.rates(streams_of(query.node)), self.prices.current()
+
+        def listed() -> list[Listed]:
+            selectivities = measured_selectivities(physical, self.operators.rates)
+            found = plans_of(query, context)
+            costs = costs_of([each.node for each in found], rates, selectivities, prices)
+            return _listed(query, found, costs, most)
+
+        return await self.planning.run(listed)
+
+    async def numbered(self, name: str, number: int) -> Node:
+        """Return the plan of a query that a number names.
+
+        Raises
+        ------
+        UnknownQueryError
+            If none of this name runs.
+        NoAlternativeError
+            If it names none.
+        """
+        query, context = self.registry.query(name), self.context()
+        found = await self.planning.run(lambda: plans_of(query, context))
+        if not 1 <= number <= len(found):
+            plans = "it has one plan" if len(found) == 1 else f"its plans are numbered from 1 to {len(found):,}"
+            raise NoAlternativeError(
+                f"query {name!r} has no plan {number}: {plans}", hint=f"list them: fjord plan alternatives {name}"
+            )
+        return found[number - 1].node
+
+
+def plans_of(query: RegisteredQuery, context: PlanningContext) -> tuple[Alternative, ...]:
+    """Return the plans of a query, as they are numbered: reached from its text, not from the plan that runs.
+
+    Raises
+    ------
+    PlanError
+        If its text cannot be planned any more.
+    """
+    node = running_plan(query)
+    ranges = ranges_of(context.ranged(query.sql))
+    quality = quality_of(node) if ranges else None
+    sizes = None if quality is None else sizes_in(quality, ranges)
+    base = context.rewritten(query.sql, registered=True, chosen=BEST if sizes is None else sizes)[1].node
+    return alternatives(without_history(base))
+
+
+def running_plan(query: RegisteredQuery) -> Node:
+    """Return the plan by which a query runs, or is about to."""
+    return without_history(query.node if query.next_node is None else query.next_node)
+
+
+def costs_of(
+    plans: Sequence[Node],
+    rates: Mapping[str, float],
+    selectivities: Mapping[tuple[str, Expression], float],
+    prices: Prices,
+) -> list[Totals | None]:
+    """Return what plans are expected to cost, each alone; None where nothing is known."""
+    known: dict[Node, Estimate] = {}
+    found: list[Totals | None] = []
+    for plan in plans:
+        estimates_of(plan, rates, selectivities, prices=prices, known=known)
+        own = [known[each] for each in from_below(plan)]
+        found.append(None if all(each.flow is None for each in own) else totals_of(own))
+    return found
+
+
+def _listed(
+    query: RegisteredQuery, found: Sequence[Alternative], costs: Sequence[Totals | None], most: int
+) -> list[Listed]:
+    running = running_plan(query)
+    order = sorted(range(len(found)), key=lambda place: (_work(costs[place]), place))
+    shown = [place for place in order[:most] if found[place].node != running]
+    places = sorted([*shown, *(place for place in order if found[place].node == running)], key=order.index)
+    listed = [_line(query, place + 1, found[place], costs[place], running) for place in places]
+    if all(not each.runs for each in listed):
+        words = "planned by an earlier version, or for streams or relations that have changed since"
+        listed.append(Listed(None, words, None, runs=True, migration="", refused="", plan=explain(running)))
+    return listed
+
+
+def _work(cost: Totals | None) -> float:
+    return float("inf") if cost is None else cost.work_us
+
+
+def _line(query: RegisteredQuery, number: int, each: Alternative, cost: Totals | None, running: Node) -> Listed:
+    runs, migration, refused = each.node == running, "", ""
+    if not runs:
+        try:
+            migration = "cut" if planned_migration(query, each.node, None)[1].cut else "whole"
+        except PlanError as error:
+            refused = error.message
+    return Listed(number, each.words, cost, runs, migration, refused, explain(each.node))
