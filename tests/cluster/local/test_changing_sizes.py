@@ -15,11 +15,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 import pytest
 from msgspec.structs import replace
 
 from cluster.costs.adaptation import History
 from cluster.fjord.batch import ALWAYS
+from cluster.fjord.saved_state import unpack_state
 from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.size_ranges import SizeRange, Sizes, granules, ranges_of, with_sizes
@@ -164,3 +166,40 @@ def test_sizes_change_in_these_runs() -> None:
 
 def test_another_instant_would_be_found() -> None:
     assert any(difference(TEXTS[1], seed, late_by=3) for seed in range(12))
+
+
+def test_the_state_of_a_join_whose_window_changes_is_that_of_both_sizes_until_the_new_one_is_full() -> None:
+    """The thesis' example (papers/pipes_adaptation.md section 4): 10 rows a second, 60 s, from 80 s on 30 s, then 60 s.
+
+    It has 600 rows until 110, and 300 from 140 on. Here the old window stays until 140, beside the new one.
+    """
+    text = "SELECT x, v FROM a WINDOW(RANGE MIN 30, MAX 60) JOIN b WINDOW(RANGE MIN 30, MAX 60) ON x = u"
+    second = 1_000_000
+    node = translate(text.replace("30", f"{30 * second} US").replace("60", f"{60 * second} US"), CATALOG).node
+    (window,) = ranges_of(node)
+    query, epoch, done = PlannedQuery("q", 1, rewrite(sized(node)).node), 1, None
+    engine, kept = LocalEngine(Plan(1, (query,))), {}
+    for now in range(230):
+        plan = None
+        if done is not None and now * second >= done:
+            plan, done, epoch = Plan(epoch + 1, (query,)), None, epoch + 1
+        if now in (80, 150):
+            other = rewrite(sized(node, {window: (30 if now == 80 else 60) * second})).node
+            migration = Migration(query.node, other)
+            handover = migration.handover(now * second - 1, query.since)
+            done, epoch = migration.done_us(handover, early=False), epoch + 1
+            old, query = replace(query, until=handover), PlannedQuery("q", epoch, other, since=handover)
+            plan = Plan(epoch, (old, query))
+        rows = [(now * second + each * second // 10, (each, now % 3)) for each in range(10)]
+        batch = {"a": (rows, (now + 1) * second), "b": ([], (now + 1) * second)}
+        engine.run(arrivals(batch), plan=plan)
+        kept[now + 1] = sum(
+            len(value)
+            for name, saved in engine.stores[0].items()
+            if name.endswith("Join")
+            for side, value in unpack_state(saved).items()
+            if side == "left" and isinstance(value, pl.DataFrame)
+        )
+    expected = {80: 600, 95: 750, 110: 900, 125: 900, 140: 900, 142: 300, 150: 300, 165: 450, 180: 600, 210: 900}
+    expected |= {213: 600, 230: 600}
+    assert {at: kept[at] for at in expected} == pytest.approx(expected, abs=2)

@@ -100,6 +100,21 @@ async def test_a_query_runs_in_what_a_budget_leaves_and_is_widened_when_others_l
     assert found[1]["from"].startswith("1970-01-01T09:00:1")
 
 
+async def test_sizes_grow_only_once_nothing_comes_or_goes_any_more(service: Service, hour: float) -> None:
+    other, now = PAIRS.format("6 HOURS").replace("speed", "speed + 1 AS more"), 0.0
+    queries = service.started(max_state_bytes=int((state_of(service, other) + 5.5 * hour) / 0.8))
+    queries.sizes._clock = lambda: now
+    await queries.add(other, "other")
+    await queries.add(PAIRS.format(HOURS), "ranged")
+    await queries.drop("other")
+    now = 29.0
+    await settled(queries)
+    assert queries.migrations() == []
+    now = 30.0
+    await settled(queries)
+    assert [each.query for each in queries.migrations()] == ["ranged"]
+
+
 async def test_a_query_is_refused_that_does_not_fit_at_its_least(service: Service, hour: float) -> None:
     queries = service.started(max_state_bytes=int(0.9 * hour))
     with pytest.raises(NoRoomError) as caught:
