@@ -167,9 +167,7 @@ def followed(streams: Mapping[str, Sequence[tuple[int, int]]], before: Node, aft
             handover = migration.handover(max(row[0] for rows in streams.values() for row in rows if row[0] < BEGIN_US))
             new = PlannedQuery("q", 2, after, since=handover)
             plan = Plan(2, (replace(old, until=handover), new))
-        elif (
-            handover is not None and found.ended_us is None and watermark_us >= migration.done_us(handover, early=False)
-        ):
+        elif handover is not None and found.ended_us is None and watermark_us >= handover.opens_us:
             plan, found.ended_us = Plan(3, (new,)), watermark_us
         rows = engine.run(arrivals, plan=plan).rows
         found.rows.update(rows.select("start_us", "end_us", "row").iter_rows())

@@ -111,7 +111,7 @@ class Running:
         other = rewrite(sized(self.node, sizes)).node
         migration = Migration(self.query.node, other)
         handover = migration.handover(self.second * SECOND - 1, self.query.since)
-        self.done, self.epoch = migration.done_us(handover, early=False), self.epoch + 1
+        self.done, self.epoch = handover.opens_us, self.epoch + 1
         self.changed_at.append(handover.at_us / SECOND)
         old = struct_replace(self.query, until=handover)
         self.query = PlannedQuery("q", self.epoch, other, since=handover)

@@ -34,7 +34,6 @@ from cluster.language.algebra import (
 from cluster.language.instants import is_instantaneous
 from cluster.language.walks import nodes_of, streams_of
 from cluster.physical.reach import UnboundedPlanError, delay_us, reach_us
-from cluster.physical.validity import longest_validity_us
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US, has_own_beginning
 from cluster.plan.pipelines import is_pipeline
@@ -89,8 +88,6 @@ class Migration:
             self.reach_us = deadline_us
         if self.cut:
             self.reach_us = max(self.reach_us, _published_us(old))
-        self.length_us = longest_validity_us(old)
-        """How long a row of the old plan may be valid; None without a bound."""
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
     def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:
@@ -112,21 +109,6 @@ class Migration:
         earliest_us = max(earliest)
         at_us = -((offset_us - earliest_us) // step_us) * step_us + offset_us
         return Handover(at_us, at_us + self.delay_us, self.cut)
-
-    def done_us(self, handover: Handover, *, early: bool) -> int:
-        """Return the instant to which streams have come when the old plan has nothing more to answer.
-
-        Parameters
-        ----------
-        handover
-            The handover.
-        early
-            Whether the query's rows are published before their end is known: the old plan then publishes the ends of
-            those that it has begun.
-        """
-        if not early or not self.delay_us:  # no row flows before its end is known, or every row as it begins
-            return handover.opens_us
-        return handover.opens_us + (1 if handover.cut else (self.length_us or 0) + 1)
 
 
 def _published_us(old: Node) -> int:
@@ -151,15 +133,11 @@ def _check_alike(old: Node, new: Node) -> None:
             "the query cannot go on with this plan: plans with state and without are run by different Spark queries, "
             "whose answers have no common order"
         )
-    if is_pipeline(old) and _slides(old) != _slides(new):
+    if is_pipeline(old) and interval_shape(old) != interval_shape(new):
         raise MigrationRefusedError(
-            "the query cannot go on with this plan: it keeps no state in which answers could wait, and its window "
-            "moves at other instants"
+            "the query cannot go on with this plan: it has another window, and keeps no state in which answers could "
+            "wait for those of the present plan"
         )
-
-
-def _slides(plan: Node) -> list[Hashable]:
-    return [(each.slide_us, each.grid) for each in nodes_of(plan) if isinstance(each, TimeWindow)]
 
 
 def _border_of(plans: tuple[Node, Node]) -> tuple[int, int]:

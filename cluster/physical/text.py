@@ -44,7 +44,7 @@ def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str
         By fragment, its work so far.
     """
     done = work or {}
-    count = sum(len(each.subscribers) for each in plan.fragments)
+    count = len(plan.subscribers) - sum(each.until is not None for each in plan.subscribers.values())
     fragments = "1 fragment" if len(plan.fragments) == 1 else f"{len(plan.fragments):,} fragments"
     lines = [f"epoch {plan.epoch}: {queries_counted(count)} in {fragments}"]
     for fragment in plan.fragments:
@@ -54,7 +54,7 @@ def plan_text(plan: PhysicalPlan, work: Mapping[str, Work] | None = None) -> str
 
 def fragment_lines(fragment: Fragment, work: Work | None = None) -> Iterator[str]:
     """Yield a fragment: its queries, where it runs, and its nodes as a tree."""
-    names = [each.query for each in fragment.subscribers]
+    names = list(dict.fromkeys(each.query for each in fragment.subscribers))
     yield f"{queries_counted(len(names))}: {named(names)}"
     yield f"  fragment {fragment.identity}, {where(fragment)}"
     if work is not None:

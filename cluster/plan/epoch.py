@@ -39,8 +39,8 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
     at_us
         The instant, in application time: microseconds since 1970.
     opens_us
-        Once its streams have come to this instant, the old plan has answered every row that begins before `at_us`:
-        until then the answers of the new one wait, so that those of both are in order.
+        Once its streams have come to this instant, the old plan has answered every row that begins before `at_us`, and
+        may go. Until then the answers of the new one wait, so that those of both are in order.
     cut
         True if rows are cut at the instant; False if each belongs, whole, to the plan in whose time it begins.
     """

@@ -127,7 +127,7 @@ def write_plans(folder: Path, dice: random.Random) -> dict[str, Ran]:
         while ends > VERSIONS - 12:
             begins = dice.randrange(5, VERSIONS)
             handover = migration.handover((begins * ROWS - 1) * STEP_US)
-            ends = -(-migration.done_us(handover, early=each.early) // VERSION_US) + dice.choice((0, 0, 3))
+            ends = -(-handover.opens_us // VERSION_US) + dice.choice((0, 0, 3))
         queries[name] = (PlannedQuery(name, 1, each.old, each.early),)
         events += [(begins, 0, name), (ends, 1, name)]
         decided[name] = handover

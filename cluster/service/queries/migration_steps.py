@@ -115,4 +115,5 @@ def has_ended(following: NextPlan, streams: frozenset[str], answered: Answered |
     """
     if answered is None or answered.epoch < following.since_epoch:
         return False
-    return all(answered.passed_us.get(stream, following.done_us - 1) >= following.done_us for stream in streams)
+    opens_us = following.handover.opens_us
+    return all(answered.passed_us.get(stream, opens_us - 1) >= opens_us for stream in streams)

@@ -206,9 +206,8 @@ class Migrations:
             instants = self._instants()
             known = [instants[each] - 1 for each in streams if each in instants]
             handover = migration.handover(max(known, default=None), query.since)
-            done_us = migration.done_us(handover, early=query.early)
             positions = self._positions(self._registry.physical.streams | streams)
-            migrate = partial(self._registry.migrate, name, new, handover, done_us, positions=positions, why=why)
+            migrate = partial(self._registry.migrate, name, new, handover, positions=positions, why=why)
             await self._store(migrate, streams)
             while not self._registry.write_plan():  # noqa: ASYNC110 - nothing else frees the disk
                 await asyncio.sleep(RETRY_SECONDS)

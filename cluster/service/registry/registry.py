@@ -310,7 +310,7 @@ class Registry:
         self._change(dropping(self._queries, self.query(name), positions))
 
     def migrate(
-        self, name: str, node: Node, handover: Handover, done_us: int, *, positions: Mapping[str, int], why: str = ""
+        self, name: str, node: Node, handover: Handover, *, positions: Mapping[str, int], why: str = ""
     ) -> RegisteredQuery:
         """Let a query hand over to another plan, which begins after `positions`; see :class:`NextPlan`.
 
@@ -319,7 +319,7 @@ class Registry:
         UnknownQueryError
             If there is none of this name.
         """
-        following = NextPlan(self._queries.epoch + 1, handover, done_us, time.time_ns() // 1000, why)
+        following = NextPlan(self._queries.epoch + 1, handover, time.time_ns() // 1000, why)
         self._change(migrating(self._queries, self.query(name), node, following, positions))
         return self.query(name)
 

@@ -27,8 +27,6 @@ class NextPlan(msgspec.Struct, frozen=True):
         The epoch with which it began.
     handover
         When it is the query's plan.
-    done_us
-        Once the streams have come to this instant, the plan before it has nothing more to answer.
     began_us
         When it began, in microseconds since 1970.
     why
@@ -37,7 +35,6 @@ class NextPlan(msgspec.Struct, frozen=True):
 
     since_epoch: int
     handover: Handover
-    done_us: int
     began_us: int
     why: str = ""
 

@@ -159,7 +159,7 @@ def window_sizes(dice: random.Random) -> Case:
     sizes = dice.sample(range(1, 13), 2)
     top: Callable[[Node], Node] = dice.choice(
         (
-            lambda node: node,
+            lambda node: Granularity(node, 2),
             lambda node: grouped(node, "x", call("sum", "y"), call("count")),
             lambda node: grouped(node, "", call("count")),
             lambda node: _join(node, window(B, 5), "x = u"),
@@ -368,10 +368,10 @@ def migrated(case: Case, setting: Setting, at: int, *, spoil: Callable[[Handover
             handover = handover if spoil is None else spoil(handover)
             new = PlannedQuery("q", 2, case.new, setting.early, since=handover)
             plan = setting.planned(2, replace(old, until=handover), new)
-        elif plan is not None and ended < 0:
-            done = migration.done_us(handover, early=setting.early)
-            if min(watermarks[name] for name in streams_of(case.new)) >= done:
-                plan, ended = setting.planned(3, new), number
+        elif plan is None or ended >= 0:
+            pass
+        elif min(watermarks[name] for name in streams_of(case.new)) >= handover.opens_us:
+            plan, ended = setting.planned(3, new), number
         before = engine.checkpoint()
         if number in setting.replays:
             engine.run(arrivals(batch), plan=plan, parts=setting.parts)

@@ -44,7 +44,7 @@ CATALOG = Catalog.of(
     ]
 )
 TEXTS = (
-    "SELECT x, y FROM a WINDOW(RANGE MIN 2 US, MAX 12 US) WHERE y < 3",
+    "SELECT DISTINCT x, y FROM a WINDOW(RANGE MIN 2 US, MAX 12 US) WHERE y < 3",
     "SELECT COUNT(*) AS n FROM a WINDOW(RANGE MIN 2 US, MAX 12 US)",
     "SELECT x, COUNT(*) AS n, SUM(y) AS s FROM a WINDOW(RANGE MIN 2 US, MAX 12 US) GROUP BY x",
     "SELECT x, COUNT(*) AS n, MAX(y) AS m FROM a WINDOW(RANGE MIN 3 US, MAX 12 US SLIDE 3 US) GROUP BY x",
@@ -98,7 +98,7 @@ def run(node: Node, dice: random.Random, *, late_by: int = 0) -> tuple[Ran, dict
             other = rewrite(sized(node, sizes)).node
             migration = Migration(query.node, other)
             handover = migration.handover(greatest, query.since)
-            done = migration.done_us(handover, early=early)
+            done = handover.opens_us
             history = history.changed(handover.at_us + late_by, sizes)
             old = replace(query, until=handover)
             query = PlannedQuery("q", epoch, other, early, since=handover)
@@ -187,7 +187,7 @@ def test_the_state_of_a_join_whose_window_changes_is_that_of_both_sizes_until_th
             other = rewrite(sized(node, {window: (30 if now == 80 else 60) * second})).node
             migration = Migration(query.node, other)
             handover = migration.handover(now * second - 1, query.since)
-            done, epoch = migration.done_us(handover, early=False), epoch + 1
+            done, epoch = handover.opens_us, epoch + 1
             old, query = replace(query, until=handover), PlannedQuery("q", epoch, other, since=handover)
             plan = Plan(epoch, (old, query))
         rows = [(now * second + each * second // 10, (each, now % 3)) for each in range(10)]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from cluster.fjord.batch import NEVER
+from cluster.language.algebra import Union
 from cluster.plan.epoch import Handover, Plan, PlanChange, PlannedQuery, decode_plan, encode_plan
-from tests.cluster.local.migrating import INSTANTS, Case, Setting, alone, migrated, wrong_with
-from tests.cluster.plan.plans import A, window
+from tests.cluster.local.migrating import INSTANTS, STREAMS, Case, Setting, alone, migrated, wrong_with
+from tests.cluster.plan.plans import ALSO_A, A, call, grouped, pick, where, window
 
 SEEDS = range(24)
 
@@ -43,3 +45,25 @@ def test_a_plan_with_handovers_is_read_as_it_was_written() -> None:
     for plan in (Plan(2, queries), PlanChange(2, queries)):
         assert decode_plan(encode_plan(plan)) == plan
     assert b'since"' not in encode_plan(Plan(1, (PlannedQuery("q", 1, A),)))
+
+
+def test_rows_that_the_plan_before_has_opened_are_closed_by_it() -> None:
+    """A union of short groups and long rows, published early: the long ones end long after the instant."""
+    short = pick(grouped(window(A, 3), "x", call("count")), x="x", y='"count"')
+    old = Union(short, window(ALSO_A, 40))
+    new = where(old, "x >= 0")
+    rows = [(at, (1, 1)) for at in range(0, INSTANTS, 2)]
+    batches = [
+        {
+            "a": (rows[at : at + 2], 2 * at + 4),
+            "also_a": (rows[at : at + 2], 2 * at + 4),
+            **dict.fromkeys(("b", "c"), ([], 2 * at + 4)),
+        }
+        for at in range(0, len(rows), 2)
+    ]
+    setting = Setting([*batches, dict.fromkeys(STREAMS, ([], NEVER))], early=True)
+    ran = migrated(Case(old, new), setting, 2)
+    across = [row for row in ran.answered.rows if row[0] < ran.handover.at_us and row[1] > ran.handover.opens_us]
+    assert across
+    assert not ran.answered.open
+    assert sorted(ran.answered.rows) == sorted(alone(old, setting).rows)

@@ -262,7 +262,7 @@ async def test_the_api_lists_migrations(service: Service) -> None:
 
 
 def test_what_is_unknown_ends_nothing() -> None:
-    following = NextPlan(5, Handover(7, 9), 9, 0)
+    following = NextPlan(5, Handover(7, 9), 0)
     streams = frozenset({"a", "b"})
     assert not has_ended(following, streams, None)
     assert not has_ended(following, streams, Answered(5, frozenset(), {"a": 9}))
