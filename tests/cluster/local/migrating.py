@@ -24,7 +24,7 @@ from cluster.local.engine import Arrival, LocalEngine
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
-from tests.cluster.local.random_plans import plan_and_rewritten
+from tests.cluster.local.random_plans import plan_and_rewritten, two_alternatives
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, window
 
 STREAMS = {"a": ("x", "y"), "b": ("u", "v"), "c": ("p", "q"), "also_a": ("x", "y")}
@@ -181,6 +181,11 @@ def rewritten(dice: random.Random) -> Case:
     return _either(dice, *plan_and_rewritten(dice))
 
 
+def reached(dice: random.Random) -> Case:
+    """Two plans of a random query that rules reach (cluster/plan/alternatives.py)."""
+    return Case(*two_alternatives(dice))
+
+
 def _either(dice: random.Random, one: Node, other: Node) -> Case:
     return Case(one, other) if dice.random() < 0.5 else Case(other, one)
 
@@ -202,6 +207,10 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
     rewritten,
     rewritten,
     rewritten,
+    reached,
+    reached,
+    reached,
+    reached,
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 from cluster.errors import PlanError
@@ -32,6 +32,7 @@ from cluster.language.instants import is_instantaneous
 from cluster.language.plans import column_scalar
 from cluster.language.walks import nodes_of
 from cluster.physical.migration import Migration
+from cluster.plan.alternatives import alternatives
 from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import rewrite
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, window
@@ -44,16 +45,35 @@ KINDS = (
 
 def plan_and_rewritten(dice: random.Random) -> tuple[Node, Node]:
     """Draw a plan that can migrate to what it is rewritten to."""
+    return _pair(dice, lambda plan: (plan, rewrite(plan).node))
+
+
+def two_alternatives(dice: random.Random) -> tuple[Node, Node]:
+    """Draw two plans of a query that rules reach from one."""
+
+    def drawn(plan: Node) -> tuple[Node, Node]:
+        found = alternatives(rewrite(plan).node, most=60)
+        one, other = dice.choice(found), dice.choice(found)
+        return one.node, other.node
+
+    return _pair(dice, drawn)
+
+
+def _pair(dice: random.Random, pair_of: Callable[[Node], tuple[Node, Node]]) -> tuple[Node, Node]:
+    """Draw plans until one has a pair that can migrate, either way."""
     while True:
         names = (f"c{number}" for number in count())
-        old = _drawn(dice, dice.randint(1, 4), names)
-        new = rewrite(old).node
-        if old == new or unbounded_operator(old) is not None or not _granules_last(old):
+        plan = _drawn(dice, dice.randint(1, 4), names)
+        if unbounded_operator(plan) is not None or not _granules_last(plan):
+            continue
+        old, new = pair_of(plan)
+        if old == new:
             continue
         try:
             for each in (old, new):
                 check_supported(each)
-            Migration(old, new)
+            for one, other in ((old, new), (new, old)):
+                Migration(one, other)
         except PlanError:
             continue
         return old, new
