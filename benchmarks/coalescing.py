@@ -7,6 +7,9 @@ time of the paper's procedure for a sample over that of batches of 10,000, `coal
 way. Each is a median over streams in order and with 30 % of samples late, and windows of 1,000 and 10,000 samples;
 `..._worst` is the smallest.
 
+It also runs the experiments of the paper (coalescing_experiments.py), and compares choices of eager and lazy extents in
+random settings with all eager and all lazy (coalescing_choices.py): `choice_worst_over_better`, at most 1.05.
+
     python benchmarks/coalescing.py [--quick] [--json]
 """
 
@@ -24,8 +27,10 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+from coalescing_choices import random_outcomes
+from coalescing_experiments import Laboratory, experiments, plot_cases, plot_surfaces
 from coalescing_streams import ArrayExtent, Samples, drawn
-from reports import write_report
+from reports import RESULTS, write_report
 
 from cluster.temporal.admission import Admission, Verdict
 from cluster.temporal.batched_extent import BatchedExtent
@@ -50,7 +55,13 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = arguments.parse_args()
     report = over_loops(30_000 if options.quick else 200_000)
+    report |= random_outcomes(12 if options.quick else 100)
+    laboratory = Laboratory(200, 600) if options.quick else Laboratory(1_000, 4_000)
+    found, surfaces = experiments(laboratory, 4 if options.quick else 10)
+    report |= found
     write_report(report, "coalescing", lambda path: plot(report, path), as_json=options.json)
+    plot_surfaces(surfaces, RESULTS / "coalescing_surfaces.png")
+    plot_cases(report, RESULTS / "coalescing_cases.png")
 
 
 def over_loops(count: int) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+VALUES = 4
+
 Whole = npt.NDArray[np.int64]
 
 
@@ -43,7 +45,8 @@ def drawn(count: int, *, groups: int, coalescing: float, disorder: float, window
     order = np.arange(count)
     for each in range(groups):
         own = np.flatnonzero(group == each)
-        values[own] = np.cumsum(fresh[own])  # a fresh value differs from the one before
+        # A fresh value differs from the one before, but is one of few: late samples may cut runs.
+        values[own] = np.cumsum(fresh[own] * random.integers(1, VALUES, len(own))) % VALUES
         places.append(own)
         late = random.random(len(own)) < disorder
         begin = 0

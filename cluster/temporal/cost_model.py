@@ -1,0 +1,226 @@
+"""What it costs to keep a coalescing query eager or lazy: memory, updates and scans. Pure.
+
+papers/coalescing.md section 3. Costs are of a window by count, in any unit of time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cluster.temporal.windows import ExtentError
+
+STAMP_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Time of one operation on an extent, all in the same unit.
+
+    Parameters
+    ----------
+    insert, delete, merge, split, detach
+        Of an eager extent: a run that is new, one that goes with its only sample, a sample that joins a run, one that
+        cuts a run (beside its insertion), and one that expires from the front of a run.
+    lazy_insert, lazy_delete
+        Of the lazy extent; as in the paper those of the eager one if they are None.
+    read
+        One run of an eager extent, or a sample of the lazy one if `lazy_read` is None.
+    coalesce
+        What a sample of the lazy extent takes beside that if it joins the one before.
+    lazy_read
+        One sample of the lazy extent.
+    """
+
+    insert: float
+    delete: float
+    merge: float
+    split: float
+    detach: float
+    read: float
+    coalesce: float
+    lazy_insert: float | None = None
+    lazy_delete: float | None = None
+    lazy_read: float | None = None
+
+    @property
+    def into_lazy(self) -> float:
+        """Of an insertion into the lazy extent."""
+        return self.insert if self.lazy_insert is None else self.lazy_insert
+
+    @property
+    def out_of_lazy(self) -> float:
+        """Of an expiry from it."""
+        return self.delete if self.lazy_delete is None else self.lazy_delete
+
+    @property
+    def read_lazily(self) -> float:
+        """Of reading a sample of it."""
+        return self.read if self.lazy_read is None else self.lazy_read
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a coalescing query meets.
+
+    Parameters
+    ----------
+    coalescing, disorder
+        Probabilities that a sample goes on with the one before, and that it comes out of order.
+    window
+        Samples of the window.
+    arrived
+        Samples so far; None for the steady state, in which costs of updates are those of one sample.
+    eager_bytes, lazy_bytes
+        Of a row of its eager extent, and of the lazy one.
+    """
+
+    coalescing: float
+    disorder: float
+    window: int
+    arrived: int | None
+    eager_bytes: int
+    lazy_bytes: int
+
+    def __post_init__(self) -> None:
+        for name, share in (("coalesce", self.coalescing), ("come out of order", self.disorder)):
+            if not 0 <= share <= 1:
+                raise ExtentError(f"a probability of {share} to {name}", hint="probabilities are from 0 to 1")
+        if self.window < 1 or (self.arrived is not None and self.arrived < 1):
+            raise ExtentError(f"{self.arrived} samples of a window of {self.window}", hint="there is at least 1")
+
+    @property
+    def _size(self) -> int:
+        return self.window if self.arrived is None else min(self.arrived, self.window)
+
+    @property
+    def _linked(self) -> float:
+        """How many samples of the window go on with the one before, on average; the first of all never does."""
+        first = self.arrived is not None and self.arrived <= self.window
+        return self.coalescing * (self._size - first)
+
+    def eager_memory(self) -> float:
+        """Return bytes of an eager extent (equation 1)."""
+        return self._linked * STAMP_BYTES + (self._size - self._linked) * self.eager_bytes
+
+    def lazy_memory(self) -> float:
+        """Return bytes of the lazy extent (equation 2)."""
+        return self._size * self.lazy_bytes
+
+    def eager_update(self, costs: Constants) -> float:
+        """Return what updates of an eager extent cost, of all samples so far or of one in the steady state (3)."""
+        first = _arrival(0.0, 0.0, costs)
+        each = _arrival(self.coalescing, self.disorder, costs)
+        goes = self.coalescing * costs.detach + (1 - self.coalescing) * costs.delete
+        if self.arrived is None:
+            return each + goes
+        gone = max(0, self.arrived - self.window)
+        return first + (self.arrived - 1) * each + (costs.delete + (gone - 1) * goes if gone else 0)
+
+    def lazy_update(self, costs: Constants) -> float:
+        """Return what updates of the lazy extent cost (4)."""
+        if self.arrived is None:
+            return costs.into_lazy + costs.out_of_lazy
+        return self.arrived * costs.into_lazy + max(0, self.arrived - self.window) * costs.out_of_lazy
+
+    def eager_scan(self, costs: Constants) -> float:
+        """Return what reading an eager extent costs (5)."""
+        return costs.read * self.eager_memory() / self.eager_bytes
+
+    def lazy_scan(self, costs: Constants) -> float:
+        """Return what coalescing and reading the lazy extent costs (6)."""
+        return self._size * costs.read_lazily + self._linked * costs.coalesce
+
+
+def _arrival(coalescing: float, disorder: float, costs: Constants) -> float:
+    return (1 - coalescing) * (costs.insert + disorder * costs.split) + coalescing * costs.merge
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How much memory, updates and scans count: at least one more than 0."""
+
+    memory: float
+    update: float
+    scan: float
+
+    def __post_init__(self) -> None:
+        values = (self.memory, self.update, self.scan)
+        if not all(math.isfinite(each) and each >= 0 for each in values) or not any(values):
+            raise ExtentError(f"weights of {values}", hint="write numbers of 0 or more, one of them more than 0")
+
+
+@dataclass(frozen=True)
+class Maxima:
+    """What costs are divided by: the largest memory, update and scan, all more than 0."""
+
+    memory: float
+    update: float
+    scan: float
+
+    def __post_init__(self) -> None:
+        if not min(self.memory, self.update, self.scan) > 0:
+            raise ExtentError(f"costs at most {self.memory}, {self.update}, {self.scan}", hint="each has to be above 0")
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What the choice is made of: of each query if it is eager, and if it is lazy; and what the one lazy extent costs.
+
+    `shared` is paid if and only if some query is lazy. The paper leaves it out, which may choose wrongly.
+    """
+
+    eager: tuple[float, ...]
+    lazy: tuple[float, ...]
+    shared: float
+
+    def total(self, chosen: Iterable[int]) -> float:
+        """Return the cost if these queries are eager."""
+        eager = frozenset(chosen)
+        each = sum(self.eager[one] if one in eager else self.lazy[one] for one in range(len(self.eager)))
+        return each + (self.shared if len(eager) < len(self.eager) else 0.0)
+
+
+def maxima(work: Workload, costs: Constants, grid: Iterable[tuple[float, float, Constants]] | None = None) -> Maxima:
+    """Return the maxima of a workload (papers/coalescing.md section 3.4).
+
+    Parameters
+    ----------
+    work, costs
+        Of the query.
+    grid
+        Probabilities to coalesce and to come out of order, with the constants there, over which updates are looked at,
+        those of the lazy extent included; None for the paper's, where all samples coalesce.
+    """
+    if grid is None:
+        update = _with(work, 1.0, work.disorder).eager_update(costs)
+    else:
+        eager = (_with(work, coalescing, disorder).eager_update(there) for coalescing, disorder, there in grid)
+        update = max([work.lazy_update(costs), *eager])
+    size = work.window if work.arrived is None else min(work.arrived, work.window)
+    return Maxima(work.window * work.lazy_bytes, update, size * (costs.read_lazily + costs.coalesce))
+
+
+def prices(
+    queries: Sequence[tuple[Workload, Constants]], weights: Weights, largest: Maxima, *, with_shared: bool = True
+) -> Prices:
+    """Return what a choice among queries costs, by the model; `with_shared` is False for the paper's objective."""
+    if not queries:
+        return Prices((), (), 0.0)
+    eager = tuple(
+        weights.memory * work.eager_memory() / largest.memory
+        + weights.update * work.eager_update(costs) / largest.update
+        + weights.scan * work.eager_scan(costs) / largest.scan
+        for work, costs in queries
+    )
+    lazy = tuple(weights.scan * work.lazy_scan(costs) / largest.scan for work, costs in queries)
+    work, costs = queries[0]
+    shared = (
+        weights.memory * work.lazy_memory() / largest.memory + weights.update * work.lazy_update(costs) / largest.update
+    )
+    return Prices(eager, lazy, shared if with_shared else 0.0)
+
+
+def _with(work: Workload, coalescing: float, disorder: float) -> Workload:
+    return Workload(coalescing, disorder, work.window, work.arrived, work.eager_bytes, work.lazy_bytes)

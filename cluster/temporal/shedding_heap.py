@@ -1,0 +1,107 @@
+"""CALS in logarithmic time, by a heap of fragments (papers/cals.md section 2.5). Pure.
+
+Under the scores that spare interiors, the sample to drop is the shorter end of a fragment, or a fragment of its own;
+and so no row is ever split. Each fragment offers its better end; an offer is made anew when the fragment changes, and
+old offers are skipped when they come up. Victims are those of the scan, equal scores included.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from cluster.temporal.kept_samples import KeptSamples, Sample
+from cluster.temporal.scoring import DEFAULT, Algorithm, Scoring, Tie, score
+from cluster.temporal.windows import ExtentError, Window
+
+SPARE_OFFERS = 64
+"""Old offers that are kept before the heap is built anew, beside as many as there are samples."""
+
+
+class _Fragment:
+    """A run of what is kept: its ends, and which offer of it counts."""
+
+    __slots__ = ("first", "last", "offer")
+
+    def __init__(self, first: Sample) -> None:
+        self.first = first
+        self.last = first
+        self.offer = 0
+
+
+class HeapShedder(KeptSamples):
+    """CALS by a heap of fragments.
+
+    Parameters
+    ----------
+    window, most
+        As of :class:`KeptSamples`.
+    scoring
+        A reading that spares interiors, with ties to the oldest.
+    """
+
+    def __init__(self, window: Window, most: int, scoring: Scoring = DEFAULT) -> None:
+        super().__init__(window, most)
+        if not scoring.spares_interiors or scoring.tie is not Tie.OLDEST:
+            raise ExtentError("a heap needs scores that spare interiors, and ties to the oldest", hint="scan instead")
+        self._scoring = scoring
+        self._of: dict[int, _Fragment] = {}
+        """By number of the first sample and of the last."""
+        self._heap: list[tuple[tuple[float, float], int, int, _Fragment]] = []
+
+    def _added(self, new: Sample) -> None:
+        if new.before is None or not new.goes_on_from(new.before):
+            self._of[new.number] = _Fragment(new)
+            return
+        fragment = self._of[new.before.number]
+        if fragment.first is not new.before:
+            del self._of[new.before.number]
+        fragment.last = new
+        self._of[new.number] = fragment
+        self._offer(fragment)
+
+    def _closed(self, sample: Sample) -> None:
+        self._offer(self._of[sample.number])
+
+    def _removed(self, sample: Sample) -> None:
+        """Cut off an end of a fragment; only ends go, by score and by age."""
+        fragment = self._of.pop(sample.number, None)
+        if fragment is None:
+            raise ExtentError(f"sample {sample.number} is inside a row")
+        if fragment.first is fragment.last:
+            fragment.offer = -1
+            return
+        if sample is fragment.first and sample.after is not None:
+            fragment.first = sample.after
+            self._of[sample.after.number] = fragment
+        elif sample.before is not None:
+            fragment.last = sample.before
+            self._of[sample.before.number] = fragment
+        self._offer(fragment)
+
+    def _victim(self, new: Sample) -> Sample:  # noqa: ARG002 - it is no candidate
+        while self._heap:
+            _, number, offer, fragment = self._heap[0]
+            if fragment.offer == offer:
+                return self.kept[number]
+            heappop(self._heap)
+        return next(iter(self.kept.values()))
+
+    def _offer(self, fragment: _Fragment) -> None:
+        """Offer the end that is to go first; an open sample is no candidate."""
+        fragment.offer += 1
+        first, last = fragment.first, fragment.last
+        length, scoring = last.end - first.start, self._scoring
+        if first is last:
+            if first.open:
+                return
+            delta = scoring.singleton_delta
+        else:
+            delta = 0
+        own, number = first.end - first.start, first.number
+        if not last.open and last is not first and last.end - last.start < own:
+            own, number = last.end - last.start, last.number
+        rho = own / length if scoring.relative else float(own)
+        heappush(self._heap, (score(delta, rho, Algorithm.CALS, scoring), number, fragment.offer, fragment))
+        if len(self._heap) > 2 * len(self.kept) + SPARE_OFFERS:
+            self._heap = [each for each in self._heap if each[3].offer == each[2]]
+            heapify(self._heap)
