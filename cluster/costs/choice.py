@@ -1,0 +1,272 @@
+"""Which running queries are to go on with other plans: all are looked at together, as what they share costs once. Pure.
+
+    fragment F    fixed + rows of group 1 + rows of group 2       a batch costs once, equal rows cost once
+    fragment T    fixed + rows of group 3
+
+A change must save a share of what the queries that change cost, and it must be wanted for a while; a query that has
+changed rests. So plans do not flutter when figures waver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+LEAST_SHARE = 0.2
+"""Of what the queries cost that change, at least this share is saved."""
+LEAST_US = 100.0
+"""Microseconds of a processor in a second that a change saves at least."""
+HELD_SECONDS = 10.0
+"""A change is wanted for so long before it begins."""
+REST_SECONDS = 60.0
+"""A query that has changed stays as it is for so long."""
+MOST_AT_A_TIME = 4
+"""Queries that migrate at the same time; those of one change begin together, even if they are more."""
+DRIFT = 0.2
+"""Figures that have changed by more than this share are drift."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A plan of a query.
+
+    Parameters
+    ----------
+    number
+        Its number among the query's plans.
+    fragment
+        What would run it: equal for plans that share operators.
+    group
+        Its share of the rows there: plans with equal groups share these, too.
+    fixed_us
+        What the fragment costs whatever comes, in microseconds of a processor in a second.
+    rows_us
+        What the rows of the group cost.
+    """
+
+    number: int
+    fragment: str
+    group: str
+    fixed_us: float
+    rows_us: float
+
+    @property
+    def alone_us(self) -> float:
+        """What it would cost alone."""
+        return self.fixed_us + self.rows_us
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A query that runs.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    running
+        The plan by which it runs.
+    options
+        Other plans; none if it has to stay as it is.
+    """
+
+    name: str
+    running: Option
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Queries that go on with other plans together.
+
+    Parameters
+    ----------
+    plans
+        By query: the number of the plan.
+    before_us, after_us
+        What all that they have to do with costs before and after.
+    """
+
+    plans: Mapping[str, int]
+    before_us: float
+    after_us: float
+
+    @property
+    def saved_us(self) -> float:
+        """What it saves."""
+        return self.before_us - self.after_us
+
+
+def cost_us(options: Iterable[Option]) -> float:
+    """Return what plans cost together."""
+    return sum(map(_cost_of_fragment, _by_fragment(options).values()))
+
+
+def _by_fragment(options: Iterable[Option]) -> dict[str, list[Option]]:
+    found: dict[str, list[Option]] = {}
+    for each in options:
+        found.setdefault(each.fragment, []).append(each)
+    return found
+
+
+def _cost_of_fragment(options: Sequence[Option]) -> float:
+    groups = {each.group: each.rows_us for each in options}
+    return max((each.fixed_us for each in options), default=0.0) + sum(groups.values())
+
+
+def cheapest(options: Sequence[Option], running: Iterable[Option]) -> Option:
+    """Return the plan of a new query that costs least beside those that run; the first one unless another saves enough.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    beside = _by_fragment(running)
+
+    def added_us(option: Option) -> float:
+        others = beside.get(option.fragment, [])
+        return _cost_of_fragment([*others, option]) - _cost_of_fragment(others)
+
+    best = min(options, key=lambda each: (added_us(each), each.number))
+    first = options[0]
+    saved = added_us(first) - added_us(best)
+    return best if saved >= max(LEAST_US, LEAST_SHARE * added_us(first)) else first
+
+
+def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME) -> list[Change]:
+    """Return the changes that pay, the best one first; each is reckoned as if those before had been made.
+
+    Parameters
+    ----------
+    queries
+        All queries that run.
+    most
+        Queries that may change; the first change may have more, if it pays only for all of them.
+    """
+    chosen = {each.name: each.running for each in queries}
+    waiting = {each.name: each for each in queries if each.options}
+    found: list[Change] = []
+    left = most
+    while left > 0 and (best := _best(chosen, waiting, left if found else None)) is not None:
+        change, options = best
+        found.append(change)
+        chosen.update(options)
+        left -= len(options)
+        for name in options:
+            del waiting[name]
+    return found
+
+
+def _best(
+    chosen: Mapping[str, Option], waiting: Mapping[str, Candidate], most: int | None
+) -> tuple[Change, Mapping[str, Option]] | None:
+    fragments = _by_fragment(chosen.values())
+    best: tuple[tuple[float, int, tuple[str, ...]], Change, Mapping[str, Option]] | None = None
+    for options in _together(chosen, waiting):
+        if most is not None and len(options) > most:
+            continue
+        change = _change(chosen, fragments, options)
+        if change is not None:
+            rank = (-change.saved_us, len(options), tuple(sorted(options)))
+            if best is None or rank < best[0]:
+                best = (rank, change, options)
+    return None if best is None else best[1:]
+
+
+def _together(chosen: Mapping[str, Option], waiting: Mapping[str, Candidate]) -> Iterator[Mapping[str, Option]]:
+    """Yield plans of queries that may change together: each alone, and all that would leave one fragment for one."""
+    moving: dict[tuple[str, str], dict[str, Option]] = {}
+    for name, query in waiting.items():
+        now = chosen[name]
+        nearest: dict[str, Option] = {}
+        for option in query.options:
+            if option != now:
+                yield {name: option}
+                known = nearest.get(option.fragment)
+                if known is None or option.rows_us < known.rows_us:
+                    nearest[option.fragment] = option
+        for fragment, option in nearest.items():
+            if fragment != now.fragment:
+                moving.setdefault((now.fragment, fragment), {})[name] = option
+    for options in moving.values():
+        if len(options) > 1:
+            yield options
+
+
+def _change(
+    chosen: Mapping[str, Option], fragments: Mapping[str, Sequence[Option]], options: Mapping[str, Option]
+) -> Change | None:
+    """Return a change, if it saves enough."""
+    left = {chosen[name].fragment for name in options}
+    touched = left | {each.fragment for each in options.values()}
+    before = {each: list(fragments.get(each, ())) for each in touched}
+    after = {each: list(there) for each, there in before.items()}
+    for name, option in options.items():
+        after[chosen[name].fragment].remove(chosen[name])
+        after[option.fragment].append(option)
+    before_us, after_us = (sum(map(_cost_of_fragment, each.values())) for each in (before, after))
+    own = min(
+        sum(chosen[name].alone_us for name in options), sum(_cost_of_fragment(before[fragment]) for fragment in left)
+    )
+    if before_us - after_us < max(LEAST_US, LEAST_SHARE * own):
+        return None
+    return Change({name: each.number for name, each in options.items()}, before_us, after_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Which changes have been wanted since when, and which queries rest; a value.
+
+    Parameters
+    ----------
+    wanted
+        By query and number of a plan: since when, in seconds.
+    changed
+        By query: when it changed last.
+    """
+
+    wanted: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    changed: Mapping[str, float] = field(default_factory=dict)
+
+    def rests(self, name: str, now: float) -> bool:
+        """Return whether a query has changed so lately that it stays as it is."""
+        at = self.changed.get(name)
+        return at is not None and now - at < REST_SECONDS
+
+    def after(self, found: Sequence[Change], now: float) -> tuple[Waiting, list[Change]]:
+        """Return what waits on, and the changes that begin now: those that have been wanted long enough.
+
+        A change waits for those of its queries that are wanted last, and behind those that pay more.
+        """
+        keys = [key for each in found for key in each.plans.items()]
+        wanted = {key: self.wanted.get(key, now) for key in keys}
+        due: list[Change] = []
+        for each in found:
+            if any(now - wanted[key] < HELD_SECONDS for key in each.plans.items()):
+                break
+            due.append(each)
+        begun = [name for each in due for name in each.plans]
+        changed = {name: at for name, at in self.changed.items() if now - at < REST_SECONDS}
+        left = {key: since for key, since in wanted.items() if key[0] not in begun}
+        return replace(self, wanted=left, changed={**changed, **dict.fromkeys(begun, now)}), due
+
+
+def smoothed(known: Mapping[str, float], newest: Mapping[str, float], weight: float) -> dict[str, float]:
+    """Return figures that are nearer to the newest ones by a share; those that are new as they are.
+
+    Parameters
+    ----------
+    known, newest
+        Before, and now; those that are no longer there are forgotten.
+    weight
+        The share of the distance, from 0 to 1.
+    """
+    return {key: known[key] + weight * (each - known[key]) if key in known else each for key, each in newest.items()}
+
+
+def have_drifted(before: Mapping[str, float], now: Mapping[str, float], share: float = DRIFT) -> bool:
+    """Return whether figures have changed by more than a share of the larger one, or are others."""
+    if before.keys() != now.keys():
+        return True
+    return any(abs(before[key] - each) > share * max(abs(before[key]), abs(each)) for key, each in now.items())
