@@ -30,7 +30,7 @@ from cluster.costs.characteristics import (
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.prices import SHIPPED, Prices
-from cluster.costs.selectivity import KEYS_ASSUMED, join_selectivity, keys_joined, selectivity
+from cluster.costs.selectivity import KEYS_ASSUMED, join_selectivity, keys_joined, selectivity, share_of_pairs
 from cluster.costs.work import SECOND_US, compared_per_second, work_us
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Expression
@@ -305,9 +305,12 @@ def _joined(
     kept = sum(kept_by_join(left, right))
     if math.isinf(left.validity) or math.isinf(right.validity):
         return Estimate(None, kept)
-    condition, *names = _condition(node)
-    share = None if condition is None else pair_shares.get(condition)
-    return Estimate(joined(left, right, join_selectivity(condition, *names) if share is None else share), kept)
+    condition, *sides = _condition(node)
+    if pair_shares:
+        share = share_of_pairs(condition, sides[0], sides[1], pair_shares)
+    else:
+        share = join_selectivity(condition, sides[0], sides[1])
+    return Estimate(joined(left, right, share), kept)
 
 
 def _condition(node: Join | SemiJoin | AntiJoin) -> tuple[Expression | None, frozenset[str], frozenset[str]]:

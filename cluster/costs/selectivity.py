@@ -7,7 +7,7 @@ Management System (SIGMOD 1979), table 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import (
@@ -83,6 +83,40 @@ def join_selectivity(condition: Expression | None, left: frozenset[str], right: 
     parts = conjuncts(condition)
     rest = math.prod(selectivity(each) for each in parts if not _compares_sides(each, left, right))
     return rest / keys_joined(condition, left, right)
+
+
+def share_of_pairs(
+    condition: Expression | None, left: frozenset[str], right: frozenset[str], measured: Mapping[Expression, float]
+) -> float:
+    """Return the share of pairs that meet a condition, as far as that of conditions is known.
+
+    An equality of which nothing is known has the share of one that reads a column of it: if a = b and b = c have been
+    measured, a and c have as many values in common. Of several equalities the one that fewest pairs meet counts, as
+    for :func:`join_selectivity`.
+
+    Parameters
+    ----------
+    condition, left, right
+        As for :func:`join_selectivity`.
+    measured
+        Shares by condition.
+    """
+    if condition is None or condition in measured:
+        return 1.0 if condition is None else measured[condition]
+    parts = conjuncts(condition)
+    equalities = [each for each in parts if _compares_sides(each, left, right)]
+    rest = math.prod(measured.get(each, selectivity(each)) for each in parts if each not in equalities)
+    shares = [_share_of_equality(each, measured) for each in equalities]
+    known = [each for each in shares if each is not None]
+    return rest * (min(known) if known else 1 / keys_joined(condition, left, right))
+
+
+def _share_of_equality(equality: Expression, measured: Mapping[Expression, float]) -> float | None:
+    if equality in measured:
+        return measured[equality]
+    read = columns_read(equality)
+    near = [share for each, share in measured.items() if isinstance(each, Binary) and columns_read(each) & read]
+    return max(near, default=None)
 
 
 def keys_joined(condition: Expression | None, left: frozenset[str], right: frozenset[str]) -> float:

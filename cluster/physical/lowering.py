@@ -172,6 +172,12 @@ def begins_with_others(node: Node) -> bool:
     return (isinstance(kind, WindowedQuery) or shares_tuples(kind.template)) and not has_own_beginning(node)
 
 
+def sharing_of_query(query: PlannedQuery) -> tuple[str, int]:
+    """Return the identity of the fragment that would run a query, and its query group there: equal ones share rows."""
+    kind, identity = _lowered(query.node)
+    return identity, kind.subscriber(query).group
+
+
 def lower_alone(node: Node) -> Fragment:
     """Return the fragment of a query without any others.
 

@@ -27,6 +27,8 @@ class PlanStep(msgspec.Struct, frozen=True):
         How many operators came and went; those that others use, too, stay.
     migrations_begin, migrations_end
         Names of the queries that began to hand over to another plan, and of those that have.
+    why
+        Why one began to.
     """
 
     epoch: int
@@ -37,13 +39,15 @@ class PlanStep(msgspec.Struct, frozen=True):
     operators_go: int
     migrations_begin: tuple[str, ...] = ()
     migrations_end: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def words(self) -> str:
         """Which queries came and went."""
         come = f"{named([*self.queries_come])} added" if self.queries_come else ""
         go = f"{named([*self.queries_go])} dropped" if self.queries_go else ""
-        begin = f"{named([*self.migrations_begin])} migrating" if self.migrations_begin else ""
+        why = f" ({self.why})" if self.why else ""
+        begin = f"{named([*self.migrations_begin])} migrating{why}" if self.migrations_begin else ""
         end = f"{named([*self.migrations_end])} migrated" if self.migrations_end else ""
         return "; ".join(each for each in (come, go, begin, end) if each) or "no query came or went"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,14 @@ from protocols.text.durations import LONGEST_PAUSE_US
 if TYPE_CHECKING:
     from cluster.service.running.settings import ClusterSettings
     from protocols.recording.recorder import Recorder
+
+
+class Replan(StrEnum):
+    """Whether plans are chosen by their costs."""
+
+    ON = "on"
+    OFF = "off"
+
 
 cluster = typer.Typer(help="Run the cluster: ingest, engine on Spark, HTTP API, publisher.")
 
@@ -117,6 +126,13 @@ def run_cluster(
     planning_seconds: Annotated[
         float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are rejected.")
     ] = 10.0,
+    replan: Annotated[
+        Replan,
+        typer.Option(
+            help="Whether plans are chosen by their estimated costs, and running queries go on with cheaper ones when "
+            "figures change."
+        ),
+    ] = Replan.OFF,
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
     ] = 2 * 1024**3,
@@ -295,6 +311,7 @@ def run_cluster(
             max_rows_per_tuple=max_rows_per_tuple,
             max_rows_per_second=max_rows_per_second,
             planning_seconds=planning_seconds,
+            replan=replan is Replan.ON,
             max_relation_bytes=max_relation,
             relation_folders=(*_started_in(), *(relation_folder or ())),
             relation_hosts=tuple(_listed(relation_host)),

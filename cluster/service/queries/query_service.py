@@ -47,6 +47,7 @@ from cluster.service.queries.query_alternatives import QueryAlternatives
 from cluster.service.queries.query_estimates import QueryEstimates
 from cluster.service.queries.query_explanation import Surroundings, explanation
 from cluster.service.queries.query_limits import QueryLimits
+from cluster.service.queries.replanning import Replanning
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -100,6 +101,8 @@ class QueryService:
         What the operators of the running plan do, for estimates.
     prices
         What steps of operators cost here.
+    replan
+        Whether plans are chosen by their costs, and running queries go on with cheaper ones.
     before_change
         Called before a query begins or ends.
     answered
@@ -128,6 +131,7 @@ class QueryService:
         demand_reports: DemandReports | None = None,
         operators: OperatorStatistics | None = None,
         prices: OperatorPrices | None = None,
+        replan: bool = False,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
         answered: AnsweredBy = lambda _host, _streams: None,
@@ -188,6 +192,16 @@ class QueryService:
         self.alternatives = QueryAlternatives(
             registry, self.limits, self._operators, self._prices, self._planning, self._context
         )
+        self.replanning = Replanning(
+            registry,
+            limits=self.limits,
+            operators=self._operators,
+            prices=self._prices,
+            planning=self._planning,
+            context=self._context,
+            migrate=self.migrate,
+            on=replan,
+        )
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""
         self.demand_requests = DemandRequests()
@@ -199,6 +213,7 @@ class QueryService:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.refresher.run(), name="relations")
             tasks.create_task(self._publication.run(), name="requests for demands")
+            tasks.create_task(self.replanning.run(), name="replanning")
             settled = False
             while True:
                 if self.refresher.changed.is_set() or not settled:
@@ -247,6 +262,7 @@ class QueryService:
                 context = self._context()
                 query, node = await self._planning.run(lambda: context.planned(sql, values))
             (planned,) = await self.sizes.placed([PlannedText(name, query.text.strip(), query, node)])
+            planned = await self._cheapest(planned)
             await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
             await self._refresh_built_in(node)
             if self.waiting.must_wait(node):
@@ -279,7 +295,7 @@ class QueryService:
             async with self._lock:
                 if self._context() != context:
                     planned = await self._planned(queries, values, self._context())
-                planned = await self.sizes.placed(planned)
+                planned = [await self._cheapest(each) for each in await self.sizes.placed(planned)]
                 await self._check_together(planned)
                 return await self._start_all(planned)
         finally:
@@ -312,6 +328,17 @@ class QueryService:
             refused[0].others = tuple(refused[1:])
             raise refused[0]
         return found
+
+    async def _cheapest(self, planned: PlannedText) -> PlannedText:
+        """Return a query with the plan that costs least beside all others, if that fits."""
+        (chosen,) = await self.replanning.placed([planned])
+        if chosen is planned:
+            return planned
+        try:
+            await self.limits.check(chosen.in_epoch(self._registry.epoch + 1))
+        except ClusterError:
+            return planned  # limits are bounds, and costs are averages
+        return chosen
 
     async def _check_together(self, queries: Sequence[PlannedText]) -> None:
         epoch, names = self._registry.epoch + 1, self._registry.names_for([each.name for each in queries])
@@ -347,6 +374,7 @@ class QueryService:
                     plan = partial(self._context().planned, waiting.sql, registered=True)
                     text = PlannedText(waiting.name, waiting.sql, *await self._planning.run(plan, internal=True))
                     (planned,) = await self.sizes.placed([text])
+                    planned = await self._cheapest(planned)
                     await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
                     await self._start(planned, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)

@@ -39,7 +39,9 @@ from cluster.service.registry.running_queries import (
     delete_query,
     insert_queries,
     move_plans,
+    note_reason,
     read_queries,
+    reasons,
     update_query,
 )
 from cluster.service.registry.size_registry import SizeRegistry
@@ -196,7 +198,9 @@ class Registry:
         PlanError
             If a plan cannot be read any more.
         """
-        return list(plan_history(PlanFiles(self._plans.folder), self.epoch, last))
+        steps = plan_history(PlanFiles(self._plans.folder), self.epoch, last)
+        why = reasons(self._database)
+        return [replace(each, why=why.get(each.epoch, "")) for each in steps]
 
     def queries(self) -> list[RegisteredQuery]:
         """Return all running queries, oldest first."""
@@ -398,6 +402,7 @@ class Registry:
                     delete_query(database, change.goes)
                 if change.changes is not None:
                     update_query(database, change.changes)
+                    note_reason(database, change.after.epoch, change.changes)
                 if change.lost is not None:
                     database.execute(_LOSE_EPOCHS, (msgspec.json.encode(change.lost).decode(),))
                 database.execute(

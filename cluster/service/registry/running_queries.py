@@ -16,6 +16,9 @@ from cluster.service.registry.registry_file import RegistryFile
 
 Subscribers = tuple[Subscriber, ...]
 """Queries as subscribers of the plan."""
+MOST_EPOCHS = 1_000
+"""Reasons for changes of plans are kept for so many epochs: the history shows no more."""
+_PREFIX = "reason/"
 
 
 class NextPlan(msgspec.Struct, frozen=True):
@@ -229,3 +232,30 @@ def delete_query(database: RegistryFile, name: str) -> None:
     """Remove a query, with all its plans, inside a transaction of the caller."""
     database.execute("DELETE FROM queries WHERE name = ?", (name,))
     database.execute("DELETE FROM migrations WHERE name = ?", (name,))
+
+
+def note_reason(database: RegistryFile, epoch: int, query: RegisteredQuery) -> None:
+    """Store why a query begins to go on with another plan, inside a transaction of the caller.
+
+    Parameters
+    ----------
+    database
+        The registry's.
+    epoch
+        The epoch that begins it.
+    query
+        The query; if it does not migrate, nothing is stored.
+    """
+    if query.next is not None and query.next.why:
+        database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_key(epoch), query.next.why))
+        database.execute("DELETE FROM meta WHERE key > ? AND key < ?", (_PREFIX, _key(max(epoch - MOST_EPOCHS, 0))))
+
+
+def reasons(database: RegistryFile) -> dict[int, str]:
+    """Return the reasons that are kept, by epoch: with each, one query begins to migrate."""
+    found = database.execute("SELECT key, value FROM meta WHERE key > ? AND key < ?", (_PREFIX, f"{_PREFIX}~"))
+    return {int(key.removeprefix(_PREFIX)): why for key, why in found}
+
+
+def _key(epoch: int) -> str:
+    return f"{_PREFIX}{epoch:020}"

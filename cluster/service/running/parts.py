@@ -254,6 +254,7 @@ def make_parts(
         buckets=buckets,
         history_rows=settings.history_rows,
         planning_seconds=settings.planning_seconds,
+        replan=settings.replan,
         functions=settings.functions,
         demand_reports=demand_reports,
         operators=operators,

@@ -91,6 +91,8 @@ class ClusterSettings:
         about three million.
     planning_seconds
         Statements whose planning takes longer are refused.
+    replan
+        Whether plans are chosen by their costs, and running queries go on with cheaper ones.
     max_relation_bytes
         Larger relations are not read.
     relation_folders
@@ -138,6 +140,7 @@ class ClusterSettings:
     max_rows_per_tuple: int = 100_000
     max_rows_per_second: int = 2_000_000
     planning_seconds: float = 10.0
+    replan: bool = False
     max_relation_bytes: int = 2 * 1024**3
     relation_folders: tuple[Path, ...] = (Path(),)
     relation_hosts: tuple[str, ...] = ()

@@ -1,0 +1,130 @@
+"""The plans with which queries could go on, as the choice among them sees them: what they share, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cluster.costs.choice import Candidate, Option
+from cluster.costs.estimates import NO_SHARES, Estimate, estimates_of, totals_of
+from cluster.costs.prices import Prices
+from cluster.errors import PlanError
+from cluster.expressions.nodes import Expression
+from cluster.language.algebra import AntiJoin, Join, Node, SemiJoin, Source
+from cluster.language.walks import from_below, nodes_of
+from cluster.physical.lowering import sharing_of_query
+from cluster.plan.alternatives import Alternative
+from cluster.plan.epoch import PlannedQuery
+from cluster.service.queries.migration_steps import planned_migration
+from cluster.service.registry.running_queries import RegisteredQuery
+
+MOST_OPTIONS = 8
+"""Of each query so many plans are looked at together with those of others: the cheapest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is measured and plans cost by.
+
+    Parameters
+    ----------
+    rates
+        Tuples per second, by stream.
+    selectivities
+        Of conditions, by stream and condition.
+    shares
+        By query: the shares of pairs that meet the conditions of its joins.
+    prices
+        What steps of operators cost.
+    """
+
+    rates: Mapping[str, float]
+    selectivities: Mapping[tuple[str, Expression], float]
+    prices: Prices
+    shares: Mapping[str, Mapping[Expression, float]] = field(default_factory=dict)
+
+
+def has_choice(plan: Node) -> bool:
+    """Return whether it is worth while to look for other plans: where something is joined, or looked up twice."""
+    return any(
+        isinstance(each, Join | SemiJoin | AntiJoin) or (isinstance(each, Source) and len(each.lookups) > 1)
+        for each in nodes_of(plan)
+    )
+
+
+def options_of(
+    query: PlannedQuery, plans: Sequence[Alternative], figures: Figures, *, most: int = MOST_OPTIONS
+) -> list[Option]:
+    """Return the cheapest plans of a query, cheapest alone first; none if something is not known of the first one.
+
+    Parameters
+    ----------
+    query
+        The query; its own plan does not matter.
+    plans
+        Its plans, as they are numbered.
+    figures
+        What they cost by.
+    most
+        How many.
+    """
+    known: dict[Node, Estimate] = {}
+    shares = figures.shares.get(query.name, NO_SHARES)
+    costs: list[tuple[float, int]] = []
+    for place, each in enumerate(plans):
+        estimates_of(
+            each.node, figures.rates, figures.selectivities, prices=figures.prices, pair_shares=shares, known=known
+        )
+        total = totals_of(known[node] for node in from_below(each.node))
+        if total.known and total.work_us < float("inf"):
+            costs.append((total.work_us, place))
+        elif not place:
+            return []
+    return [
+        option_of(query, place + 1, plans[place].node, cost, figures.prices) for cost, place in sorted(costs)[:most]
+    ]
+
+
+def option_of(query: PlannedQuery, number: int, node: Node, cost_us: float, prices: Prices) -> Option:
+    """Return a plan of a query, given what it costs alone."""
+    fragment, group = sharing_of_query(PlannedQuery(query.name, query.since_epoch, node, query.early))
+    fixed_us = min(sum(prices.of(each).batch for each in from_below(node)), cost_us)
+    return Option(number, fragment, str(group), fixed_us, cost_us - fixed_us)
+
+
+def candidate(
+    query: RegisteredQuery, plans: Sequence[Alternative], running: Node, figures: Figures
+) -> Candidate | None:
+    """Return a running query with the plans that it could go on with; None if nothing is known of its own.
+
+    Parameters
+    ----------
+    query
+        The query.
+    plans
+        Its plans, as they are numbered.
+    running
+        The one by which it runs.
+    figures
+        What they cost by.
+    """
+    place = next((place for place, each in enumerate(plans) if each.node == running), None)
+    own = [Alternative(running)] if place is None else [plans[place]]
+    now = options_of(query.planned, own, figures)
+    if not now:
+        return None
+    current = Option(0 if place is None else place + 1, now[0].fragment, now[0].group, now[0].fixed_us, now[0].rows_us)
+    others = [
+        each
+        for each in options_of(query.planned, plans, figures)
+        if each.number != current.number and _may_follow(query, plans[each.number - 1].node)
+    ]
+    return Candidate(query.name, current, tuple(others))
+
+
+def _may_follow(query: RegisteredQuery, node: Node) -> bool:
+    try:
+        planned_migration(query, node, None)
+    except PlanError:
+        return False
+    return True

@@ -1,0 +1,189 @@
+"""Running queries go on with cheaper plans when figures change, and new ones have the cheapest plan at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from cluster.costs.choice import HELD_SECONDS
+from cluster.expressions.nodes import Expression
+from cluster.fjord.operator_statistics import NONE_YET, OperatorStatistics, Rates
+from cluster.language.algebra import Join
+from cluster.language.walks import nodes_of
+from cluster.physical.operations import Join as JoinOperation
+from cluster.plan.alternatives import alternatives
+from cluster.plan.explain import explain
+from cluster.service.catalog.planning import Planning
+from cluster.service.queries.operator_prices import OperatorPrices
+from cluster.service.queries.replanning import FEWEST_SECONDS, Replanning
+from protocols.wire import topics
+from protocols.wire.catalog import StreamOffer
+from protocols.wire.frames import encode
+from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.service.conftest import Service
+
+FIELDS = (Field("k", FieldType.INTEGER), Field("m", FieldType.INTEGER), Field("x", FieldType.REAL))
+SLOW_LAST = {"a": 2_000.0, "b": 2_000.0, "c": 1.0}
+SLOW_FIRST = {"a": 1.0, "b": 2_000.0, "c": 2_000.0}
+JOINED = (
+    "SELECT a.x, b.x AS y, c.x AS z FROM a WINDOW(RANGE 1 MINUTE), b WINDOW(RANGE 1 MINUTE), c WINDOW(RANGE 1 MINUTE) "
+    "WHERE a.k = b.k AND b.m = c.m"
+)
+A_LAST = "(a, (b, c))"
+
+
+class _Rates:
+    """Rates of streams that a test sets."""
+
+    def __init__(self, rates: Mapping[str, float]) -> None:
+        self.known = dict(rates)
+
+    def rates(self, streams: frozenset[str]) -> Mapping[str, float]:
+        return {stream: rate for stream, rate in self.known.items() if stream in streams}
+
+
+class _Bench:
+    """A service with three streams, replanning whose figures and clock are set, and its migrations."""
+
+    def __init__(self, service: Service, rates: Mapping[str, float]) -> None:
+        self.rates, self.now, self.wall = _Rates(rates), 0.0, 0.0
+        self.service = service
+        self.operators = OperatorStatistics()
+        self.replanning = Replanning(
+            service.registry,
+            limits=self.rates,
+            operators=self.operators,
+            prices=OperatorPrices(),
+            planning=Planning(),
+            context=service.queries._context,
+            migrate=service.queries.migrate,
+            clock=lambda: self.now,
+            wall=lambda: self.wall,
+        )
+
+    async def looks(self, seconds: float) -> list[dict[str, int]]:
+        """Look every five seconds; return the plans that queries went on with."""
+        found = []
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 5
+            found += [dict(each.plans) for each in await self.replanning.step()]
+        return found
+
+    def plan(self, name: str) -> str:
+        query = self.service.registry.query(name)
+        return explain(query.node if query.next_node is None else query.next_node)
+
+
+@pytest.fixture
+async def bench(service: Service) -> _Bench:
+    for name in "abc":
+        await service.handle(topics.stream_offer("p", name), encode(StreamOffer(1, "p", StreamSchema(name, FIELDS))))
+    return _Bench(service, SLOW_FIRST)
+
+
+async def test_a_query_goes_on_with_a_cheaper_plan_once_rates_have_changed(bench: _Bench) -> None:
+    await bench.service.queries.add(JOINED, "joined")
+    before = bench.plan("joined")
+    assert await bench.looks(60) == []
+    bench.rates.known = dict(SLOW_LAST)
+    assert await bench.looks(HELD_SECONDS) == []
+    (found,) = await bench.looks(60)
+    assert bench.plan("joined") != before
+    number = found["joined"]
+    assert A_LAST in alternatives(bench.service.registry.query("joined").node)[number - 1].words
+    (step,) = [each for each in bench.service.registry.plan_history(10) if each.migrations_begin]
+    assert f"plan {number}: streams are joined as {A_LAST} (it saves: " in step.words
+    assert "of work a second instead of" in step.words
+
+
+async def test_figures_that_waver_change_nothing(bench: _Bench) -> None:
+    bench.rates.known = dict.fromkeys("abc", 500.0)
+    await bench.service.queries.add(JOINED, "joined")
+    for place in range(40):
+        bench.rates.known = {name: 500.0 * (1.1 if (place + at) % 2 else 0.9) for at, name in enumerate("abc")}
+        assert await bench.looks(5) == []
+
+
+async def test_nothing_is_compared_while_nothing_drifts(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.service.queries.add(JOINED, "joined")
+    await bench.looks(20)
+    compared = []
+    monkeypatch.setattr(bench.replanning, "_candidate", lambda *_: compared.append(1))
+    await bench.looks(60)
+    assert compared == []
+    bench.rates.known["a"] *= 3
+    await bench.looks(20)
+    assert compared
+
+
+async def test_of_streams_without_rates_nothing_is_known(bench: _Bench) -> None:
+    bench.rates.known = {"a": 1.0}
+    await bench.service.queries.add(JOINED, "joined")
+    assert await bench.looks(60) == []
+
+
+async def test_a_query_that_ends_meanwhile_is_no_error(bench: _Bench) -> None:
+    await bench.service.queries.add(JOINED, "joined")
+    await bench.looks(20)
+    bench.rates.known = dict(SLOW_LAST)
+    await bench.looks(5)
+    await bench.service.queries.drop("joined")
+    assert await bench.looks(30) == []
+
+
+async def test_a_new_query_has_the_cheapest_plan_at_once(bench: _Bench) -> None:
+    queries = bench.service.queries
+    queries.replanning = bench.replanning
+    await queries.add(JOINED, "first")
+    bench.rates.known = dict(SLOW_LAST)
+    await queries.add(JOINED.replace("c.x AS z", "c.x + 1 AS z"), "second")
+    first, second = bench.plan("first"), bench.plan("second")
+    assert first.index("stream c") > first.index("stream b") > first.index("stream a")
+    assert "join k = k_2\n   ├─ project k, x\n   │  └─ window of 1m\n   │     └─ stream a" in second
+    assert "join m_2 = m_3\n   ├─" in first
+
+
+async def test_a_plan_that_does_not_fit_is_not_taken(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs are averages; limits are bounds, which the first plan may keep and the cheapest may not."""
+    queries = bench.service.queries
+    queries.replanning = bench.replanning
+    bench.rates.known = dict(SLOW_LAST)
+    checked = []
+
+    async def check(query: object) -> None:
+        checked.append(query)
+        if len(checked) == 1:
+            from cluster.errors import ClusterError
+
+            raise ClusterError("too much")
+
+    monkeypatch.setattr(queries.limits, "check", check)
+    await queries.add(JOINED, "joined")
+    assert len(checked) == 2
+    assert "join m_2 = m_3\n   ├─" in bench.plan("joined")
+
+
+async def test_it_can_be_turned_off(service: Service) -> None:
+    assert not service.queries.replanning._on
+    assert service.started(replan=True).replanning._on
+
+
+async def test_what_joins_have_shown_counts(bench: _Bench) -> None:
+    """Rates are equal; but hardly any row of a has a partner."""
+    bench.rates.known = dict.fromkeys("abc", 200.0)
+    await bench.service.queries.add(
+        JOINED.replace("WHERE a.k = b.k AND b.m = c.m", "WHERE b.m = c.m AND a.k = b.k"), "joined"
+    )
+    (query,) = bench.service.registry.queries()
+    fragment = bench.service.registry.physical.by_query[query.identity]
+    joins = [each for each in fragment.nodes if isinstance(each.operation, JoinOperation)]
+    plenty = {joins[0].id: Rates(400.0, 40_000.0, 0.1), joins[1].id: Rates(40_200.0, 10.0, 0.1)}
+    bench.operators.rates = lambda name: plenty.get(name, NONE_YET)  # type: ignore[method-assign]
+    bench.wall = query.created_us / 1e6
+    assert await bench.looks(30) == []
+    bench.wall += FEWEST_SECONDS + 200
+    assert await bench.looks(60) != []
+    shares: Mapping[Expression, float] = bench.replanning._shares["joined"]
+    assert len(shares) == len([each for each in nodes_of(query.node) if isinstance(each, Join)])
