@@ -208,7 +208,7 @@ def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -
     inner: StreamItem = changes.this
     relation = translate_item(inner, translator)
     kind = changes.args["kind"]
-    if relation.base and not inner.args.get("window"):
+    if relation.base and not (inner.args.get("window") or inner.args.get("valid")):
         raise translator.context.error(
             inner,
             "this stream has no past: each of its tuples is valid at one instant only",

@@ -19,6 +19,7 @@ from cluster.language.scope import Scope
 from cluster.language.stamps import NOWS, UNTIL, refuse_now
 from cluster.language.syntax import QUERIES, IntervalLiteral, conjuncts
 from cluster.language.time_literals import interval_literal
+from cluster.language.validity_syntax import ValidClause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from cluster.language.context import Context
     from cluster.language.from_items import FromItem
 
+OTHERS = ("window", "granularity", "valid")
+"""Clauses that set already for how long a tuple counts, or when."""
 _COMPARED = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 
 
@@ -65,9 +68,10 @@ def with_temporal_windows(
         if not scope.find(stamp, context).is_stamp:
             raise refuse_now(context, now)
         place = next(place for place, item in enumerate(items) if _has(item, stamp))
-        clause = syntax[place].args.get("window") or syntax[place].args.get("granularity")
+        clause = next((syntax[place].args[each] for each in OTHERS if syntax[place].args.get(each)), None)
         if clause is not None or found[place].node is not items[place].node:
-            reason = "this stream has a window already, and the condition on NOW() would be another one"
+            what = "VALID UNTIL NEXT" if isinstance(clause, ValidClause) else "a window"
+            reason = f"this stream has {what} already, and the condition on NOW() would be another one"
             raise context.error(condition, reason, "leave one of them out")
         found[place] = replace(items[place], node=TimeWindow(items[place].node, size_us))
         context.temporal.add(id(condition))

@@ -170,6 +170,7 @@ CASES: dict[str, str] = {
     "sessions of open lanes": "SELECT lane, COUNT(*) AS n FROM (SELECT lane FROM traffic WHERE open) AS t "
     "WINDOW(SESSION GAP 6 US PARTITION BY lane) GROUP BY lane",
     "until the next": "SELECT sensor, lane, speed FROM traffic VALID UNTIL NEXT BY sensor MAX 5 US",
+    "what held no longer": "SELECT sensor, lane FROM DSTREAM(traffic VALID UNTIL NEXT BY sensor MAX 5 US)",
     "until the next of two keys": "SELECT sensor, lane, COUNT(*) AS n FROM traffic VALID UNTIL NEXT BY (sensor, lane) WHERE open GROUP BY sensor, lane",
     "until the next of all": "SELECT sensor, lane FROM traffic VALID UNTIL NEXT WHERE sensor IS NOT NULL",
     "intervals": "SELECT t.sensor, VALID(t) AS held, EXTRACT(EPOCH FROM DURATION(VALID(t))) AS d FROM traffic VALID UNTIL NEXT BY sensor MAX 6 US AS t WHERE t.open",

@@ -16,7 +16,18 @@ from msgspec.structs import replace
 
 from cluster.fjord.batch import ALWAYS, NEVER, START
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Distinct, Filter, Granularity, Join, Node, Project, SemiJoin, Union, schema_of
+from cluster.language.algebra import (
+    Distinct,
+    Filter,
+    Granularity,
+    Join,
+    Node,
+    Project,
+    SemiJoin,
+    Union,
+    UntilNext,
+    schema_of,
+)
 from cluster.language.columns import Output
 from cluster.language.plans import column_scalar, passed_on
 from cluster.language.walks import streams_of
@@ -136,6 +147,15 @@ def having(dice: random.Random) -> Case:
     return _either(dice, old, new)
 
 
+def until_next(dice: random.Random) -> Case:
+    """A condition on the keys of tuples that hold until the next one, above and below."""
+    longest = dice.randint(1, 12)
+    bounds = ("since", "until") if dice.random() < 0.5 else None
+    old = Filter(UntilNext(A, ("x",), longest, bounds), condition("x < 3"))
+    new = UntilNext(Filter(A, condition("x < 3")), ("x",), longest, bounds)
+    return _either(dice, old, new)
+
+
 def early_groups(dice: random.Random) -> Case:
     """Groups of a join, and a join of groups with what it is joined with, of which each key has one row."""
     a = window(A, dice.randint(1, 9))
@@ -200,6 +220,7 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
     distributed,
     aggregates,
     having,
+    until_next,
     early_groups,
     semi_joins,
     window_sizes,

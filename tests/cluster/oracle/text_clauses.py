@@ -38,8 +38,25 @@ def granularity(dice: random.Random) -> tuple[int, str]:
     return granule, f"GRANULARITY({finest})"
 
 
-def window(dice: random.Random, columns: Sequence[Known], *, lasting: bool, long: bool) -> Window:
-    """Return a window; `lasting` and `long` where tuples may be valid for ever, and for longer than stamps reach."""
+def until_next(dice: random.Random, columns: Sequence[Known]) -> Window:
+    """Return VALID UNTIL NEXT, which stands where a window does."""
+    keys = tuple(dice.sample(range(len(columns)), min(len(columns), dice.choice((0, 1, 1, 2)))))
+    names = ", ".join(spelling.name(dice, columns[key].name) for key in keys)
+    size = dice.choice((None, 1, 3, 5, 9))
+    by = f" BY ({names})" if len(keys) > 1 or (keys and dice.random() < 0.2) else f" BY {names}" if keys else ""
+    most = "" if size is None else f" MAX {spelling.duration(dice, size)}"
+    return Window(f"VALID UNTIL NEXT{by}{most}", "NEXT", size, keys=keys)
+
+
+def window(
+    dice: random.Random, columns: Sequence[Known], *, lasting: bool, long: bool, stamped: bool = False
+) -> Window:
+    """Return a window; `lasting` and `long` where tuples may be valid for ever, and for longer than stamps reach.
+
+    With `stamped`, tuples are valid at instants.
+    """
+    if stamped and dice.random() < 0.1:
+        return until_next(dice, columns)
     if dice.random() < 0.12:
         return session(dice, columns, long=long)
     if dice.random() < 0.12:

@@ -270,7 +270,11 @@ class Items:
         window = None
         if not place.instants and (dice.random() < 0.6 if windowed is None else windowed):
             window = clauses_of.window(
-                dice, columns, lasting=place.lasting and isinstance(item.source, Stream), long=place.granular
+                dice,
+                columns,
+                lasting=place.lasting and isinstance(item.source, Stream),
+                long=place.granular,
+                stamped=base or instants,
             )
             clauses.append(window.text)
         granule = 1

@@ -42,7 +42,7 @@ from tests.cluster.oracle.text_forms import (
 )
 from tests.cluster.oracle.text_operations import SQL_TYPES
 from tests.cluster.oracle.text_order import keeps_order
-from tests.cluster.oracle.text_windows import row_intervals, session_intervals, time_intervals
+from tests.cluster.oracle.text_windows import row_intervals, session_intervals, time_intervals, until_next_intervals
 from tests.cluster.oracle.text_world import PLACES
 
 
@@ -317,6 +317,8 @@ class Meaning:
             intervals = self._by_rows(table, window, columns, ordered=ordered)
         elif window.kind == "SESSION":
             intervals = session_intervals(table, window, [columns[key] for key in window.keys])
+        elif window.kind == "NEXT":
+            intervals = until_next_intervals(table, window, [columns[key] for key in window.keys])
         else:
             intervals = time_intervals(table, window)
         # A window of a stream that is valid at instants keeps the order of its tuples only if it does nothing.

@@ -39,6 +39,19 @@ def session_intervals(table: str, window: Window, keys: Sequence[str]) -> str:
     return f"SELECT s.*, {interval} FROM {table} s JOIN ({closings}) c ON c.r = s.r AND c.t = s.t{same}"
 
 
+def until_next_intervals(table: str, window: Window, keys: Sequence[str]) -> str:
+    """Return SQL for the intervals until the next later stamp of a key."""
+    by = ", ".join(("r", *keys))
+    stamps = f"SELECT DISTINCT {by}, t FROM {table}"
+    ends = f"SELECT *, lead(t) OVER (PARTITION BY {by} ORDER BY t) AS later FROM ({stamps})"
+    same = "".join(f" AND e.{key} IS NOT DISTINCT FROM s.{key}" for key in keys)
+    longest = FOR_EVER if window.size is None else f"s.t + {window.size}"
+    return (
+        f"SELECT s.*, s.t AS vs, least(coalesce(e.later, {FOR_EVER}), {longest}) AS ve FROM {table} s "
+        f"JOIN ({ends}) e ON e.r = s.r AND e.t = s.t{same}"
+    )
+
+
 def _after(instant: str, step: int, offset: int = 0) -> str:
     """Return the first boundary after an instant of 0 or later."""
     return f"((({instant}) - {offset} + {step}) // {step} * {step} + {offset})"
