@@ -98,6 +98,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/parameterised.py --quick
 	@$(BIN)/python benchmarks/coalescing.py --quick
 	@$(BIN)/python benchmarks/migration.py --quick
+	@$(BIN)/python benchmarks/replanning.py --quick
 	@$(BIN)/python benchmarks/temporal_shedding.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick

@@ -9,8 +9,10 @@ changed rests. So plans do not flutter when figures waver.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 LEAST_SHARE = 0.2
 """Of what the queries cost that change, at least this share is saved."""
@@ -97,21 +99,57 @@ class Change:
         return self.before_us - self.after_us
 
 
+class _Load:
+    """What plans cost together, as they come and go; each in the time that it takes alone."""
+
+    def __init__(self, options: Iterable[Option] = ()) -> None:
+        self._fixed: dict[str, Counter[float]] = {}
+        self._rows: dict[str, Counter[tuple[str, float]]] = {}
+        self._cost: dict[str, float] = {}
+        for each in options:
+            self.add(each)
+
+    def of(self, fragment: str) -> float:
+        """Return what a fragment costs."""
+        return self._cost.get(fragment, 0.0)
+
+    @property
+    def total_us(self) -> float:
+        """What all cost."""
+        return sum(self._cost.values())
+
+    def add(self, option: Option) -> None:
+        """Add a plan."""
+        fixed = self._fixed.setdefault(option.fragment, Counter())
+        rows = self._rows.setdefault(option.fragment, Counter())
+        before = max(fixed, default=0.0)
+        fixed[option.fixed_us] += 1
+        key = option.group, option.rows_us
+        more = 0.0 if rows[key] else option.rows_us
+        rows[key] += 1
+        self._cost[option.fragment] = self.of(option.fragment) + max(fixed) - before + more
+
+    def remove(self, option: Option) -> None:
+        """Remove a plan that was added."""
+        fixed, rows = self._fixed[option.fragment], self._rows[option.fragment]
+        before = max(fixed)
+        _less(fixed, option.fixed_us)
+        key = option.group, option.rows_us
+        _less(rows, key)
+        less = 0.0 if rows[key] else option.rows_us
+        left = self.of(option.fragment) + max(fixed, default=0.0) - before - less
+        self._cost[option.fragment] = left if fixed else 0.0
+
+
+def _less(counts: Counter[Any], key: object) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
 def cost_us(options: Iterable[Option]) -> float:
     """Return what plans cost together."""
-    return sum(map(_cost_of_fragment, _by_fragment(options).values()))
-
-
-def _by_fragment(options: Iterable[Option]) -> dict[str, list[Option]]:
-    found: dict[str, list[Option]] = {}
-    for each in options:
-        found.setdefault(each.fragment, []).append(each)
-    return found
-
-
-def _cost_of_fragment(options: Sequence[Option]) -> float:
-    groups = {each.group: each.rows_us for each in options}
-    return max((each.fixed_us for each in options), default=0.0) + sum(groups.values())
+    return _Load(options).total_us
 
 
 def cheapest(options: Sequence[Option], running: Iterable[Option]) -> Option:
@@ -122,11 +160,14 @@ def cheapest(options: Sequence[Option], running: Iterable[Option]) -> Option:
     ValueError
         If there is none.
     """
-    beside = _by_fragment(running)
+    load = _Load(running)
 
     def added_us(option: Option) -> float:
-        others = beside.get(option.fragment, [])
-        return _cost_of_fragment([*others, option]) - _cost_of_fragment(others)
+        before = load.of(option.fragment)
+        load.add(option)
+        after = load.of(option.fragment)
+        load.remove(option)
+        return after - before
 
     best = min(options, key=lambda each: (added_us(each), each.number))
     first = options[0]
@@ -146,11 +187,13 @@ def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME) -> list
     """
     chosen = {each.name: each.running for each in queries}
     waiting = {each.name: each for each in queries if each.options}
+    load = _Load(chosen.values())
     found: list[Change] = []
     left = most
-    while left > 0 and (best := _best(chosen, waiting, left if found else None)) is not None:
+    while left > 0 and (best := _best(chosen, waiting, load, left if found else None)) is not None:
         change, options = best
         found.append(change)
+        _exchange(load, chosen, options)
         chosen.update(options)
         left -= len(options)
         for name in options:
@@ -159,14 +202,13 @@ def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME) -> list
 
 
 def _best(
-    chosen: Mapping[str, Option], waiting: Mapping[str, Candidate], most: int | None
+    chosen: Mapping[str, Option], waiting: Mapping[str, Candidate], load: _Load, most: int | None
 ) -> tuple[Change, Mapping[str, Option]] | None:
-    fragments = _by_fragment(chosen.values())
     best: tuple[tuple[float, int, tuple[str, ...]], Change, Mapping[str, Option]] | None = None
     for options in _together(chosen, waiting):
         if most is not None and len(options) > most:
             continue
-        change = _change(chosen, fragments, options)
+        change = _change(chosen, load, options)
         if change is not None:
             rank = (-change.saved_us, len(options), tuple(sorted(options)))
             if best is None or rank < best[0]:
@@ -194,24 +236,24 @@ def _together(chosen: Mapping[str, Option], waiting: Mapping[str, Candidate]) ->
             yield options
 
 
-def _change(
-    chosen: Mapping[str, Option], fragments: Mapping[str, Sequence[Option]], options: Mapping[str, Option]
-) -> Change | None:
+def _change(chosen: Mapping[str, Option], load: _Load, options: Mapping[str, Option]) -> Change | None:
     """Return a change, if it saves enough."""
     left = {chosen[name].fragment for name in options}
-    touched = left | {each.fragment for each in options.values()}
-    before = {each: list(fragments.get(each, ())) for each in touched}
-    after = {each: list(there) for each, there in before.items()}
-    for name, option in options.items():
-        after[chosen[name].fragment].remove(chosen[name])
-        after[option.fragment].append(option)
-    before_us, after_us = (sum(map(_cost_of_fragment, each.values())) for each in (before, after))
-    own = min(
-        sum(chosen[name].alone_us for name in options), sum(_cost_of_fragment(before[fragment]) for fragment in left)
-    )
+    touched = sorted(left | {each.fragment for each in options.values()})
+    before_us = sum(map(load.of, touched))
+    own = min(sum(chosen[name].alone_us for name in options), sum(map(load.of, sorted(left))))
+    _exchange(load, chosen, options)
+    after_us = sum(map(load.of, touched))
+    _exchange(load, options, {name: chosen[name] for name in options})
     if before_us - after_us < max(LEAST_US, LEAST_SHARE * own):
         return None
     return Change({name: each.number for name, each in options.items()}, before_us, after_us)
+
+
+def _exchange(load: _Load, before: Mapping[str, Option], after: Mapping[str, Option]) -> None:
+    for name, option in after.items():
+        load.remove(before[name])
+        load.add(option)
 
 
 @dataclass(frozen=True, slots=True)

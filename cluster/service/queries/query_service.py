@@ -331,13 +331,14 @@ class QueryService:
 
     async def _cheapest(self, planned: PlannedText) -> PlannedText:
         """Return a query with the plan that costs least beside all others, if that fits."""
-        (chosen,) = await self.replanning.placed([planned])
-        if chosen is planned:
-            return planned
         try:
-            await self.limits.check(chosen.in_epoch(self._registry.epoch + 1))
-        except ClusterError:
-            return planned  # limits are bounds, and costs are averages
+            (chosen,) = await self.replanning.placed([planned])
+            if chosen is not planned:
+                await self.limits.check(chosen.in_epoch(self._registry.epoch + 1))
+        except ClusterError as error:
+            # It takes too long, or does not fit: limits are bounds, and costs are averages.
+            log.info("query has the plan that is made without costs", reason=error.message)
+            return planned
         return chosen
 
     async def _check_together(self, queries: Sequence[PlannedText]) -> None:

@@ -131,8 +131,8 @@ class Replanning:
             await asyncio.sleep(LOOK_SECONDS)
             try:
                 await self.step()
-            except ClusterError as error:
-                log.warning("plans were not looked at", reason=error.message)
+            except Exception as error:  # noqa: BLE001 - whatever goes wrong here, queries keep the plans that they have
+                log.warning("plans were not looked at", reason=str(error) or type(error).__name__)
 
     async def step(self) -> list[Change]:
         """Look at the figures, and begin the changes that have paid for a while; return these.
@@ -159,7 +159,7 @@ class Replanning:
             one = await self._planning.run(partial(self._candidate, query, figures, context, now), internal=True)
             if one is not None:
                 found.append(one)
-        self._waiting, due = self._waiting.after(changes(found), now)
+        self._waiting, due = self._waiting.after(await asyncio.to_thread(changes, found), now)
         for change in due:
             await self._begin(change, context)
         return due

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -249,3 +250,27 @@ def test_the_rows_of_a_join_of_many_do_not_depend_on_the_order() -> None:
         assert flow is not None
         found.add((round(flow.rate, 12), round(flow.validity, 3)))
     assert len(found) == 1
+
+
+def test_many_queries_are_compared_in_a_moment() -> None:
+    queries = [
+        Candidate(
+            f"q{n}",
+            Option(1, f"f{n % 3}", f"g{n}", 2_000, 10),
+            tuple(Option(number, f"f{n % 3} {number}", f"g{n}", 1_000, 5) for number in range(2, 8)),
+        )
+        for n in range(3_000)
+    ]
+    began = time.process_time()
+    (found,) = changes(queries)
+    assert len(found.plans) == 1_000
+    assert time.process_time() - began < 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(candidates())
+def test_what_is_shared_counts_once_however_plans_came_and_went(given_queries: list[Candidate]) -> None:
+    options = [each.running for each in _consistent(given_queries)]
+    rows = {(each.fragment, each.group): each.rows_us for each in options}
+    fixed = {each.fragment: each.fixed_us for each in options}
+    assert cost_us(options) == pytest.approx(sum(rows.values()) + sum(fixed.values()))

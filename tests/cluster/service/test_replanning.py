@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -14,9 +15,12 @@ from cluster.language.walks import nodes_of
 from cluster.physical.operations import Join as JoinOperation
 from cluster.plan.alternatives import alternatives
 from cluster.plan.explain import explain
+from cluster.planning_budget import PlanningLimitError
 from cluster.service.catalog.planning import Planning
+from cluster.service.queries import replanning
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.replanning import FEWEST_SECONDS, Replanning
+from cluster.service.registry.registry import Registry
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode
@@ -187,3 +191,41 @@ async def test_what_joins_have_shown_counts(bench: _Bench) -> None:
     assert await bench.looks(60) != []
     shares: Mapping[Expression, float] = bench.replanning._shares["joined"]
     assert len(shares) == len([each for each in nodes_of(query.node) if isinstance(each, Join)])
+
+
+async def test_what_goes_wrong_while_plans_are_compared_costs_nothing_else(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = asyncio.Event()
+
+    async def broken() -> None:
+        looked.set()
+        raise KeyError("lost")
+
+    monkeypatch.setattr(replanning, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(bench.replanning, "step", broken)
+    running = asyncio.create_task(bench.replanning.run())
+    await looked.wait()
+    await asyncio.sleep(0.01)
+    assert not running.done()
+    running.cancel()
+
+
+async def test_a_query_is_added_though_its_plans_cannot_be_compared(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def late(_: object) -> None:
+        raise PlanningLimitError("too late")
+
+    monkeypatch.setattr(bench.service.queries.replanning, "placed", late)
+    await bench.service.queries.add(JOINED, "joined")
+    assert "join m_2 = m_3\n   ├─" in bench.plan("joined")
+
+
+async def test_reasons_are_kept_after_a_restart(bench: _Bench) -> None:
+    await bench.service.queries.add(JOINED, "joined")
+    await bench.service.queries.migrate_to("joined", 2)
+    registry = Registry(bench.service.registry.folder / "registry.sqlite", bench.service.plans)
+    (step,) = [each for each in registry.plan_history(10) if each.migrations_begin]
+    assert step.words == "joined migrating (plan 2 was asked for)"
+    registry.close()
