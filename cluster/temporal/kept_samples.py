@@ -90,8 +90,9 @@ class KeptSamples(ABC):
         self.kept[number] = new
         self._newest[group] = (number, new)
         self._added(new)
-        if len(self.kept) <= self.most:
-            return None
+        return self._make_room(new) if len(self.kept) > self.most else None
+
+    def _make_room(self, new: Sample) -> int:
         victim = self._victim(new)
         self.dropped += 1
         self._remove(victim)
@@ -119,11 +120,11 @@ class KeptSamples(ABC):
     def _closed(self, sample: Sample) -> None:  # noqa: B027 - as above
         """Note that the next sample of its group has come after it."""
 
-    def _removed(self, sample: Sample) -> None:  # noqa: B027 - as above
-        """Note a sample that goes; its neighbours are still linked to it."""
+    def _removed(self, sample: Sample, *, expired: bool) -> None:  # noqa: B027 - as above
+        """Note a sample that goes, by age or for lack of room; its neighbours are still linked to it."""
 
-    def _remove(self, sample: Sample) -> None:
-        self._removed(sample)
+    def _remove(self, sample: Sample, *, expired: bool = False) -> None:
+        self._removed(sample, expired=expired)
         del self.kept[sample.number]
         if sample.before is not None:
             sample.before.after = sample.after
@@ -143,7 +144,7 @@ class KeptSamples(ABC):
                     return
             elif oldest.start >= stamp - self.window.length_us:
                 return
-            self._remove(oldest)
+            self._remove(oldest, expired=True)
 
 
 def fragments(samples: Iterable[Sample]) -> Iterable[list[Sample]]:

@@ -110,7 +110,7 @@ class DrawingShedder(KeptSamples):
         self._place_of[new.number] = len(self._places)
         self._places.append(new)
 
-    def _removed(self, sample: Sample) -> None:
+    def _removed(self, sample: Sample, *, expired: bool) -> None:  # noqa: ARG002 - either way
         place, last = self._place_of.pop(sample.number), self._places.pop()
         if last is not sample:
             self._places[place] = last

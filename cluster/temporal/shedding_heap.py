@@ -18,14 +18,20 @@ SPARE_OFFERS = 64
 
 
 class _Fragment:
-    """A run of what is kept: its ends, and which offer of it counts."""
+    """A run of what is kept: its ends, which offer of it counts, and from when to when its exact row lasts.
 
-    __slots__ = ("first", "last", "offer")
+    The exact row is known, since rows are only shortened from their ends.
+    """
+
+    __slots__ = ("begins", "ends", "first", "last", "offer")
 
     def __init__(self, first: Sample) -> None:
         self.first = first
         self.last = first
         self.offer = 0
+        self.begins = first.start
+        self.ends: int | None = None
+        """None while its last sample is kept."""
 
 
 class HeapShedder(KeptSamples):
@@ -62,21 +68,29 @@ class HeapShedder(KeptSamples):
     def _closed(self, sample: Sample) -> None:
         self._offer(self._of[sample.number])
 
-    def _removed(self, sample: Sample) -> None:
+    def _removed(self, sample: Sample, *, expired: bool) -> None:
         """Cut off an end of a fragment; only ends go, by score and by age."""
         fragment = self._of.pop(sample.number, None)
         if fragment is None:
             raise ExtentError(f"sample {sample.number} is inside a row")
         if fragment.first is fragment.last:
             fragment.offer = -1
+            if not expired:
+                self._vanished(sample)
             return
         if sample is fragment.first and sample.after is not None:
             fragment.first = sample.after
             self._of[sample.after.number] = fragment
+            if expired:  # what was dropped before it is older
+                fragment.begins = fragment.first.start
         elif sample.before is not None:
+            fragment.ends = sample.end if fragment.ends is None else fragment.ends
             fragment.last = sample.before
             self._of[sample.before.number] = fragment
         self._offer(fragment)
+
+    def _vanished(self, sample: Sample) -> None:
+        """Note the last sample of a row, of which nothing is left then."""
 
     def _victim(self, new: Sample) -> Sample:  # noqa: ARG002 - it is no candidate
         while self._heap:
