@@ -24,6 +24,7 @@ from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
 from cluster.service.publishing.published_demands import TooManyDemandsError
 from cluster.service.queries.query_alternatives import NoAlternativeError
+from cluster.service.queries.size_decisions import NoRoomError
 from cluster.service.registry.query_names import QueryExistsError, TooManyQueriesError, UnknownQueryError
 from protocols.errors import FjordError, TopicError
 
@@ -36,6 +37,7 @@ _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
     (QueryExistsError, 409),
     (TooManyQueriesError, 429),
     (StateLimitError, 429),
+    (NoRoomError, 429),
     (RowLimitError, 429),
     (TooManyDemandsError, 429),
     (CatalogError, 409),

@@ -239,6 +239,8 @@ CASES: dict[str, str] = {
     "aggregate of last rows of each": "SELECT sensor, MAX(lane) AS x FROM traffic WINDOW(PARTITION BY sensor ROWS 3) "
     "GROUP BY sensor",
     "aggregate of aggregates": f"SELECT MAX(n) AS most FROM (SELECT sensor, COUNT(*) AS n FROM traffic {W} GROUP BY sensor) AS c",
+    "ranges of windows": "SELECT segment, COUNT(*) AS n FROM traffic WINDOW(RANGE MIN 4 US, MAX 12 US SLIDE 4 US) GROUP BY segment",
+    "ranges of granularities": "SELECT MAX(lane) AS m FROM traffic WINDOW(RANGE MIN 3 US, MAX 9 US) GRANULARITY(COARSEST 6 US, FINEST 2 US)",
     "granularity": "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US) GRANULARITY(4 US)",
     # functions over tuples in order
     "the value before": "SELECT sensor, speed, LAG(speed) OVER (PARTITION BY sensor ORDER BY STAMP()) AS before FROM traffic",

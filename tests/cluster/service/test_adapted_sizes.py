@@ -164,6 +164,17 @@ async def test_several_are_added_together(service: Service, hour: float) -> None
     assert [quality(service, name) for name in ("q0", "q1")] == ["window 5h", "window 5h"]
 
 
+async def test_the_api_refuses_what_has_no_room(service: Service, hour: float) -> None:
+    queries = service.started(max_state_bytes=int(0.9 * hour))
+    async with application(service.parts(queries=queries)) as client:
+        alone = await client.post("/v1/queries", json={"sql": PAIRS.format(HOURS)})
+        together = await client.post("/v1/queries/together", json={"sql": f"{PAIRS.format(HOURS)};"})
+    for refused in (alone, together):
+        assert refused.status_code == 429
+        assert "even with the shortest windows" in refused.text
+        assert "--max-state" in refused.text
+
+
 async def test_queries_without_state_have_their_best(service: Service, hour: float) -> None:
     queries = service.started(max_state_bytes=1)
     await queries.add(f"SELECT speed FROM traffic WINDOW(RANGE {HOURS})", "stateless")
