@@ -41,6 +41,10 @@ def _hang(world: World, _: str, amount: float) -> None:
     _cluster(world).hang_engine(amount)
 
 
+def _migrate(world: World, _: str, amount: float) -> None:
+    _cluster(world).migrate_query(amount)
+
+
 def _kill_publisher(world: World, _: str, amount: float) -> None:
     _cluster(world).kill_publisher(amount)
 
@@ -78,6 +82,7 @@ CLUSTER_KINDS: dict[str, Kind] = {
     "cluster's registry fails after committing": Kind(Target.CLUSTER, _failing("registry committed"), nothing, 1.0),
     "cluster killed within a micro-batch": Kind(Target.CLUSTER, _aim, _restart, 60.0),
     "engine hangs": Kind(Target.CLUSTER, _hang, nothing, 1.0, (5.0, 60.0)),
+    "query migrates": Kind(Target.CLUSTER, _migrate, nothing, 1.0),
     CUT_OFF: Kind(Target.CLUSTER, _cut_off, _rejoin, 40.0),
     "publisher killed": Kind(Target.CLUSTER, _kill_publisher, nothing, 1.0),
 }

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ClusterError
+from cluster.language.algebra import Filter
+from cluster.plan.expressions import read_scalar
 from cluster.service import server as server_module
 from cluster.service.catalog import relation_refresh, relation_store
 from cluster.service.data_folder.folder import DataFolder, open_folder
@@ -26,6 +28,7 @@ from cluster.service.running import parts
 from cluster.service.running.settings import ClusterSettings
 from cluster.service.server import ClusterServer
 from protocols.mqtt.link import BrokerAddress
+from protocols.wire.streams import FieldType
 from tests.power_cuts.micro_batches import BUCKETS
 from tests.simulation import publisher_host
 from tests.simulation.committed_versions import CommittedVersions
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from tests.simulation.hosts import Incarnation
     from tests.simulation.virtual_loop import VirtualLoop
 
+ALWAYS_TRUE = read_scalar("1 = 1", FieldType.BOOLEAN)
 RESTART_SECONDS = 2.0
 """After so long a cluster that could not start, or ended, is started again, as a service manager does."""
 
@@ -98,6 +102,18 @@ class Server(ClusterServer):
     @asynccontextmanager
     async def _serving(self, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
         yield
+
+
+async def _migrated(running: ClusterParts, share: float) -> None:
+    """Let one query migrate: to a plan with one more filter, or back; it may wait, or be refused."""
+    queries = running.registry.queries()
+    if not queries:
+        return
+    query = queries[int(share * len(queries)) % len(queries)]
+    node = query.node if query.next_node is None else query.next_node
+    other = node.input if isinstance(node, Filter) and node.predicate == ALWAYS_TRUE else Filter(node, ALWAYS_TRUE)
+    with suppress(ClusterError):
+        await running.queries.migrate(query.name, other, "simulated")
 
 
 async def answer_arrives(loop: VirtualLoop, incarnation: Incarnation, task: asyncio.Task[Any]) -> bool:
@@ -210,6 +226,12 @@ class ClusterHost:
         """Return a publisher that runs, the first or one further on."""
         running = self._running_publishers()
         return running[int(share * len(running)) % len(running)] if running else None
+
+    def migrate_query(self, share: float) -> None:
+        """Let one of the queries go on with another plan of the same rows, the first or one further on."""
+        server, incarnation = self.server, self.host.incarnation
+        if server is not None and incarnation is not None:
+            self._loop.spawn(incarnation, _migrated(server.parts, share), "migrate")
 
     def hang_engine(self, seconds: float) -> None:
         """Let the engine begin no micro-batch for so long, as Spark that waits for something."""

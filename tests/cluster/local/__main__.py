@@ -15,15 +15,10 @@ from multiprocessing import get_context
 import click
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tests.cluster.local.migrating import wrong_with
+from tests.cluster.local.migrating import first_wrong
 
 AT_ONCE = 10
 """Migrations between two looks at what came of them."""
-
-
-def first_wrong(first: int, count: int) -> str | None:
-    """Run some migrations; return what is wrong with the first that is."""
-    return next((found for seed in range(first, first + count) if (found := wrong_with(seed)) is not None), None)
 
 
 @click.command()

@@ -466,3 +466,8 @@ def wrong_with(seed: int, *, spoil: Callable[[Handover], Handover] | None = None
         if should != is_:
             return f"{named}: at {place} there is {is_} in place of {should}"
     return None
+
+
+def first_wrong(first: int, count: int) -> str | None:
+    """Run some migrations; return what is wrong with the first that is."""
+    return next((found for seed in range(first, first + count) if (found := wrong_with(seed)) is not None), None)
