@@ -38,6 +38,8 @@ log = get_logger(__name__)
 
 SETTLED_SECONDS = 30.0
 """Sizes grow once no query has come or gone for so long."""
+LOOK_SECONDS = 10.0
+"""How often the rates of streams are looked at."""
 MOST_CHANGES = 100
 """Of each query so many changes are kept."""
 Migrate = Callable[[str, Node, str], Awaitable[MigrationState]]
@@ -92,6 +94,7 @@ class AdaptedSizes:
         self._settled_seconds = settled_seconds
         self._clock = clock
         self._changed_at = clock()
+        self._look_at = 0.0
         self._considered: object = None
         """What the last decision was made of."""
         self._estimates: SizeCosts | None = None
@@ -149,18 +152,18 @@ class AdaptedSizes:
         self._note(with_quality)
         if not with_quality:
             return
-        rates = self._limits.rates(frozenset())
         settled = self._clock() - self._changed_at >= self._settled_seconds
-        considered = (self._registry.epoch, rates, settled)
-        if considered == self._considered:
+        considered = (self._registry.epoch, settled)
+        if considered == self._considered and self._clock() < self._look_at:
             return
+        self._look_at = self._clock() + LOOK_SECONDS
         costs = self._size_costs(frozenset())
         try:
             choice = await self._planning.run(lambda: self._choice(costs, settled=settled), internal=True)
             await self._begin(choice, costs)
         except PlanningLimitError:
             return  # what has been estimated is kept: the next step goes on from there
-        self._considered = (self._registry.epoch, rates, settled)
+        self._considered = (self._registry.epoch, settled)
 
     def _choice(self, costs: SizeCosts, *, settled: bool) -> Choice:
         running = list(self._running(costs))
