@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.costs.estimates import Estimate, Totals, estimates_of, totals_of
+from cluster.costs.estimates import NO_SHARES, Estimate, Totals, estimates_of, totals_of
 from cluster.costs.prices import Prices
 from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
@@ -102,6 +102,8 @@ class QueryAlternatives:
         Where plans are looked for.
     context
         Returns that in which queries are planned.
+    shares
+        Returns, by condition, the shares of pairs that joins of a query have found.
     """
 
     registry: Registry
@@ -110,6 +112,7 @@ class QueryAlternatives:
     prices: OperatorPrices
     planning: Planning
     context: Callable[[], PlanningContext]
+    shares: Callable[[str], Mapping[Expression, float]] = lambda _: NO_SHARES
 
     async def of(self, name: str, *, most: int = SHOWN) -> list[Listed]:
         """Return the cheapest plans of a query and the one that runs, cheapest first.
@@ -127,7 +130,7 @@ class QueryAlternatives:
         def listed() -> list[Listed]:
             selectivities = measured_selectivities(physical, self.operators.rates)
             found = plans_of(query, context)
-            costs = costs_of([each.node for each in found], rates, selectivities, prices)
+            costs = costs_of([each.node for each in found], rates, selectivities, prices, self.shares(name))
             return _listed(query, found, costs, most)
 
         return await self.planning.run(listed)
@@ -178,12 +181,13 @@ def costs_of(
     rates: Mapping[str, float],
     selectivities: Mapping[tuple[str, Expression], float],
     prices: Prices,
+    shares: Mapping[Expression, float] = NO_SHARES,
 ) -> list[Totals | None]:
     """Return what plans are expected to cost, each alone; None where nothing is known."""
     known: dict[Node, Estimate] = {}
     found: list[Totals | None] = []
     for plan in plans:
-        estimates_of(plan, rates, selectivities, prices=prices, known=known)
+        estimates_of(plan, rates, selectivities, prices=prices, pair_shares=shares, known=known)
         own = [known[each] for each in from_below(plan)]
         found.append(None if all(each.flow is None for each in own) else totals_of(own))
     return found

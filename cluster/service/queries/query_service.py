@@ -189,9 +189,6 @@ class QueryService:
             prices=self._prices,
             budget=Cost(max_state_bytes, max_busy),
         )
-        self.alternatives = QueryAlternatives(
-            registry, self.limits, self._operators, self._prices, self._planning, self._context
-        )
         self.replanning = Replanning(
             registry,
             limits=self.limits,
@@ -202,6 +199,10 @@ class QueryService:
             migrate=self.migrate,
             on=replan,
         )
+        self.alternatives = QueryAlternatives(
+            registry, self.limits, self._operators, self._prices, self._planning, self._context,
+            self.replanning.shares_of,
+        )  # fmt: skip
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""
         self.demand_requests = DemandRequests()

@@ -125,6 +125,10 @@ class Replanning:
         """In which these were planned."""
         self._shares: dict[str, dict[Expression, float]] = {}
 
+    def shares_of(self, query: str) -> Mapping[Expression, float]:
+        """Return, by condition, the shares of pairs that the joins of a query have found, as far as they are known."""
+        return self._shares.get(query, {})
+
     async def run(self) -> None:
         """Look at the figures now and then, until cancelled."""
         while self._on:
