@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cluster.costs.estimate_text import Measured, estimate_text
-from cluster.costs.prices import Prices
+from cluster.costs.prices import SHIPPED, Prices
 from cluster.fjord.measured_nodes import measured_nodes
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics, Rates
@@ -14,7 +14,7 @@ from cluster.physical.nodes import Fragment
 from cluster.physical.words import named, queries_counted
 from cluster.plan.explain import explain
 from cluster.service.catalog.planning import Planning
-from cluster.service.queries.operator_prices import OperatorPrices
+from cluster.service.queries.operator_prices import FILE, OperatorPrices
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -79,6 +79,6 @@ def _heading(query: RegisteredQuery, fragment: Fragment) -> str:
 
 
 def _source(prices: Prices) -> str:
-    if not prices.measured:
+    if prices is SHIPPED:
         return "Work as priced by default; `fjord plan calibrate` measures the prices of this machine."
-    return f"Work as priced on {prices.measured}, {prices.machine}."
+    return f"Work as priced {prices.measured or 'by hand'} ({prices.machine or FILE})."
