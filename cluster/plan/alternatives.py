@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Sequence,
     SessionWindow,
     StampJoin,
+    UntilNext,
     Zip,
     schema_of,
 )
@@ -34,7 +35,7 @@ MOST = 1_000
 MOST_CHANGES = 2
 """Places of a plan that are written differently at once."""
 AS_PLANNED = "as planned without costs"
-_BY_ORDER = CountWindow | PartitionedWindow | SessionWindow | Zip | PatternMatch | StampJoin | Sequence
+_BY_ORDER = CountWindow | PartitionedWindow | SessionWindow | UntilNext | Zip | PatternMatch | StampJoin | Sequence
 """What depends on the order in which rows come, or on where they begin: parts below stay as they are."""
 
 

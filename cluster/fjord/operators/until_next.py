@@ -101,9 +101,8 @@ class UntilNext(StartOrdered):
         filled = pl.col(_ENDS).fill_null(strategy="backward")
         ends = filled.over(self._keys) if self._keys else filled
         if self._longest_us is not None:
-            over = pl.col(START) + self._longest_us
+            over = pl.col(START) + self._longest_us  # a next one that is known has come before the watermark
             ends = pl.min_horizontal(ends, pl.when(over <= watermark_us).then(over))
-            ends = pl.min_horizontal(ends, pl.when(ends.is_not_null()).then(over))
         elif watermark_us >= NEVER:
             ends = ends.fill_null(NEVER)  # no later tuple will come
         marked = marked.with_columns(ends.alias(_ENDS))

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from cluster.expressions.user_functions import UserFunction
 from cluster.language.algebra import UntilNext
 from cluster.language.catalog import Catalog
+from cluster.language.function_statements import name_in_use
 from cluster.language.parameters import bind
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
@@ -69,3 +70,23 @@ def test_sensors_send_all_samples_that_may_be_the_next(condition: str, bands: in
     (demand,) = demands_of("q", rewrite(translate(text, CATALOG).node).node)["traffic"]
     assert demand.fields == ("lane", "speed")
     assert len(demand.bands) == bands
+
+
+PAIRS = (
+    "SELECT t.lane FROM traffic VALID UNTIL NEXT MAX 1 HOUR{} AS t, weather VALID UNTIL NEXT MAX 1 HOUR AS w WHERE {}"
+)
+
+
+@pytest.mark.parametrize("word", ["BEFORE", "AFTER", "MEETS", "OVERLAPS", "DURING"])
+def test_a_warning_of_relations_that_tuples_held_together_never_have(word: str) -> None:
+    apart = word in ("BEFORE", "AFTER", "MEETS")
+    condition = f"VALID(t) {word} VALID(w)"
+    warnings = translate(PAIRS.format("", condition), CATALOG).warnings
+    assert [each for each in warnings if each.startswith(f"{condition} is never true")] == [*warnings][: int(apart)]
+    assert bool(warnings) == apart
+    assert not translate(PAIRS.format(" WINDOW(RANGE 1 HOUR)", condition), CATALOG).warnings
+
+
+@pytest.mark.parametrize("name", ["valid", "duration", "allen"])
+def test_names_of_functions_that_are_taken(name: str) -> None:
+    assert name_in_use(name) is not None
