@@ -18,6 +18,8 @@ from msgspec import UNSET
 
 from cluster.errors import PlanError
 from cluster.language.algebra import (
+    Aggregate,
+    Distinct,
     Filter,
     Granularity,
     Join,
@@ -155,7 +157,8 @@ def interval_shape(plan: Node) -> Hashable | None:
     """Return what decides how a plan's rows are cut into intervals: equal for plans whose rows are equal.
 
     Filters and projections are left out, joins and unions are bags of what they join, and windows are at their
-    streams. None if another thing decides it, too: a window over rows that are valid longer than an instant.
+    streams. None if other things decide it, too: a window over rows that are valid longer than an instant, or what
+    compares multiplicities and ranks, whose rows are cut where equal ones take each other's place.
     """
     try:
         return _shape(plan, ())
@@ -183,12 +186,12 @@ def _shape(node: Node, windows: tuple[Hashable, ...]) -> Hashable:
             raise _NoShapeError
         case Join():
             return "join", _bag(_flat(node, Join, windows))
+        case Distinct() | Aggregate():
+            return type(node).__name__, _shape(node.input, ())
+        case Granularity():
+            return "granularity", node.granule_us, _shape(node.input, ())
         case _:
-            return (
-                type(node).__name__,
-                tuple(_shape(each, ()) for each in inputs_of(node)),
-                getattr(node, "granule_us", 0),
-            )
+            raise _NoShapeError
 
 
 def _hashable(window: TimeWindow) -> Hashable:

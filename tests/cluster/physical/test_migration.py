@@ -123,6 +123,11 @@ def test_windows_that_slide_are_exchanged_where_both_have_a_border() -> None:
             Distinct(Union(window(A, 9), window(ALSO_A, 9))),
             False,
         ),
+        (
+            Ranked(where(window(A, 9), "x < 3"), (), (Ordering("x"),), most=2),
+            Ranked(window(where(A, "x < 3"), 9), (), (Ordering("x"),), most=2),
+            True,
+        ),
         (Distinct(Distinct(window(A, 9))), Distinct(window(A, 9)), True),
         (Distinct(window(A, 9)), Distinct(window(A, 10)), True),
         (

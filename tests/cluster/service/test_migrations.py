@@ -92,7 +92,7 @@ async def test_a_query_migrates_and_the_plan_before_ends_once_its_answers_are_ou
     assert list(service.plans.read(begun + 1).subscribers) == [f"pairs@{begun}"]
     assert queries.migrations() == []
     steps = [each.words for each in service.registry.plan_history(3)]
-    assert steps == ["pairs added", "pairs migrating", "pairs migrated"]
+    assert steps == ["pairs added", "pairs migrating (to try it)", "pairs migrated"]
 
 
 async def test_a_restart_in_the_middle_goes_on_with_the_same(service: Service, tmp_path: Path) -> None:
