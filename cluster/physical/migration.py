@@ -11,31 +11,14 @@ Pure; see papers/pipes_migration.md sections 3 and 3.1:
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Hashable
 
 from msgspec import UNSET
 
 from cluster.errors import PlanError
-from cluster.language.algebra import (
-    Aggregate,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Lookup,
-    Node,
-    Project,
-    Source,
-    TimeWindow,
-    Union,
-    WindowBounds,
-    inputs_of,
-    schema_of,
-)
-from cluster.language.instants import is_instantaneous
+from cluster.language.algebra import Granularity, Node, TimeWindow, schema_of
 from cluster.language.walks import nodes_of, streams_of
 from cluster.physical.reach import UnboundedPlanError, delay_us, reach_us
+from cluster.physical.whole_rows import interval_shape
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US, has_own_beginning
 from cluster.plan.pipelines import is_pipeline
@@ -151,62 +134,3 @@ def _border_of(plans: tuple[Node, Node]) -> tuple[int, int]:
     if step_us > LONGEST_GRID_US:
         return 1, 0
     return step_us, 0 if granules else -1
-
-
-def interval_shape(plan: Node) -> Hashable | None:
-    """Return what decides how a plan's rows are cut into intervals: equal for plans whose rows are equal.
-
-    Filters and projections are left out, joins and unions are bags of what they join, and windows are at their
-    streams. None if other things decide it, too: a window over rows that are valid longer than an instant, or what
-    compares multiplicities and ranks, whose rows are cut where equal ones take each other's place.
-    """
-    try:
-        return _shape(plan, ())
-    except _NoShapeError:
-        return None
-
-
-class _NoShapeError(Exception):
-    pass
-
-
-def _shape(node: Node, windows: tuple[Hashable, ...]) -> Hashable:
-    match node:
-        case Source():
-            return "source", node.stream, node.sample_period_us, node.detector, windows
-        case TimeWindow():
-            if not is_instantaneous(node.input):
-                raise _NoShapeError
-            return _shape(node.input, (*windows, (node.size_us, node.slide_us, _hashable(node))))
-        case Filter() | Project() | Lookup() | WindowBounds():
-            return _shape(node.input, windows)
-        case Union():
-            return "union", _bag(_flat(node, Union, windows))
-        case _ if windows:
-            raise _NoShapeError
-        case Join():
-            return "join", _bag(_flat(node, Join, windows))
-        case Distinct() | Aggregate():
-            return type(node).__name__, _shape(node.input, ())
-        case Granularity():
-            return "granularity", node.granule_us, _shape(node.input, ())
-        case _:
-            raise _NoShapeError
-
-
-def _hashable(window: TimeWindow) -> Hashable:
-    return None if window.grid is UNSET else window.grid
-
-
-def _flat(node: Node, kind: type[Join | Union], windows: tuple[Hashable, ...]) -> list[Hashable]:
-    """Return the shapes of all that is joined, or united."""
-    below = node
-    while isinstance(below, Filter | Project | Lookup):
-        below = below.input
-    if isinstance(below, kind):
-        return [shape for each in inputs_of(below) for shape in _flat(each, kind, windows)]
-    return [_shape(node, windows)]
-
-
-def _bag(shapes: list[Hashable]) -> Hashable:
-    return frozenset(Counter(shapes).items())

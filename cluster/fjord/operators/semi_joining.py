@@ -20,8 +20,8 @@ from cluster.fjord.operators.join_condition import join_condition, matching_pair
 from cluster.fjord.operators.ordered_output import OrderedOutput, number_of, table_of
 from cluster.language.columns import Scalar
 
-_ROW, _BEGIN, _UNTIL, _REACHED, _FROM = (
-    "fjord_row", "fjord_begin", "fjord_until", "fjord_reached", "fjord_from",
+_ROW, _BEGIN, _UNTIL, _REACHED, _FROM, _STRETCH = (
+    "fjord_row", "fjord_begin", "fjord_until", "fjord_reached", "fjord_from", "fjord_stretch",
 )  # fmt: skip
 
 
@@ -90,7 +90,10 @@ class SemiJoin(Operator):
         before = pl.col(_UNTIL).cum_max().shift(1).over(_ROW)
         covered = matches.with_columns(before.alias(_REACHED))
         if not self._anti:
-            pieces = covered.with_columns(pl.max_horizontal(_BEGIN, _REACHED).alias(_BEGIN))
+            # Stretches without a gap, whichever matches they consist of: these come in no order.
+            gap = (pl.col(_BEGIN) > pl.col(_REACHED)).fill_null(value=True)
+            stretches = covered.group_by(gap.cum_sum().alias(_STRETCH), maintain_order=True)
+            pieces = stretches.agg(pl.col(_ROW, _BEGIN).first(), pl.col(_UNTIL).max())
         else:
             bounds = numbered.select(_ROW, START, END)
             inner = covered.join(bounds, on=_ROW, how="left").select(

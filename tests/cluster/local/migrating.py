@@ -28,13 +28,13 @@ from cluster.language.algebra import (
     UntilNext,
     schema_of,
 )
-from cluster.language.columns import Output
-from cluster.language.plans import column_scalar, passed_on
+from cluster.language.plans import passed_on
 from cluster.language.walks import streams_of
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.physical.migration import Migration
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
+from tests.cluster.local.plans_cut_apart import PAIRS, renamed, tables
 from tests.cluster.local.random_plans import plan_and_rewritten, two_alternatives
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, window
 
@@ -60,11 +60,6 @@ class Case:
     old: Node
     new: Node
     changes: bool = False
-
-
-def renamed(node: Node, like: Node) -> Node:
-    """Return a plan with its columns in the order of another one."""
-    return Project(node, tuple(Output(each.name, column_scalar(each)) for each in schema_of(like)))
 
 
 def _windows(dice: random.Random, slide: int) -> list[Node]:
@@ -201,6 +196,11 @@ def rewritten(dice: random.Random) -> Case:
     return _either(dice, *plan_and_rewritten(dice))
 
 
+def cut_apart(dice: random.Random) -> Case:
+    """Plans that answer the same by rows that are cut elsewhere."""
+    return _either(dice, *dice.choice(PAIRS)(dice))
+
+
 def reached(dice: random.Random) -> Case:
     """Two plans of a random query that rules reach (cluster/plan/alternatives.py)."""
     return Case(*two_alternatives(dice))
@@ -225,6 +225,7 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
     semi_joins,
     window_sizes,
     granules,
+    *[cut_apart] * 6,
     rewritten,
     rewritten,
     rewritten,
@@ -236,7 +237,10 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
 
 
 def random_streams(dice: random.Random) -> dict[str, list[Stamped]]:
-    """Draw streams in order of arrival: disordered, with equal tuples, equal stamps, and stretches without any."""
+    """Draw streams in order of arrival: disordered, with equal tuples, equal stamps, and stretches without any.
+
+    Now and then a tuple is stamped long before its time, by a wrong clock.
+    """
     found = {}
     for name in STREAMS:
         values = dice.choice((2, 3, 5))
@@ -246,6 +250,9 @@ def random_streams(dice: random.Random) -> dict[str, list[Stamped]]:
         rows += [dice.choice(rows) for _ in range(dice.choice((0, 3)))]
         late = dice.choice((0, 2, 9))
         found[name] = sorted(rows, key=lambda row: row[0] + late * dice.random())
+        if dice.random() < 0.2:
+            ahead = INSTANTS + dice.randrange(60), (dice.randrange(values), dice.randrange(4))
+            found[name].insert(dice.randrange(len(rows)), ahead)
     return found
 
 
@@ -366,7 +373,7 @@ def frame(name: str, rows: Sequence[Stamped]) -> pl.DataFrame:
 def alone(node: Node, setting: Setting) -> Answered:
     """Run a query with one plan from the beginning."""
     plan = setting.planned(1, PlannedQuery("q", 1, node, setting.early))
-    engine = LocalEngine(plan, buckets=setting.buckets)
+    engine = LocalEngine(plan, buckets=setting.buckets, tables=tables)
     found = Answered()
     for number, batch in enumerate(setting.batches):
         answers = engine.run(arrivals(batch), parts=setting.parts).rows
@@ -389,7 +396,7 @@ def migrated(case: Case, setting: Setting, at: int, *, spoil: Callable[[Handover
     """Run a query that goes on with another plan from a micro-batch on; `spoil` is for tests of the tests."""
     old = PlannedQuery("q", 1, case.old, setting.early)
     migration = Migration(case.old, case.new)
-    engine = LocalEngine(setting.planned(1, old), buckets=setting.buckets)
+    engine = LocalEngine(setting.planned(1, old), buckets=setting.buckets, tables=tables)
     found, greatest, watermarks = Answered(), None, dict.fromkeys(STREAMS, ALWAYS)
     handover, plan, ended, new = Handover(0, 0), None, -1, old
     for number, batch in enumerate(setting.batches):

@@ -6,13 +6,26 @@ new plan       . . . .|------  from it on; until then it fills
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
 from cluster.fjord.batch import NEVER
 from cluster.language.algebra import Union
 from cluster.plan.epoch import Handover, Plan, PlanChange, PlannedQuery, decode_plan, encode_plan
-from tests.cluster.local.migrating import INSTANTS, STREAMS, Case, Setting, alone, migrated, wrong_with
+from tests.cluster.local.migrating import (
+    INSTANTS,
+    STREAMS,
+    Case,
+    Setting,
+    alone,
+    migrated,
+    random_setting,
+    wrong_with,
+)
+from tests.cluster.local.plans_cut_apart import PAIRS, Pair
 from tests.cluster.plan.plans import ALSO_A, A, call, grouped, pick, where, window
 
 SEEDS = range(24)
@@ -48,7 +61,7 @@ def test_a_plan_with_handovers_is_read_as_it_was_written() -> None:
 
 
 def test_rows_that_the_plan_before_has_opened_are_closed_by_it() -> None:
-    """A union of short groups and long rows, published early: the long ones end long after the instant."""
+    """A union of short groups and long rows, published early: the long ones would end long after the instant."""
     short = pick(grouped(window(A, 3), "x", call("count")), x="x", y='"count"')
     old = Union(short, window(ALSO_A, 40))
     new = where(old, "x >= 0")
@@ -63,7 +76,18 @@ def test_rows_that_the_plan_before_has_opened_are_closed_by_it() -> None:
     ]
     setting = Setting([*batches, dict.fromkeys(STREAMS, ([], NEVER))], early=True)
     ran = migrated(Case(old, new), setting, 2)
-    across = [row for row in ran.answered.rows if row[0] < ran.handover.at_us and row[1] > ran.handover.opens_us]
-    assert across
+    reference = alone(old, setting)
+    assert any(start < ran.handover.at_us and end > ran.handover.opens_us for start, end, _ in reference.rows)
+    assert any(end == ran.handover.at_us for _, end, _ in ran.answered.rows)
     assert not ran.answered.open
-    assert sorted(ran.answered.rows) == sorted(alone(old, setting).rows)
+    assert ran.answered.snapshots() == reference.snapshots()
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_plans_whose_rows_are_cut_elsewhere_answer_the_same(pair: Callable[[random.Random], Pair]) -> None:
+    for seed in range(6):
+        dice = random.Random(seed)
+        case, setting = Case(*pair(dice)), random_setting(dice)
+        ran = migrated(case, setting, 3)
+        assert ran.cut
+        assert ran.answered.snapshots() == alone(case.old, setting).snapshots()

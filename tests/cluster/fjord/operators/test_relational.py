@@ -216,6 +216,15 @@ def test_semi_and_anti_join(
     check(run(make, [frame(left), frame(right, ("k2", "n2"))], data), defined)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_a_semi_join_cuts_its_rows_where_no_match_is_only(order: tuple[int, ...]) -> None:
+    matches: list[Interval] = [(0, 4, "a", 1), (0, 9, "a", 1), (12, 15, "a", 1)]
+    operator = SemiJoin(LEFT, RIGHT, scalar('"k" = "k2"'), anti=False)
+    operator.transition(1, Batch(frame([matches[place] for place in order], ("k2", "n2")), NEVER))
+    rows = operator.transition(0, Batch(frame([(0, 20, "a", 7)]), NEVER)).rows
+    assert rows.select(START, END).rows() == [(0, 9), (12, 15)]
+
+
 @given(ROWS, st.integers(1, 7), st.data())
 def test_granularity_is_exact_at_the_multiples(rows: list[Interval], granule: int, data: st.DataObject) -> None:
     found = run(lambda: Granularity(granule), [frame(rows)], data)
