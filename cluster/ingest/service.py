@@ -162,8 +162,12 @@ class Ingest:
         stamps in the future are not waited for.
         """
         now_us, tolerance_us = self._now_us(), self.proxy_clocks.tolerance_us
+        return {name: not_after(us, now_us, tolerance_us) for name, us in self.instants_ahead().items()}
+
+    def instants_ahead(self) -> dict[str, int]:
+        """Return what `instants` does, but also after stamps that are ahead of the cluster's clock."""
         found = {name: writer.admission.next_us for name, writer in self.writers.items()}
-        return {name: not_after(us, now_us, tolerance_us) for name, us in found.items() if us is not None}
+        return {name: us for name, us in found.items() if us is not None}
 
     @contextlib.asynccontextmanager
     async def paused(self, streams: Iterable[str]) -> AsyncIterator[None]:

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from cluster.errors import PlanError
 from cluster.language.algebra import Granularity, Node, TimeWindow, schema_of
 from cluster.language.walks import nodes_of, streams_of
-from cluster.physical.reach import UnboundedPlanError, delay_us, reach_us
+from cluster.physical.reach import UnboundedPlanError, delay_us, published_us, reach_us
 from cluster.physical.whole_rows import interval_shape
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US, has_own_beginning
@@ -51,6 +51,8 @@ class Migration:
 
     def __init__(self, old: Node, new: Node, *, deadline_us: int | None = None) -> None:
         _check_alike(old, new)
+        if deadline_us is not None and deadline_us <= 0:
+            raise MigrationRefusedError("a deadline is a time after the last tuple that was read: more than nothing")
         self.cut = interval_shape(old) is None or interval_shape(old) != interval_shape(new)
         """Whether rows are cut at the instant."""
         try:
@@ -97,11 +99,13 @@ class Migration:
 
 
 def _published_us(old: Node) -> int:
-    """Return how long after its stamp a tuple may be part of a row that has been published with its end."""
+    """Return how long after the last stamp read rows end that have been published: they cannot be cut any more."""
     try:
-        return reach_us(old)
-    except UnboundedPlanError:
-        return 0
+        return published_us(old)
+    except UnboundedPlanError as error:
+        raise MigrationRefusedError(
+            f"the query cannot go on with another plan: {error.message}, so that no row of it can be cut"
+        ) from error
 
 
 def _check_alike(old: Node, new: Node) -> None:

@@ -6,6 +6,8 @@ stamps of all that a plan holds).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import UNSET
 
 from cluster.errors import PlanError
@@ -40,7 +42,9 @@ from cluster.language.algebra import (
     Zip,
     inputs_of,
 )
+from cluster.language.sequence_calls import SequenceCall
 from cluster.physical.validity import longest_validity_us
+from cluster.physical.whole_rows import interval_shape
 from cluster.shared_nodes import remembered
 
 
@@ -75,7 +79,10 @@ def reach_us(node: Node) -> int:
         case Istream() | Dstream():
             return reach_us(node.input) + 1
         case Sequence():
-            return reach_us(node.input) + _frame_us(node)
+            return reach_us(node.input) + _frame_us(node.calls)
+        case Lookup() if interval_shape(node.input) is None:
+            # What is looked up depends on when a row begins, and that on tuples that have ended by then.
+            return reach_us(node.input) + _length_us(node.input)
         case (
             Filter()
             | Project()
@@ -100,9 +107,9 @@ def _reach_of_inputs(node: Node) -> int:
     return max(map(reach_us, inputs_of(node)))
 
 
-def _frame_us(node: Sequence) -> int:
-    found = 0
-    for call in node.calls:
+def _frame_us(calls: Iterable[SequenceCall]) -> int:
+    found = 1
+    for call in calls:
         bound = call.within_us if call.function in ("lag", "lead") else call.range_us
         if bound is None:
             raise UnboundedPlanError(f"{call.function.upper()} over tuples without a bound of time (WITHIN, RANGE)")
@@ -119,6 +126,34 @@ _NO_REACH: dict[type, str] = {
     PatternMatch: "where a match begins depends on the matches before it",
     Held: "rows of relations begin to flow with the query",
 }
+
+
+@remembered
+def published_us(node: Node) -> int:
+    """Return how long after the last stamp read a row may end that has been published with its end, in microseconds.
+
+    Raises
+    ------
+    UnboundedPlanError
+        If there is no bound; says why.
+    """
+    match node:
+        case Source():
+            return 1
+        case TimeWindow(size_us=int(size)):
+            return published_us(node.input) + size + node.slide_us
+        case UntilNext(longest_us=int(longest)):
+            return published_us(node.input) + longest
+        case Granularity():
+            return published_us(node.input) + node.granule_us
+        case StampJoin():
+            return max(map(published_us, inputs_of(node))) + abs(node.low_us or 0) + abs(node.high_us) + 1
+        case Istream() | Dstream() | Sequence():
+            return published_us(node.input) + 1
+        case TimeWindow() | UntilNext() | SessionWindow() | CountWindow() | PartitionedWindow() | Zip() | Held():
+            raise UnboundedPlanError("rows are valid until a tuple comes, or for ever")
+        case _:
+            return max(map(published_us, inputs_of(node)))
 
 
 @remembered
@@ -147,8 +182,7 @@ def delay_us(node: Node) -> int:
         case StampJoin():
             return _delay_of_inputs(node) + abs(node.high_us) + abs(node.low_us or 0) + 1
         case Sequence():
-            leads = any(call.function == "lead" for call in node.calls)
-            return delay_us(node.input) + (_frame_us(node) if leads else 1)
+            return delay_us(node.input) + _frame_us(call for call in node.calls if call.function == "lead")
         case Filter() | Project() | Lookup() | WindowBounds() | Distinct() | TimeWindow() | Union() | Join():
             return _delay_of_inputs(node)
         case _:

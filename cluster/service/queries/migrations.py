@@ -106,8 +106,8 @@ class Migrations:
         Changes what is registered; publishes what is demanded then.
     positions
         Returns up to where the present epoch reads some streams.
-    instants
-        By stream: an instant after the stamps of everything accepted.
+    instants, instants_ahead
+        By stream: an instant after the stamps of everything accepted; the first is never ahead of the clock.
     paused
         Lets nothing of some streams be stored meanwhile.
     answered
@@ -123,6 +123,7 @@ class Migrations:
         positions: Callable[[frozenset[str]], Mapping[str, int]],
         *,
         instants: Callable[[], Mapping[str, int]],
+        instants_ahead: Callable[[], Mapping[str, int]],
         paused: Callable[[frozenset[str]], AbstractAsyncContextManager[None]],
         answered: AnsweredBy,
     ) -> None:
@@ -132,6 +133,7 @@ class Migrations:
         self._publish = publish
         self._positions = positions
         self._instants = instants
+        self._instants_ahead = instants_ahead
         self._paused = paused
         self._answered = answered
         self._wanted: dict[str, _Wanted] = {}
@@ -190,7 +192,7 @@ class Migrations:
     async def _begin(self, name: str, node: Node, why: str, deadline_us: int | None) -> str | None:
         """Begin a migration, unless it has to wait; return what for."""
         query = self._registry.query(name)
-        reason = waits_for(query, self._answered_of(query))
+        reason = waits_for(query, self._answered_of(query)) or self._waits_for_clock(streams_of(node))
         if reason is not None:
             return reason
         new, migration = planned_migration(query, node, deadline_us)
@@ -203,7 +205,7 @@ class Migrations:
         # All that the present plan alone may read is stored, or has been accepted: nothing is stored until Spark can
         # see the next plan.
         async with self._paused(streams):
-            instants = self._instants()
+            instants = self._instants_ahead()
             known = [instants[each] - 1 for each in streams if each in instants]
             handover = migration.handover(max(known, default=None), query.since)
             positions = self._positions(self._registry.physical.streams | streams)
@@ -223,6 +225,12 @@ class Migrations:
         await self._store(partial(self._registry.finish_migration, query.name, positions), streams)
         await self._publish()
         log.info("query has migrated", query=query.name, epoch=self._registry.epoch)
+
+    def _waits_for_clock(self, streams: frozenset[str]) -> str | None:
+        """Return what a migration waits for whose instant would be far off: it has to be behind the last stamp."""
+        now, ahead = self._instants(), self._instants_ahead()
+        last = max((ahead[each] for each in streams if each in ahead and ahead[each] > now[each]), default=None)
+        return None if last is None else f"the time of a tuple that is stamped ahead of the clock: {instant_text(last)}"
 
     def _answered_of(self, query: RegisteredQuery) -> Answered | None:
         return self._answered(host_of(query.node), streams_of(query.node))

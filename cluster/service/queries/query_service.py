@@ -177,6 +177,7 @@ class QueryService:
             self._publish_demands,
             self._positions,
             instants=ingest.instants,
+            instants_ahead=ingest.instants_ahead,
             paused=ingest.paused,
             answered=answered,
         )

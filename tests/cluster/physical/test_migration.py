@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Granularity,
     Istream,
     Join,
+    Lookup,
     Node,
     PartitionedWindow,
     Ranked,
@@ -35,6 +36,7 @@ from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.cluster.local.plans_cut_apart import RELATION
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, pick, where, window
 
 COUNT = call("count")
@@ -64,6 +66,9 @@ def join(left: Node, right: Node, on: str = "x = u") -> Join:
         (window(Istream(window(A, 10)), 30), 44, 1),
         (StampJoin(A, B, (("x", "u"),), -3, 8), 13, 12),
         (Ranked(window(A, 10), (), (Ordering("x"),), most=2), 12, 12),
+        (Lookup(window(A, 10), RELATION, None), 12, 0),
+        (Lookup(grouped(window(A, 10), "x", COUNT), RELATION, None), 12 + 12, 12),
+        (planned("SELECT LAG(x) OVER (PARTITION BY k) WITHIN 7 US AS b FROM readings"), 1 + 8, 1),
     ],
 )
 def test_bounds_add_up_along_a_plan(plan: Node, reach: int, delay: int) -> None:
@@ -94,6 +99,31 @@ def test_the_instant_is_behind_all_that_only_the_old_plan_has_read() -> None:
     assert migration.handover(None) == Handover(EVER_US, EVER_US)
     later = Handover(500, 500)
     assert migration.handover(100, later).at_us == 500, "the plan before answers nothing before its own handover"
+
+
+LAGS = "(SELECT k, x - LAG(x) OVER (PARTITION BY k) AS d FROM readings) AS t WINDOW(RANGE 1 MS)"
+
+
+def test_a_deadline_is_behind_all_that_has_been_published() -> None:
+    old = planned(f"SELECT DISTINCT k, d FROM {LAGS}")
+    new = planned(f"SELECT k, d FROM (SELECT k, d, COUNT(*) AS n FROM {LAGS} GROUP BY k, d) AS i")
+    assert Migration(old, new, deadline_us=200).handover(100).at_us == 100 + (1 + 1 + 1000 + 1) + 1
+    assert Migration(old, new, deadline_us=5_000).handover(100).at_us == 100 + 5_000 + 1
+    for deadline_us in (0, -5):
+        with pytest.raises(MigrationRefusedError, match="more than nothing"):
+            Migration(old, new, deadline_us=deadline_us)
+
+
+def test_rows_that_never_end_are_not_cut() -> None:
+    old, new = Distinct(window(A, None)), Distinct(Distinct(window(A, None)))
+    with pytest.raises(MigrationRefusedError, match="for ever"):
+        Migration(old, new, deadline_us=9)
+
+
+def test_how_far_lag_reaches_does_not_delay_lead() -> None:
+    text = "SELECT LAG(x) OVER (PARTITION BY k) AS p, LEAD(x) OVER (PARTITION BY k) WITHIN 100 US AS n FROM readings"
+    assert delay_us(planned(text)) == 101
+    assert Migration(planned(text), planned(f"{text} WHERE x > 0"), deadline_us=500).handover(0).at_us == 501
 
 
 def test_answers_wait_as_long_as_those_of_the_old_plan_may_be_on_their_way() -> None:

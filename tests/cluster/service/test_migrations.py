@@ -11,6 +11,7 @@ import pytest
 
 from cluster.errors import UnwritableError
 from cluster.fjord.batch import instant_text
+from cluster.ingest.proxy_clocks import TOLERANCE_US
 from cluster.language.algebra import Filter, Node, Project, TimeWindow, inputs_of, with_inputs
 from cluster.language.columns import Scalar
 from cluster.physical.lowering import lower
@@ -60,6 +61,20 @@ def store(service: Service, stamps: list[int], watermark_us: int) -> None:
     writer = service.ingest.writers["traffic"]
     writer.table.append([traffic_rows(stamps)], StreamPosition(watermark_us, {}), {})
     writer.admission.note_stamp(writer.table.latest_stamp())
+
+
+async def test_stamps_ahead_of_the_clock_are_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = service.started(answered=Engine())
+    query, _ = await queries.add(PAIRS, "pairs")
+    store(service, [4_000_000, 9_000_000], 5_000_000)
+    monkeypatch.setattr(service.ingest, "_now_us", lambda: 8_000_000 - TOLERANCE_US)
+    found = await queries.migrate("pairs", other_plan(query.node))
+    assert found.waits_for == "the time of a tuple that is stamped ahead of the clock: 1970-01-01T00:00:09.000001Z"
+    monkeypatch.setattr(service.ingest, "_now_us", lambda: 9_500_000 - TOLERANCE_US)
+    await queries._migrations.step()
+    (found,) = queries.migrations()
+    assert found.at_us is not None
+    assert found.at_us > 19_000_000
 
 
 async def test_a_query_migrates_and_the_plan_before_ends_once_its_answers_are_out(service: Service) -> None:
