@@ -419,7 +419,7 @@ def migrated(case: Case, setting: Setting, at: int, *, spoil: Callable[[Handover
         if number in setting.restarts:
             engine.forget()
         for name, (rows, watermark) in batch.items():
-            stamps = [stamp for stamp, _ in rows]
+            stamps = [stamp for stamp, _ in rows] if name in streams_of(case.old) else []
             greatest = max([*stamps, *([] if greatest is None else [greatest])], default=None)
             watermarks[name] = max(watermarks[name], watermark)
     return Migrated(found, handover, migration.cut, ended)
