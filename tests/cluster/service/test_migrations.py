@@ -71,7 +71,7 @@ async def test_stamps_ahead_of_the_clock_are_waited_for(service: Service, monkey
     found = await queries.migrate("pairs", other_plan(query.node))
     assert found.waits_for == "the time of a tuple that is stamped ahead of the clock: 1970-01-01T00:00:09.000001Z"
     clock = iter([9_500_000 - TOLERANCE_US])
-    monkeypatch.setattr(service.ingest, "_now_us", lambda: next(clock, 0))  # it is put back
+    monkeypatch.setattr(service.ingest, "_now_us", lambda: next(clock, -TOLERANCE_US))  # it is put back
     await queries._migrations.step()
     (found,) = queries.migrations()
     assert found.at_us is not None
