@@ -34,7 +34,7 @@ AT_ONCE = 250
 REFUSALS = (
     "a text that is computed has N,N characters at most",  # a length of LPAD or RPAD that is written out
     "parts are counted from N",  # SPLIT_PART with a number of 0 that is written out
-    "... is about ranks",  # EXISTS (SELECT 1 ... QUALIFY place): the place that was named is not selected any more
+    "... is a condition on places",  # EXISTS (SELECT 1 ... QUALIFY place): the named place is not selected any more
     "how far this may be off is not known",  # ERROR_BOUND where the values of a condition or a key may be off
 )
 """Why a text without a mistake may be refused."""

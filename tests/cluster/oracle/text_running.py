@@ -10,6 +10,7 @@ nothing here; what it changes elsewhere is shown there:
     COMPLETENESS()               what proxies counted; here nothing, so NULL: test_completeness.py
     ERROR_BOUND                  its value is defined here, that it holds is shown in test_error_bounds.py
     changing relations           relation_definition.py, beside this file
+    relations that flow          tests/cluster/local/test_flowing_relations.py
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.functions.calling import CALLS
-from cluster.language.algebra import Node, Relation, Source, inputs_of
+from cluster.language.algebra import Held, Node, Relation, Source, inputs_of
 from cluster.language.catalog import Catalog
 from cluster.language.translation import Query, translate, translate_derived
+from cluster.language.walks import from_below
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.plan.rewrite import rewrite
 from tests.cluster.functions.declared import RULES
@@ -81,6 +83,8 @@ def runnable(node: Node) -> PlanError | None:
     """Return why a plan cannot be run; None if it can."""
     if _joins_relation(node):
         return PlanError("relations are looked up only after rewriting")
+    if any(isinstance(each, Held) for each in from_below(node)):
+        return PlanError("rows of relations that flow begin with streams, and here no stream begins")
     try:
         check_supported(node)
     except PlanError as error:
