@@ -19,6 +19,7 @@ from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.history import sources_with_history
 from cluster.service.registry.running_queries import NextPlan, RegisteredQuery
+from protocols.wire.demands import QueryDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,10 @@ def without_history(node: Node) -> Node:
     return rebuilt(node, lambda each: replace(each, history=None) if isinstance(each, Source) else each)
 
 
-def _demands(node: Node) -> object:
-    return sensor_demands(PlannedQuery("", 0, node)).streams
+def _demands(node: Node) -> dict[str, frozenset[QueryDemand]]:
+    """Return what a plan demands of sensors; in which order it reads streams makes no difference to these."""
+    demanded = sensor_demands(PlannedQuery("", 0, node)).streams
+    return {stream: frozenset(demands) for stream, demands in demanded}
 
 
 def waits_for(query: RegisteredQuery, answered: Answered | None) -> str | None:
