@@ -27,6 +27,7 @@ plan.command("migrate")(migrate)
 
 FORMATS = {".mmd": "mermaid", ".md": "mermaid", ".dot": "dot", ".gv": "dot"}
 HEADINGS = ("runs", "rows in", "rows out", "rows/s", "out per row", "us per row", "seconds", "queue", "dropped")
+LONGEST_LINE = 10_000
 WHOLE = 100
 """Rates from here on are shown without decimals."""
 DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
@@ -102,7 +103,9 @@ def show_history(
             f"{each['epoch']:,}", at.removesuffix("+00:00"), escape(each["words"]),
             f"+{each['operators_come']:,} -{each['operators_go']:,}",
         )  # fmt: skip
-    Console(width=max(Console().width, 150)).print(table, soft_wrap=True)
+    # Reasons of changes are long: lines may be wrapped by a narrow terminal, but nothing is cut off.
+    widest = Console(width=LONGEST_LINE).measure(table).maximum
+    Console(width=max(Console().width, widest)).print(table, soft_wrap=True)
 
 
 @plan.command("migrations")
