@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 DURATION ?= 60s
 MOTES ?= 64
 TRACE ?=
+SCENE ?=
 PAIRS ?=
 KILLS ?= 20
 SCHEDULES ?= 50
@@ -34,8 +35,9 @@ help: ## Show this list
 
 setup: $(INSTALLED) ## Build .venv with everything that the commands need
 
-demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [MOTES=64] [TRACE=file.csv]
-	@$(BIN)/fjord demo --duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)')
+demo: $(INSTALLED) ## Motes, a proxy and Spark on this machine: [DURATION=60s] [MOTES=64] [TRACE=file.csv], or SCENE=replan
+	@$(BIN)/fjord demo $(if $(filter-out traffic,$(SCENE)),--scene '$(SCENE)', \
+		--duration '$(DURATION)' --motes '$(MOTES)' $(if $(TRACE),--trace '$(TRACE)'))
 
 test: lint test-fast ## Lint, types, all tests, and a minute of simulated deployments
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long' $(HEAVY_FILES)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import socket
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.demo.processes import Child, Children
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError
+from cluster.spark.java import find_java
 from protocols.mqtt.link import BrokerAddress
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 BROKER_SECONDS = 30.0
 CLUSTER_SECONDS = 120.0
@@ -80,6 +88,25 @@ class Parts:
         """Wait until the cluster knows a stream."""
         with ApiClient(self.api_address) as api:
             self.children.wait_until(lambda: _has_stream(api, stream), child, seconds=STREAM_SECONDS)
+
+
+@contextmanager
+def stage(keep: Path | None, console: Console) -> Iterator[Parts]:
+    """Yield parts of which none is started yet; those that are started end with this context, also by SIGTERM.
+
+    Parameters
+    ----------
+    keep
+        The folder of all data and logs; None for one that is removed.
+    console
+        Where it is printed which Java runs Spark.
+    """
+    console.print(f"Java: {find_java().description}", highlight=False)
+    # SIGTERM ends it as Ctrl-C does, so that no child process is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fjord-demo-")))
+        yield Parts.on_free_ports(stack.enter_context(Children(folder / "logs")), folder)
 
 
 def free_port() -> int:

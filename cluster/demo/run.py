@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,12 +12,11 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from cluster.demo.parts import Parts
+from cluster.demo.parts import Parts, stage
 from cluster.demo.processes import Children
 from cluster.demo.scenario import GENERATED, TRACE, Scenario
 from cluster.demo.view import DemoState, QueryView, render, row_text, summary_line
 from cluster.service.client.api_client import ApiClient
-from cluster.spark.java import find_java
 from protocols.errors import FjordError, FrameError
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
 from protocols.wire import topics
@@ -54,14 +51,10 @@ def run_demo(settings: DemoSettings) -> None:
         If no query answered.
     """
     console = Console()
-    java = find_java()
-    console.print(f"Java: {java.description}", highlight=False)
-    # SIGTERM ends it as Ctrl-C does, so that no child process is left behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
-        folder = settings.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fjord-demo-")))
-        children = stack.enter_context(Children(folder / "logs"))
-        broker, client = _start_parts(settings, folder, children, console, stack)
+        parts = stack.enter_context(stage(settings.keep, console))
+        broker, client, children = parts.broker, stack.enter_context(ApiClient(parts.api_address)), parts.children
+        _start_parts(settings, parts, console)
         scenario = GENERATED if settings.trace is None else TRACE
         state = DemoState({query.name: QueryView(query) for query in scenario.queries})
         for query in scenario.queries:
@@ -75,10 +68,7 @@ def run_demo(settings: DemoSettings) -> None:
         raise NoResultsError("no query answered anything", hint="keep the logs with --keep and look at them")
 
 
-def _start_parts(
-    settings: DemoSettings, folder: Path, children: Children, console: Console, stack: ExitStack
-) -> tuple[BrokerAddress, ApiClient]:
-    parts = Parts.on_free_ports(children, folder)
+def _start_parts(settings: DemoSettings, parts: Parts, console: Console) -> None:
     with console.status("starting the broker") as spinner:
 
         def show(text: str) -> None:
@@ -99,7 +89,6 @@ def _start_parts(
         )
         parts.start_motes(PROXY, *fleet)
         parts.wait_for_stream("traffic", proxy)
-    return parts.broker, stack.enter_context(ApiClient(parts.api_address))
 
 
 async def _show(  # noqa: PLR0917 - called once, with all parts of the demonstration
