@@ -103,10 +103,8 @@ class ValidityParsing(SensorClauseParsing):
 
     def parse_nearly_equal(self, this: exp.Expr | None) -> exp.Expr | None:
         """Return ``a ~= b``, or a regular expression; the tilde has been read."""
-        tilde = self._prev
-        if not (self._match(TokenType.EQ, advance=False) and self._curr.start == tilde.end + 1):
+        if not self._match(TokenType.EQ):
             return parser.binary_range_parser(Match)(self, this)
-        self._advance()
         other = self._parse_bitwise()
         if other is None:
             self.refuse("a value was expected behind ~=", hint="it is written a ~= b TOLERANCE 2")
