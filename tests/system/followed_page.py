@@ -79,4 +79,6 @@ def differences(wanted: Sequence[str], found: Sequence[str]) -> list[str]:
 def _unnumbered(line: str) -> str:
     if line.startswith("{"):
         return re.sub(r'"sequence":\d+', '"sequence":…', line)
+    line = re.sub(r"^ +[\d.,]+( +\S+ +\S+) +[\d.,]+[um]?s(?=  )", r"…\1 …", line)  # rows and work in a second
+    line = re.sub(r"^  in all: [\d.,]+[um]?s of", "  in all: … of", line)
     return re.sub(r"^ +[\d.,]+(?=  )", "…", line)

