@@ -11,15 +11,14 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.temporal.links import Link, Satisfying
+from cluster.temporal.links import Satisfying
 from cluster.temporal.runs import coalesced
-from cluster.testing import ABORT, EOF, QueryRun, ScriptedSource
+from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
 
 RUNS = 200
 FIELDS = {"k": str, "x": int, "y": float}
@@ -56,14 +55,25 @@ def near(most: float) -> Callable[[Any, Any], bool]:
     return lambda one, other: one == other or (None not in (one, other) and abs(one - other) <= most)
 
 
+def no_less(one: Any, other: Any) -> bool:
+    return None not in (one, other) and other >= one
+
+
 LINKS: tuple[tuple[str, str, Links], ...] = (
     ("x, y", "", lambda a, b: a == b),
     ("y, x TOLERANCE 1", "", lambda a, b: near(1)(a[0], b[0]) and same(a[1], b[1])),
     ("x TOLERANCE 0, y TOLERANCE 0.5", "", lambda a, b: same(a[0], b[0]) and near(0.5)(a[1], b[1])),
-    ("x, y", " WHILE x >= PREV(x)", lambda a, b: None not in (a[0], b[0]) and b[0] >= a[0]),  # type: ignore[operator]
+    ("x, y", " WHILE x >= PREV(x)", lambda a, b: no_less(a[0], b[0])),
     ("y, x", " WHILE PREV(y) IS NULL OR x > 1", lambda a, b: a[1] is None or (b[0] or 0) > 1),
 )
 """What is coalesced, the condition, and what links two samples (x, y)."""
+
+
+def sliding(size: int, step: int) -> Window:
+    def boundary(instant: int) -> int:
+        return -(-instant // step) * step - 1
+
+    return Window(f"RANGE {size} US SLIDE {step} US", lambda t, _: (boundary(t + 1), boundary(t + size + 1)))
 
 
 def a_window(dice: random.Random) -> Window:
@@ -72,12 +82,7 @@ def a_window(dice: random.Random) -> Window:
     if kind == "range":
         return Window(f"RANGE {size} US", lambda t, _: (t, t + size))
     if kind == "slide":
-        step = dice.choice((2, 3, 7))
-
-        def boundary(instant: int) -> int:
-            return -(-instant // step) * step - 1
-
-        return Window(f"RANGE {size} US SLIDE {step} US", lambda t, _: (boundary(t + 1), boundary(t + size + 1)))
+        return sliding(size, dice.choice((2, 3, 7)))
     rows = dice.choice((1, 2, 4))
     own = kind == "partition"
 
@@ -110,18 +115,6 @@ def runs_at(at: int, samples: list[Sample], window: Window, links: Links, *, key
     return found
 
 
-def micros(text: str | None) -> int | None:
-    return None if text is None else round(datetime.fromisoformat(text).timestamp() * 1_000_000)
-
-
-def answers_of(dice: random.Random, sql: str, samples: list[Sample], lateness: int) -> list[Any]:
-    comes = sorted(samples, key=lambda one: one[0] + dice.random() * lateness)
-    items: list[Any] = [(t, {"k": k, "x": x, "y": y}) for t, k, x, y in comes]
-    items.insert(dice.randrange(len(items) + 1), ABORT())
-    source = ScriptedSource(FIELDS, [*items, EOF()], batch_size=dice.choice((1, 3, 100)), lateness=f"{lateness}us")
-    return QueryRun(sql, {"traffic": source}, buckets=dice.choice((1, 2))).run()
-
-
 def random_samples(dice: random.Random, most: int, *, tied: bool) -> list[Sample]:
     count = dice.randrange(1, most)
     stamps = [dice.randrange(LAST) for _ in range(count)] if tied else dice.sample(range(LAST), count)
@@ -138,21 +131,20 @@ def test_runs_are_those_of_the_samples_in_the_window(seed: int) -> None:
     tied = "ROWS" not in window.text and dice.random() < 0.3
     samples = random_samples(dice, 25, tied=tied)
     columns, condition, links = dice.choice(LINKS)
-    # Of equal stamps, the order is that of the values as they are written.
     keyed = dice.random() < 0.7 or "PARTITION" in window.text
-    if tied:
+    if tied:  # of equal stamps, the order is that of the values as they are written
         columns, condition, links = dice.choice((LINKS[0], LINKS[3]))
     clauses = [f"WINDOW({window.text})", f"COALESCE({columns}{' BY k' if keyed else ''}{condition})", "AS s"]
     dice.shuffle(clauses)
     sql = f"SELECT {'k, ' if keyed else ''}x, y, VALID(s) AS held FROM traffic {' '.join(clauses)}"
-    answers = answers_of(dice, sql, samples, dice.choice((0, 4, 50)))
+    answers = answers_of(dice, sql, FIELDS, samples, dice.choice((0, 4, 50)))
     for at in range(LAST + 35):
         expected = Counter(
             (run.k, run.x, run.y, run.begin, run.end) for run in runs_at(at, samples, window, links, keyed=keyed)
         )
-        rows = [each.row for each in answers if each.start <= at < (each.end or NEVER)]
         found = Counter(
-            (row.get("k"), row["x"], row["y"], micros(row["held_start"]), micros(row["held_end"])) for row in rows
+            (row.get("k"), row["x"], row["y"], micros(row["held_start"]), micros(row["held_end"]))
+            for row in valid_at(answers, at)
         )
         assert found == expected, (sql, at)
 
@@ -161,10 +153,8 @@ def test_runs_are_those_of_the_samples_in_the_window(seed: int) -> None:
 def test_the_definition_agrees_with_the_scan_of_an_extent(seed: int) -> None:
     dice = random.Random(f"scan/{seed}")
     samples = sorted(random_samples(dice, 25, tied=False))
-    link: Link
     for _, _, links in LINKS:
-        link = Satisfying("links", links)
-        scanned = coalesced([(t, (k,), (x, y)) for t, k, x, y in samples], link)
+        scanned = coalesced([(t, (k,), (x, y)) for t, k, x, y in samples], Satisfying("links", links))
         everything = Window("", lambda t, _: (t, NEVER))
         found = runs_at(LAST, samples, everything, links, keyed=True)
         assert Counter((run.k, run.x, run.y, run.begin, run.end) for run in found) == Counter(
@@ -175,7 +165,7 @@ def test_the_definition_agrees_with_the_scan_of_an_extent(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_intervals_of_runs_are_joined_and_aggregated(seed: int) -> None:
     dice = random.Random(f"pairs of runs/{seed}")
-    window = Window("RANGE 20 US SLIDE 4 US", lambda t, _: (-(-(t + 1) // 4) * 4 - 1, -(-(t + 21) // 4) * 4 - 1))
+    window = sliding(20, 4)
     samples = random_samples(dice, 16, tied=False)
     item = f"traffic WINDOW({window.text}) COALESCE(x, y BY k)"
     tolerance = dice.choice((0, 1, 2))
@@ -209,9 +199,9 @@ def test_intervals_of_runs_are_joined_and_aggregated(seed: int) -> None:
                     found[a.k, b.k, begin, end] += 1
         return found
 
-    answers = answers_of(dice, sql, samples, dice.choice((0, 4)))
+    answers = answers_of(dice, sql, FIELDS, samples, dice.choice((0, 4)))
     for at in range(LAST + 30):
-        rows = [each.row for each in answers if each.start <= at < (each.end or NEVER)]
+        rows = valid_at(answers, at)
         if pairs:
             found = Counter((row["k"], row["l"], micros(row["both_start"]), micros(row["both_end"])) for row in rows)
         else:

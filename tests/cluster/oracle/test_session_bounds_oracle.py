@@ -5,24 +5,17 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import pytest
 
-from cluster.fjord.batch import NEVER
-from cluster.testing import ABORT, EOF, QueryRun, ScriptedSource
+from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
 
 RUNS = 80
 FIELDS = {"k": str, "x": int}
 LAST = 60
 Tuple = tuple[int, str | None, int]
 Session = list[Tuple]
-
-
-def micros(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    return round(moment.timestamp() * 1_000_000)
 
 
 def sessions_of(tuples: Iterable[Tuple], gap: int, longest: int) -> list[Session]:
@@ -61,12 +54,7 @@ def test_bounds_are_the_first_stamp_and_a_gap_after_the_last(seed: int) -> None:
         f"{where}{' GROUP BY ' + ', '.join(group) if group else ''}"
         f"{' HAVING WINDOW_END() - WINDOW_START() > INTERVAL 0.000004 SECOND' if dice.random() < 0.3 else ''}"
     )
-    lateness = dice.randrange(6)
-    comes = sorted(tuples, key=lambda one: one[0] + dice.random() * lateness)
-    items: list[Any] = [(at, {"k": k, "x": x}) for at, k, x in comes]
-    items.insert(dice.randrange(len(items) + 1), ABORT())
-    source = ScriptedSource(FIELDS, [*items, EOF()], batch_size=dice.choice((1, 3, 100)), lateness=f"{lateness}us")
-    answers = QueryRun(sql, {"traffic": source}, buckets=dice.choice((1, 2))).run()
+    answers = answers_of(dice, sql, FIELDS, tuples, dice.randrange(6))
 
     own: dict[str | None, list[Tuple]] = {}
     for each in tuples:
@@ -84,8 +72,8 @@ def test_bounds_are_the_first_stamp_and_a_gap_after_the_last(seed: int) -> None:
                     continue
                 n = sum(x > 2 or not counted for stamp, _, x in session if stamp <= at)
                 expected[(*((key,) if keyed else ()), start, end, n)] += 1
-        valid = [each.row for each in answers if each.start <= at < (each.end or NEVER)]
         found = Counter(
-            (*(row[key] for key in keys), micros(row["since"]), micros(row["until"]), row["n"]) for row in valid
+            (*(row[key] for key in keys), micros(row["since"]), micros(row["until"]), row["n"])
+            for row in valid_at(answers, at)
         )
         assert found == expected, (sql, at)

@@ -10,13 +10,13 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.testing import ABORT, EOF, QueryRun, ScriptedSource
+from cluster.testing import Answer
+from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
 
 RUNS = 150
 FIELDS = {"k": str, "x": int}
@@ -92,10 +92,6 @@ class Item:
         return found
 
 
-def micros(text: str | None) -> int | None:
-    return None if text is None else round(datetime.fromisoformat(text).timestamp() * 1_000_000)
-
-
 def length(text: str | None) -> int | None:
     return None if text is None else round(float(text.removeprefix("PT").removesuffix("S")) * 1_000_000)
 
@@ -117,13 +113,8 @@ def an_item(dice: random.Random, name: str, *, read: bool, windows: bool) -> Ite
     return Item(f"traffic {' '.join(parts)}", keys, longest, window)
 
 
-def answers_of(dice: random.Random, sql: str, tuples: list[Tuple]) -> list[Any]:
-    lateness = dice.randrange(6)
-    comes = sorted(tuples, key=lambda one: one[0] + dice.random() * lateness)
-    items: list[Any] = [(at, {"k": k, "x": x}) for at, k, x in comes]
-    items.insert(dice.randrange(len(items) + 1), ABORT())
-    source = ScriptedSource(FIELDS, [*items, EOF()], batch_size=dice.choice((1, 3, 100)), lateness=f"{lateness}us")
-    return QueryRun(sql, {"traffic": source}, buckets=dice.choice((1, 2))).run()
+def late_answers_of(dice: random.Random, sql: str, tuples: list[Tuple]) -> list[Answer]:
+    return answers_of(dice, sql, FIELDS, tuples, dice.randrange(6))
 
 
 def random_tuples(dice: random.Random, most: int) -> list[Tuple]:
@@ -132,11 +123,9 @@ def random_tuples(dice: random.Random, most: int) -> list[Tuple]:
     ]
 
 
-def check(
-    sql: str, answers: list[Any], expected: Callable[[int], Rows], shown: Callable[[dict[str, Any]], tuple[Any, ...]]
-) -> None:
+def check(sql: str, answers: list[Answer], expected: Callable[[int], Rows], shown: Shown) -> None:
     for at in range(LAST + 75):
-        found = Counter(shown(each.row) for each in answers if each.start <= at < (each.end or NEVER))
+        found = Counter(map(shown, valid_at(answers, at)))
         assert found == expected(at), (sql, at)
 
 
@@ -155,7 +144,7 @@ def test_a_tuple_holds_until_the_next_one(seed: int) -> None:
         rows = [(each.k, each.x) for each in held if each.begin <= at < each.counts]
         return Counter(Counter(k for k, _ in rows).items()) if grouped else Counter(rows)
 
-    check(sql, answers_of(dice, sql, tuples), expected, lambda row: (row["k"], row["x"]))
+    check(sql, late_answers_of(dice, sql, tuples), expected, lambda row: (row["k"], row["x"]))
 
 
 @pytest.mark.parametrize("seed", range(RUNS))
@@ -202,9 +191,10 @@ def test_pairs_of_intervals_are_related(seed: int) -> None:
 
     def shown(answer: dict[str, Any]) -> tuple[Any, ...]:
         names = ("one_start", "one_end", "other_start", "other_end", "shared_start", "shared_end")
-        return (answer["x"], *(micros(answer[each]) for each in names), length(answer["d"]), answer["r"])
+        instants = (None if answer[each] is None else micros(answer[each]) for each in names)
+        return (answer["x"], *instants, length(answer["d"]), answer["r"])
 
-    check(sql, answers_of(dice, sql, tuples), expected, shown)
+    check(sql, late_answers_of(dice, sql, tuples), expected, shown)
 
 
 @pytest.mark.parametrize("seed", range(RUNS // 2))
@@ -227,7 +217,7 @@ def test_durations_are_aggregated(seed: int) -> None:
     def shown(row: dict[str, Any]) -> tuple[Any, ...]:
         return row["k"], length(row["most"]), round(row["whole"] * 1_000_000)
 
-    check(sql, answers_of(dice, sql, tuples), expected, shown)
+    check(sql, late_answers_of(dice, sql, tuples), expected, shown)
 
 
 def test_allens_relations_are_exhaustive_and_exclude_each_other() -> None:
@@ -240,8 +230,8 @@ def test_allens_relations_are_exhaustive_and_exclude_each_other() -> None:
     items = (f"traffic VALID UNTIL NEXT MAX {n} US WINDOW(RANGE 30 US) AS {name}" for n, name in ((2, "a"), (5, "b")))
     sql = f"SELECT VALID(a) AS one, VALID(b) AS other, ALLEN(VALID(a), VALID(b)) AS r FROM {', '.join(items)}"
     seen = set()
-    for each in answers_of(random.Random("allen"), sql, tuples):
+    for each in late_answers_of(random.Random("allen"), sql, tuples):
         one, other = ((micros(each.row[f"{name}_start"]), micros(each.row[f"{name}_end"])) for name in ("one", "other"))
-        assert each.row["r"] == relation_of(one, other)  # type: ignore[arg-type] # both bounds are there
+        assert each.row["r"] == relation_of(one, other)
         seen.add(each.row["r"])
     assert len(seen) > 5

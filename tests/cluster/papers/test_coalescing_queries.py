@@ -5,20 +5,15 @@ Hours and minutes of the paper are microseconds. Its windows by time have both e
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import pytest
 
-from cluster.fjord.batch import NEVER
 from cluster.testing import EOF, QueryRun, ScriptedSource
+from tests.cluster.oracle.scripted_runs import micros, valid_at
 
 FIELDS = {"sensor": str, "humidity": float}
 LATENESS = 100
-
-
-def micros(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
 
 
 def samples_in(notation: str) -> list[tuple[int, str, str]]:
@@ -42,9 +37,9 @@ def traced(notation: str, window: str, coalesce: str = "value BY sensor", *, num
     answers = QueryRun(sql, {"readings": source}).run()
     found = {}
     for at, _, _ in samples:
-        rows = [each.row for each in answers if each.start <= at < (each.end or NEVER)]
         runs = sorted(
-            (micros(row["held_start"]), row.get("sensor", ""), row["value"], micros(row["held_end"])) for row in rows
+            (micros(row["held_start"]), row.get("sensor", ""), row["value"], micros(row["held_end"]))
+            for row in valid_at(answers, at)
         )
         shown = (f"{f'{g}:' if g else ''}{f'{v:g}' if numeric else v}[{s},{e})" for s, g, v, e in runs)
         found[at] = " ".join(shown)
@@ -118,8 +113,7 @@ def test_vg_any_link() -> None:
 def answers_at(sql: str, notation: str, at: int) -> list[dict[str, Any]]:
     items: list[Any] = [(t, {"sensor": g, "humidity": float(v)}) for t, g, v in samples_in(notation)]
     source = ScriptedSource(FIELDS, [*items, EOF()], batch_size=3, lateness="0us")
-    answers = QueryRun(sql, {"climate": source}).run()
-    return [each.row for each in answers if each.start <= at < (each.end or NEVER)]
+    return valid_at(QueryRun(sql, {"climate": source}).run(), at)
 
 
 H = "r1:50@0 r2:50@2 r1:50@3 r2:50@5 r1:60@7 r2:50@8 r2:70@9 r1:60@10"
