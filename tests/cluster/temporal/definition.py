@@ -28,11 +28,9 @@ def live_samples(arrivals: Sequence[Sample], window: Window) -> list[Sample]:
 def verdict(arrivals: Sequence[Sample], window: Window) -> str:
     """What becomes of the last arrival."""
     *before, sample = arrivals
-    if sample not in live_samples([*before, sample], window) and not any(
-        each[:2] == sample[:2] for each in live_samples(before, window)
-    ):
-        return "LATE"
-    return "DUPLICATE" if any(each[:2] == sample[:2] for each in live_samples(before, window)) else "ACCEPTED"
+    if any(each[:2] == sample[:2] for each in live_samples(before, window)):
+        return "DUPLICATE"
+    return "ACCEPTED" if sample in live_samples(arrivals, window) else "LATE"
 
 
 def coalesced_by_definition(samples: Sequence[Sample], link: Link) -> list[Coalesced]:

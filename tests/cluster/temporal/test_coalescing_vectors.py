@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import pytest
 
 from cluster.temporal.intervals import FOREVER, Interval, coalesced_rows, duration_in, intersection, overlaps
-from cluster.temporal.links import Increasing, Satisfying, Within
+from cluster.temporal.links import Increasing, Satisfying, Values, Within
 from cluster.temporal.runs import coalesced
 from cluster.temporal.shared_extents import StreamSchema, coalescing_query
 from cluster.temporal.windows import CountWindow, TimeWindow
-from tests.cluster.temporal.notation import Watched
+from tests.cluster.temporal.notation import SAMPLE, Watched
 
 ALL = CountWindow(100)
 
@@ -146,12 +147,11 @@ def test_v_g_general_links() -> None:
 
 
 def test_v_h_join_of_what_overlaps() -> None:
-    runs = coalesced_by(
-        "r1:50@0 r2:50@2 r1:50@3 r2:50@5 r1:60@7 r2:50@8 r2:70@9 r1:60@10", lambda one, other: one == other
-    )
+    samples = "r1:50@0 r2:50@2 r1:50@3 r2:50@5 r1:60@7 r2:50@8 r2:70@9 r1:60@10"
+    runs = coalesced_by(samples, lambda one, other: one == other)
     assert runs == [("r1", 50, 0, 7), ("r2", 50, 2, 9), ("r1", 60, 7, 10), ("r2", 70, 9, 9)]
     assert long_pairs(runs) == [("r1", "r2", (2, 7)), ("r2", "r1", (2, 7))]
-    pieces = coalesced_by("r1:50@0 r2:50@2 r1:50@3 r2:50@5 r1:60@7 r2:50@8 r2:70@9 r1:60@10", lambda one, other: False)
+    pieces = coalesced_by(samples, lambda one, other: False)
     assert long_pairs(pieces) == []
 
 
@@ -167,9 +167,7 @@ def test_v_k_longest_time_above_a_hundred() -> None:
     assert filtered == [("", 101, 1, 2), ("", 103, 2, 5), ("", 105, 5, 6)]  # filtering first stretches 103 over hour 4
 
 
-def coalesced_by(samples: str, link) -> list[tuple[str, int, int, int]]:
-    from tests.cluster.temporal.notation import SAMPLE
-
+def coalesced_by(samples: str, link: Callable[[Values, Values], bool]) -> list[tuple[str, int, int, int]]:
     runs = coalesced([(int(at), (group,), (int(value),)) for group, value, at in SAMPLE.findall(samples)], link)
     return [(run.group[0], run.values[0], run.start, run.end) for run in runs]
 
@@ -178,11 +176,7 @@ def long_pairs(runs: list[tuple[str, int, int, int]]) -> list[tuple[str, str, tu
     found = []
     for (one, value, *first), (other, same, *second) in product(runs, runs):
         both = intersection(Interval(*first), Interval(*second))
-        if (
-            one != other
-            and value == same
-            and overlaps(Interval(*first), Interval(*second))
-            and (duration_in(both, 1) or 0) >= 4
-        ):
+        alike = one != other and value == same and overlaps(Interval(*first), Interval(*second))
+        if alike and (duration_in(both, 1) or 0) >= 4:
             found.append((one, other, tuple(both) if both else None))
     return sorted(found)

@@ -14,6 +14,7 @@ from cluster.temporal.scoring import ABSOLUTE_LEX, DEFAULT, PROFILES, Algorithm,
 from cluster.temporal.shedding import DrawingShedder, ScanningShedder
 from cluster.temporal.shedding_heap import HeapShedder
 from cluster.temporal.windows import CountWindow, ExtentError, TimeWindow, Window
+from tests.cluster.temporal.definition import live_samples
 
 ALL = CountWindow(10**9)
 STREAM = list(zip((0, 3, 4, 9, 10, 14, 16, 17, 21, 22), "aaaabbcaab", strict=True))
@@ -43,20 +44,12 @@ def merged(intervals: list[tuple[int, int, str]], group: str = "") -> list[Piece
 
 def exact_pieces(arrivals: list[Arrival], window: Window, now: int) -> list[Piece]:
     """Coalesce all samples of the window, by definition."""
-    if isinstance(window, CountWindow):
-        live = range(max(0, len(arrivals) - window.samples), len(arrivals))
-    else:
-        newest = arrivals[-1][0] if arrivals else 0
-        live = range(
-            next((n for n, each in enumerate(arrivals) if each[0] >= newest - window.length_us), 0), len(arrivals)
-        )
+    live = {stamp for stamp, _, _ in live_samples([(stamp, (group,), ()) for stamp, group, _ in arrivals], window)}
     found = []
     for group in sorted({each[1] for each in arrivals}):
-        own = [(number, stamp, value) for number, (stamp, name, value) in enumerate(arrivals) if name == group]
-        ends = [*(stamp for _, stamp, _ in own[1:]), now]
-        intervals = [
-            (stamp, end, value) for (number, stamp, value), end in zip(own, ends, strict=True) if number in live
-        ]
+        own = [(stamp, value) for stamp, name, value in arrivals if name == group]
+        ends = [*(stamp for stamp, _ in own[1:]), now]
+        intervals = [(stamp, end, value) for (stamp, value), end in zip(own, ends, strict=True) if stamp in live]
         found += merged(intervals, group)
     return found
 
