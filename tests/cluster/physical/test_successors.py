@@ -78,6 +78,15 @@ def check_same(found: PhysicalPlan, queries: tuple[PlannedQuery, ...]) -> None:
     assert state[0] == pytest.approx(state[1])
 
 
+def read_by_change(followed: PhysicalPlan, before: PhysicalPlan, after: PhysicalPlan) -> PhysicalPlan:
+    """Return what a reader of the files has after the change between two plans."""
+    change = PhysicalChange.between(before, after)
+    assert change is not None
+    decoded = plan_json.decode(plan_json.encode(change))
+    assert isinstance(decoded, PhysicalChange)
+    return decoded.applied_to(followed)
+
+
 @given(STEPS, st.randoms(use_true_random=False))
 def test_what_is_carried_over_is_what_is_made_anew(steps: list[tuple[int, int] | None], dice: random.Random) -> None:
     queries: tuple[PlannedQuery, ...] = ()
@@ -94,12 +103,7 @@ def test_what_is_carried_over_is_what_is_made_anew(steps: list[tuple[int, int] |
         else:
             running = lower(Plan(epoch, queries), running)
         check_same(running, queries)
-        # A reader of the files has the same.
-        change = PhysicalChange.between(before, running)
-        assert change is not None
-        decoded = plan_json.decode(plan_json.encode(change))
-        assert isinstance(decoded, PhysicalChange)
-        followed = decoded.applied_to(followed)
+        followed = read_by_change(followed, before, running)
         check_same(followed, queries)
 
 
@@ -130,11 +134,7 @@ def test_a_handover_is_carried_over_like_what_is_made_anew(
             queries = (*queries, PlannedQuery(f"q{epoch}", epoch, node))
             running = with_query(running, queries[-1], positions)
         check_same(running, queries)
-        change = PhysicalChange.between(before, running)
-        assert change is not None
-        decoded = plan_json.decode(plan_json.encode(change))
-        assert isinstance(decoded, PhysicalChange)
-        followed = decoded.applied_to(followed)
+        followed = read_by_change(followed, before, running)
         check_same(followed, queries)
         assert lower(Plan(epoch, queries, positions), before) == running
 
