@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import check_supported
@@ -26,15 +27,13 @@ from cluster.language.algebra import (
     Union,
     schema_of,
 )
-from cluster.language.bounds import unbounded_operator
 from cluster.language.columns import Ordering, Output
 from cluster.language.instants import is_instantaneous
 from cluster.language.plans import column_scalar
-from cluster.language.walks import nodes_of
 from cluster.physical.migration import Migration
 from cluster.plan.alternatives import alternatives
-from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import rewrite
+from tests.cluster.oracle.strategies import sensible
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, window
 
 KINDS = (
@@ -64,7 +63,7 @@ def _pair(dice: random.Random, pair_of: Callable[[Node], tuple[Node, Node]]) -> 
     while True:
         names = (f"c{number}" for number in count())
         plan = _drawn(dice, dice.randint(1, 4), names)
-        if unbounded_operator(plan) is not None or not _granules_last(plan):
+        if not sensible(plan):
             continue
         old, new = pair_of(plan)
         if old == new:
@@ -77,12 +76,6 @@ def _pair(dice: random.Random, pair_of: Callable[[Node], tuple[Node, Node]]) -> 
         except PlanError:
             continue
         return old, new
-
-
-def _granules_last(node: Node) -> bool:
-    """Return whether nothing above a granularity has another domain of time."""
-    above = (each for each in nodes_of(node) if isinstance(each, TimeWindow | Istream))
-    return not any(isinstance(below, Granularity) for each in above for below in nodes_of(each))
 
 
 def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
@@ -116,7 +109,7 @@ def _drawn(dice: random.Random, depth: int, names: Iterator[str]) -> Node:
     return _paired(dice, kind, node, right, names)
 
 
-def _paired(dice: random.Random, kind: object, left: Node, right: Node, names: Iterator[str]) -> Node:
+def _paired(dice: random.Random, kind: Any, left: Node, right: Node, names: Iterator[str]) -> Node:
     if kind in (Union, Difference, Intersection):
         width = min(len(schema_of(left)), len(schema_of(right)))
         sides = [_renamed(each, [column.name for column in schema_of(each)][:width], None) for each in (left, right)]
@@ -127,11 +120,11 @@ def _paired(dice: random.Random, kind: object, left: Node, right: Node, names: I
                 for to, column in zip(schema_of(sides[0]), schema_of(sides[1]), strict=True)
             ),
         )
-        return kind(sides[0], same)  # type: ignore[operator]
+        return kind(sides[0], same)
     right = _renamed(right, [each.name for each in schema_of(right)][:2], names)
     left = _renamed(left, [each.name for each in schema_of(left)][:3], names)
     on = f"{schema_of(left)[0].name} = {dice.choice(schema_of(right)).name}"
-    return kind(left, right, read_scalar(on, condition("1 = 1").type))  # type: ignore[operator]
+    return kind(left, right, condition(on))
 
 
 def _renamed(node: Node, columns: list[str], names: Iterator[str] | None) -> Node:
