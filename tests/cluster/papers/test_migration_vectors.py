@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Distinct, Join, Node, Project
+from cluster.language.algebra import Distinct, Join, Node
 from cluster.physical.migration import Migration
 from tests.cluster.local.migrating import STREAMS, Answered, Case, Setting, Stamped, alone, migrated
 from tests.cluster.papers.parallel_track import (
@@ -67,14 +67,14 @@ LETTERS = {"a": 1, "b": 2}
 JOINED = "a[3,11) b[9,15) a[11,13) a[13,16) b[15,19) a[16,18) a[18,24) b[19,22) a[24,26) a[26,31) b[30,39)"
 
 
-def distinct_above() -> Node:
-    a, b = pick(window(A, 10), x="x"), pick(window(B, 10), u="u")
+def distinct_above(size: int) -> Node:
+    a, b = pick(window(A, size), x="x"), pick(window(B, size), u="u")
     return Distinct(pick(Join(a, b, condition("x = u")), x="x"))
 
 
-def distinct_below() -> Node:
-    a, b = (Distinct(each) for each in (pick(window(A, 10), x="x"), pick(window(B, 10), u="u")))
-    return Project(Join(a, b, condition("x = u")), pick(A, x="x").outputs)
+def distinct_below(size: int) -> Node:
+    a, b = (Distinct(each) for each in (pick(window(A, size), x="x"), pick(window(B, size), u="u")))
+    return pick(Join(a, b, condition("x = u")), x="x")
 
 
 def stamped(text: str) -> list[Stamped]:
@@ -84,7 +84,7 @@ def stamped(text: str) -> list[Stamped]:
 @pytest.mark.parametrize("up", [False, True])
 def test_distinct_above_and_below_a_join(*, up: bool) -> None:
     setting = batches(a=stamped("a1 a6 b9 a14 b17 a21 b30"), b=stamped("a3 b5 a8 b12 a16 a23 b29"))
-    plans = distinct_below(), distinct_above()
+    plans = distinct_below(10), distinct_above(10)
     old, new = plans if up else reversed(plans)
     ran = migrated(Case(old, new), setting, 4)
     assert 19 <= ran.handover.at_us < 30
@@ -114,10 +114,7 @@ def test_parallel_track_answers_twice_where_ours_does_not() -> None:
     found = multiplicities(published, range(200))
     assert {at for at, times in found.items() if times == 2} == set(range(70, 121))
     setting = batches(a=[(50, (1, 0))], b=[(at, (1, 0)) for at in (10, 20, 70)])
-    a, b = pick(window(A, 101), x="x"), pick(window(B, 101), u="u")
-    above = Distinct(pick(Join(a, b, condition("x = u")), x="x"))
-    below = Project(Join(Distinct(a), Distinct(b), condition("x = u")), pick(A, x="x").outputs)
-    ran = migrated(Case(above, below), setting, 2)
+    ran = migrated(Case(distinct_above(101), distinct_below(101)), setting, 2)
     counted = [sum(bag.values()) for bag in ran.answered.snapshots()[:200]]
     assert counted == [int(50 <= at < 151) for at in range(200)]
 
