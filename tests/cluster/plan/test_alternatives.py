@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
@@ -18,7 +19,6 @@ from cluster.language.algebra import (
     Filter,
     Join,
     Node,
-    Project,
     Relation,
     SemiJoin,
     Source,
@@ -27,7 +27,7 @@ from cluster.language.algebra import (
     Union,
     schema_of,
 )
-from cluster.language.columns import STAMP, Column, Output
+from cluster.language.columns import STAMP, Column
 from cluster.language.walks import nodes_of
 from cluster.physical.migration import Migration
 from cluster.plan import variations
@@ -106,10 +106,7 @@ def queries(draw, kind: str) -> Node:
         left, right = draw(sides("a", "a")), draw(sides("b", "b"))
         return SemiJoin(left, right, condition('"ax" = "bx"'))
     if kind == "union":
-        names = ("ax", "ay")
-        right = Project(
-            draw(sides("b", "b")), tuple(_output(to, of) for to, of in zip(names, ("bx", "by"), strict=True))
-        )
+        right = pick(draw(sides("b", "b")), ax='"bx"', ay='"by"')
         return Distinct(Union(draw(sides("a", "a")), right))
     node = draw(joins(4 if kind == "join" else 3))
     names = [column.name for column in schema_of(node)]
@@ -136,12 +133,7 @@ def _aggregated_joins(draw) -> Node:
     join = Join(left, right, condition(on)) if draw(st.booleans()) else Join(right, left, condition(on))
     keys = draw(st.lists(st.sampled_from(["ax", "bx", "ay", "by"]), min_size=1, max_size=3, unique=True))
     function, argument = draw(st.sampled_from([("count", None), ("sum", "ay"), ("sum", "ax"), ("max", "by")]))
-    of = call(function) if argument is None else call(function, argument)
-    return Aggregate(join, tuple(keys), (replace(of, name="found"),))
-
-
-def _output(name: str, of: str) -> Output:
-    return Output(name, pick(source("a", of), **{name: f'"{of}"'}).outputs[0].scalar)
+    return Aggregate(join, tuple(keys), (replace(call(function, argument), name="found"),))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -177,16 +169,10 @@ def _snapshots(rows: list[tuple]) -> list[Counter]:
     return [Counter(row[2:] for row in rows if row[0] <= at < row[1]) for at in range(HORIZON)]
 
 
-def _sides(number: int, *, key: str = "x") -> tuple[list[Node], list]:
-    inputs = [TimeWindow(_side(name, name), 5) for name in "abcdef"[:number]]
-    return inputs, [condition(f'"{one}{key}" = "{other}{key}"') for one, other in zip("abcde", "bcdef", strict=True)]
-
-
 def _chain(number: int) -> Node:
-    inputs, equal = _sides(number)
-    node = inputs[0]
-    for place, each in enumerate(inputs[1:]):
-        node = Join(node, each, equal[place])
+    node: Node = TimeWindow(_side("a", "a"), 5)
+    for one, other in pairwise("abcdef"[:number]):
+        node = Join(node, TimeWindow(_side(other, other), 5), condition(f'"{one}x" = "{other}x"'))
     return rewrite(node).node
 
 

@@ -21,7 +21,7 @@ from cluster.storage.stream_tables import StreamPosition
 from protocols.text.durations import parse_duration_us
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from tests.cluster.service.conftest import traffic_rows
-from tests.cluster.service.test_adapted_sizes import state_of
+from tests.cluster.service.test_adapted_sizes import settled, state_of
 
 if TYPE_CHECKING:
     from tests.cluster.service.conftest import Service
@@ -102,9 +102,7 @@ async def test_each_answer_is_that_of_the_window_it_names(service: Service) -> N
     async def hours(count: int) -> None:
         for _ in range(count):
             cluster.hour()
-            async with queries._lock:
-                await queries._migrations.step()
-                await queries.sizes.step()
+            await settled(queries)
 
     await hours(14)
     await queries.drop("other")
@@ -120,7 +118,7 @@ async def test_each_answer_is_that_of_the_window_it_names(service: Service) -> N
     first, last = (began + 6) * HOUR, (cluster.hours - 1) * HOUR
     for at_us in [*range(first, last, HOUR // 4), *(stamp for stamp, _ in cluster.tuples if first <= stamp < last)]:
         found = [row for start, end, row in cluster.rows if start <= at_us < end]
-        found += [json.loads(row) for (start, row), _ in cluster.open.items() if start <= at_us]
+        found += [json.loads(row) for start, row in cluster.open if start <= at_us]
         (quality,) = {row["quality"] for row in found}
         size_us = parse_duration_us(quality.removeprefix("window "))
         assert Counter((row["lane"], row["n"]) for row in found) == cluster.expected(at_us, size_us)
