@@ -38,7 +38,6 @@ from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.algebra import Distinct, Join, Node, Project, Source, TimeWindow, schema_of
 from cluster.language.columns import Column, Output
 from cluster.language.plans import column_scalar
-from cluster.language.walks import streams_of
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
@@ -57,6 +56,7 @@ from tests.cluster.papers.parallel_track import (
     Input,
     ParallelTrack,
     multiplicities,
+    run,
 )
 
 MOST = {"a": 500, "b": 500, "c": 1_000, "d": 1_000}
@@ -64,6 +64,8 @@ WINDOW_US = 10_000_000
 BEGIN_US = 20_000_000
 END_US = 45_000_000
 BATCH_US = 250_000
+DISTINCT_MOVES_AT = 40
+"""Where duplicates are counted, in microseconds."""
 SEED = 4
 
 
@@ -143,14 +145,18 @@ def joined(left: Node, right: Node, on: str) -> Node:
 def batches(streams: Mapping[str, Sequence[tuple[int, int]]]) -> Iterator[tuple[int, dict[str, Arrival]]]:
     """Yield where each micro-batch ends, and what it brings."""
     for begin in range(0, END_US, BATCH_US):
-        end = begin + BATCH_US
-        arrivals = {}
-        for name, rows in streams.items():
-            own = [row for row in rows if begin <= row[0] < end]
-            table = pl.DataFrame(own, schema={START: pl.Int64, f"{name}v": pl.Int64}, orient="row")
-            pieces = RowsInMemory(table.with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN)))
-            arrivals[name] = Arrival((pieces,), end)
-        yield end, arrivals
+        yield begin + BATCH_US, arrivals_of(streams, begin, begin + BATCH_US)
+
+
+def arrivals_of(streams: Mapping[str, Sequence[tuple[int, int]]], begin: int, end: int) -> dict[str, Arrival]:
+    """Return the micro-batch of what comes from one instant to another."""
+    arrivals = {}
+    for name, rows in streams.items():
+        own = [row for row in rows if begin <= row[0] < end]
+        table = pl.DataFrame(own, schema={START: pl.Int64, f"{name}v": pl.Int64}, orient="row")
+        pieces = RowsInMemory(table.with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN)))
+        arrivals[name] = Arrival((pieces,), end)
+    return arrivals
 
 
 def followed(streams: Mapping[str, Sequence[tuple[int, int]]], before: Node, after: Node | None = None) -> Followed:
@@ -167,7 +173,7 @@ def followed(streams: Mapping[str, Sequence[tuple[int, int]]], before: Node, aft
             handover = migration.handover(max(row[0] for rows in streams.values() for row in rows if row[0] < BEGIN_US))
             new = PlannedQuery("q", 2, after, since=handover)
             plan = Plan(2, (replace(old, until=handover), new))
-        elif handover is not None and found.ended_us is None and watermark_us >= handover.opens_us:
+        elif handover is not None and watermark_us >= handover.opens_us:
             plan, found.ended_us = Plan(3, (new,)), watermark_us
         rows = engine.run(arrivals, plan=plan).rows
         found.rows.update(rows.select("start_us", "end_us", "row").iter_rows())
@@ -219,12 +225,11 @@ def parallel_track(streams: Mapping[str, Sequence[tuple[int, int]]]) -> Followed
     new = HashJoin(a, HashJoin(b, HashJoin(c, d, 0, 0), 0, 0), 0, 0)
     track, found = ParallelTrack(old, new), Followed()
     arriving = sorted((at, name, value) for name, rows in streams.items() for at, value in rows)
-    place, began = 0, False
+    place = 0
     for begin in range(0, END_US, BATCH_US):
         answers = 0
-        if begin >= BEGIN_US and not began:
+        if begin == BEGIN_US:
             track.begin()
-            began = True
         while place < len(arriving) and arriving[place][0] < begin + BATCH_US:
             at, name, value = arriving[place]
             answers += len(track.feed(name, Element(at, at + WINDOW_US, (value,))))
@@ -257,13 +262,10 @@ def duplicates() -> dict[str, int]:
     rows = {name: [(at, dice.randrange(3)) for at in range(name == "b", 90, 2)] for name in ("a", "b")}
     window = 20
     arriving = sorted((at, name, value) for name, each in rows.items() for at, value in each)
+    elements = [(name, Element(at, at + window, (value,))) for at, name, value in arriving]
     old = Duplicates(FirstColumn(HashJoin(Input("a"), Input("b"), 0, 0)))
     new = FirstColumn(HashJoin(Duplicates(Input("a")), Duplicates(Input("b")), 0, 0))
-    track, published = ParallelTrack(old, new), list[Element]()
-    for at, name, value in arriving:
-        if at == 40:  # noqa: PLR2004 - the change
-            track.begin()
-        published += track.feed(name, Element(at, at + window, (value,)))
+    published = run(ParallelTrack(old, new), elements, DISTINCT_MOVES_AT)
     by_value = {value: [each for each in published if each.values == (value,)] for value in range(3)}
     twice = sum(times > 1 for each in by_value.values() for times in multiplicities(each, range(90)).values())
     return {"parallel_track_duplicates": twice, "migration_duplicates": own_duplicates(rows, window)}
@@ -278,16 +280,11 @@ def own_duplicates(rows: Mapping[str, list[tuple[int, int]]], window: int) -> in
     old = PlannedQuery("q", 1, above)
     engine, plan, found = LocalEngine(Plan(1, (old,))), None, list[tuple[int, int, str]]()
     for begin in range(0, 120, 5):
-        arrivals = {}
-        for name in streams_of(above):
-            own = [row for row in rows[name] if begin <= row[0] < begin + 5]
-            table = pl.DataFrame(own, schema={START: pl.Int64, f"{name}v": pl.Int64}, orient="row")
-            pieces = RowsInMemory(table.with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN)))
-            arrivals[name] = Arrival((pieces,), begin + 5)
-        if begin == 40:  # noqa: PLR2004 - the change
-            handover = Migration(above, below).handover(39)
+        if begin == DISTINCT_MOVES_AT:
+            handover = Migration(above, below).handover(DISTINCT_MOVES_AT - 1)
             new = PlannedQuery("q", 2, below, since=handover)
             plan = Plan(2, (replace(old, until=handover), new))
+        arrivals = arrivals_of(rows, begin, begin + 5)
         found += engine.run(arrivals, plan=plan).rows.select("start_us", "end_us", "row").iter_rows()
     valid = (Counter(row for begin, end, row in found if begin <= at < end) for at in range(90))
     return sum(times > 1 for each in valid for times in each.values())
@@ -301,13 +298,13 @@ def plot(curves: Mapping[str, Followed], path: Path) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     figure, (upper, lower) = plt.subplots(2, 1, figsize=(8, 6), sharex=True)
-    for name, run in curves.items():
-        seconds = [(place + 1) * BATCH_US / 1e6 for place in range(len(run.answers))]
+    for name, curve in curves.items():
+        seconds = [(place + 1) * BATCH_US / 1e6 for place in range(len(curve.answers))]
         per_second = [
-            1e6 / BATCH_US * sum(run.answers[max(0, place - 3) : place + 1]) / 4 for place in range(len(seconds))
+            1e6 / BATCH_US * sum(curve.answers[max(0, place - 3) : place + 1]) / 4 for place in range(len(seconds))
         ]
         upper.plot(seconds, per_second, label=name)
-        lower.plot(seconds, run.kept, label=name)
+        lower.plot(seconds, curve.kept, label=name)
     upper.set(ylabel="answers per second", yscale="symlog", title="a join of four streams gets another order at 20 s")
     lower.set(xlabel="application time, s", ylabel="tuples kept")
     upper.legend()

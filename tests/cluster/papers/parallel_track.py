@@ -210,7 +210,7 @@ class ParallelTrack:
         return found
 
     def kept(self) -> int:
-        """Return how many tuples are kept: those of one stream once for all operators of a plan, and the buffer."""
+        """Return how many tuples are kept: by each operator of both plans, and in the buffer."""
         boxes = [box for box in (self._old, self._new if self._began else None) if box is not None]
         return sum(1 for box in boxes for _ in box.kept()) + len(self._buffer)
 
