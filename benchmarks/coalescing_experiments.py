@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coalescing_streams import ArrayExtent, drawn
+from reports import agrees
 
 from cluster.temporal.cost_model import Maxima, Prices, Weights
 from cluster.temporal.lazy_extent import LazyExtent
@@ -145,12 +146,12 @@ def experiments(
     report: dict[str, Any] = {}
     shares = {name: sum(each < 0 for each in surface.values()) / len(surface) for name, surface in surfaces.items()}
     report |= {f"figure_{name}_eager_cheaper_share": round(share, 2) for name, share in shares.items()}
-    report["figure_3a_eager_everywhere"] = _agrees(shares["3a"] == 1)
-    report["figure_3b_both_occur"] = _agrees(0 < shares["3b"] < 1)
-    report["figure_3c_fewer_eager"] = _agrees(shares["3c"] <= shares["3b"])
+    report["figure_3a_eager_everywhere"] = agrees(shares["3a"] == 1)
+    report["figure_3b_both_occur"] = agrees(0 < shares["3b"] < 1)
+    report["figure_3c_fewer_eager"] = agrees(shares["3c"] <= shares["3b"])
     mean = statistics.fmean(abs(each) for each in surfaces["4"].values())
     report["figure_4_mean_difference"] = round(mean, 3)
-    report["figure_4_nearly_equal"] = _agrees(mean <= 0.2)  # noqa: PLR2004 - of costs up to 2
+    report["figure_4_nearly_equal"] = agrees(mean <= 0.2)  # noqa: PLR2004 - of costs up to 2
     report |= _curves(grid, axis)
     for name in TABLES:
         report |= _case(name, laboratory, largest)
@@ -172,14 +173,14 @@ def _curves(grid: dict[tuple[float, float], Cell], axis: list[float]) -> dict[st
         "update_ns_lazy": round(statistics.median(lazy)),
         "split_ns_by_disorder": [round(each) for each in splits.values()],
         "read_ns_by_cp": [round(each) for each in reads],
-        "update_rises_with_disorder": _agrees(update[middle, high] > update[middle, low]),
-        "update_falls_with_cp_in_order": _agrees(update[high, low] < update[low, low]),
-        "update_falls_with_cp_late": _agrees(update[high, high] < update[low, high]),
-        "update_largest_at_cp_0_late": _agrees(update[low, high] >= 0.95 * max(update.values())),
-        "lazy_update_independent_of_disorder": _agrees(
+        "update_rises_with_disorder": agrees(update[middle, high] > update[middle, low]),
+        "update_falls_with_cp_in_order": agrees(update[high, low] < update[low, low]),
+        "update_falls_with_cp_late": agrees(update[high, high] < update[low, high]),
+        "update_largest_at_cp_0_late": agrees(update[low, high] >= 0.95 * max(update.values())),
+        "lazy_update_independent_of_disorder": agrees(
             grid[middle, high].lazy_update < 1.25 * grid[middle, low].lazy_update
         ),
-        "read_grows_with_cp": _agrees(all(one <= 1.1 * other for one, other in pairwise(reads))),
+        "read_grows_with_cp": agrees(all(one <= 1.1 * other for one, other in pairwise(reads))),
     }
 
 
@@ -196,7 +197,7 @@ def _case(name: str, laboratory: Laboratory, largest: Maxima) -> dict[str, Any]:
     chosen = optimal(found)
     return {
         f"table_{name}_eager": ",".join(str(each + 1) for each in sorted(chosen)) or "none",
-        f"table_{name}_agrees": _agrees(chosen == claimed),
+        f"table_{name}_agrees": agrees(chosen == claimed),
         f"table_{name}_costs": [round(found.total(each), 3) for each in (chosen, NONE, ALL)],
     }
 
@@ -217,10 +218,6 @@ def _shared(cell: Cell, weights: Weights, largest: Maxima) -> float:
 def _difference(cell: Cell, weights: Weights, largest: Maxima) -> float:
     lazy = _shared(cell, weights, largest) + weights.scan * cell.lazy_scan / largest.scan
     return _eager(cell, EAGER_BYTES[0], weights, largest) - lazy
-
-
-def _agrees(holds: bool) -> str:  # noqa: FBT001 - of this file only
-    return "AGREE" if holds else "DISAGREE"
 
 
 def _taken(scan: Any) -> int:

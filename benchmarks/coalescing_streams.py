@@ -28,9 +28,9 @@ class Samples:
     def __len__(self) -> int:
         return len(self.stamps)
 
-    def tuples(self, count: int | None = None) -> list[tuple[int, int, int]]:
-        """Return (stamp, group, value) of the first samples."""
-        columns = (self.stamps[:count], self.groups[:count], self.values[:count])
+    def tuples(self) -> list[tuple[int, int, int]]:
+        """Return (stamp, group, value) of each sample."""
+        columns = (self.stamps, self.groups, self.values)
         return list(zip(*(each.tolist() for each in columns), strict=True))
 
 
@@ -93,7 +93,7 @@ class ArrayExtent:
         elif known is not None and known[2] and stamp < known[2][-1]:
             self.done = "split"
             later = [each for each in known[2] if each > stamp]
-            half = [later[0], known[1], later[1:], group, value if known[4] == value else known[4]]
+            half = [later[0], known[1], later[1:], group, known[4]]
             known[1], known[2] = stamp, [each for each in known[2] if each < stamp]
             runs.insert(place, [stamp, half[0], [], group, value])
             at = place + 1
@@ -132,10 +132,6 @@ class ArrayExtent:
     def scan(self) -> list[tuple[int, int, int, int]]:
         """Return group, start, end and value of each run."""
         return [(group, start, end, value) for start, end, _, group, value in self._runs]
-
-    def bytes(self, row_bytes: int, stamp_bytes: int = 8) -> int:
-        """Return a row for each run, and a stamp for each other sample."""
-        return len(self._runs) * row_bytes + (self._samples - len(self._runs)) * stamp_bytes
 
 
 def _add_sorted(stamps: list[int], stamp: int) -> None:

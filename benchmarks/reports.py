@@ -10,6 +10,11 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
+def agrees(holds: bool) -> str:  # noqa: FBT001 - its only argument
+    """Return whether a finding of a paper holds here, as reports have it."""
+    return "AGREE" if holds else "DISAGREE"
+
+
 def write_report(
     figures: Mapping[str, Any], name: str, draw: Callable[[Path], None] | None = None, *, as_json: bool
 ) -> None:

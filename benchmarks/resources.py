@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import polars as pl
 from msgspec.structs import replace as struct_replace
@@ -281,12 +280,8 @@ def many_queries(count: int, *, quiet: bool) -> dict[str, Any]:
     every = [RangedQuery(f"q{place}", each, ranges_of(costs.ranged(each)), {}) for place, each in enumerate(texts)]
     least, most = (sum(costs.of(each, each.at(end, end)).state_bytes for each in every) for end in (0.0, 1.0))
     budget = Cost((least + 0.4 * (most - least)) / (1 - RESERVE), float("inf"))
-    batches = [texts[at : at + burst] for at in range(0, len(texts), burst)]
-    for batch in batches if quiet else track(batches, "queries", transient=True):
-        new = []
-        for text in batch:
-            number = len(running) + len(new)
-            new.append(RangedQuery(f"q{number}", text, ranges_of(costs.ranged(text)), {}))
+    batches = [every[at : at + burst] for at in range(0, len(every), burst)]
+    for new in batches if quiet else track(batches, "queries", transient=True):
         before = time.perf_counter()
         try:
             choice = admitted(new, running, costs.beside(_total(costs, running), running), budget)
@@ -299,12 +294,10 @@ def many_queries(count: int, *, quiet: bool) -> dict[str, Any]:
     estimated = _total(costs, running).state_bytes
     before = time.perf_counter()
     again = changed_sizes(running, costs.beside(_total(costs, running), running), budget)
-    queries = tuple(
-        PlannedQuery(each.name, 1, costs.plan(each.kind, each.sizes))
-        for each in running[:: max(len(running) // 500, 1)]
-    )
-    some = state_bytes(lower(Plan(1, queries)), rates)
-    alone = sum(costs.of(each, each.sizes).state_bytes for each in running[:: max(len(running) // 500, 1)])
+    some = running[:: max(len(running) // 500, 1)]
+    queries = tuple(PlannedQuery(each.name, 1, costs.plan(each.kind, each.sizes)) for each in some)
+    shared = state_bytes(lower(Plan(1, queries)), rates)
+    alone = sum(costs.of(each, each.sizes).state_bytes for each in some)
     return {
         "queries": len(running),
         "queries_budget_bytes": budget.state_bytes,
@@ -312,7 +305,7 @@ def many_queries(count: int, *, quiet: bool) -> dict[str, Any]:
         "queries_state_over_budget": estimated / budget.state_bytes,
         "queries_mean_share": float(np.mean([_share(each) for each in running])) if running else 0.0,
         "queries_change_again": len(again.sizes),
-        "queries_shared_state_over_alone": some / alone if alone else 1.0,
+        "queries_shared_state_over_alone": shared / alone if alone else 1.0,
         "queries_longest_decision_s": longest,
         "queries_next_decision_s": time.perf_counter() - before,
         "queries_s": time.perf_counter() - began,
@@ -361,6 +354,11 @@ def _granularity(dice: random.Random) -> str:
 
 def plot(curve: Curve, path: Path) -> None:
     """Draw state and estimate over application time."""
+    import matplotlib as mpl  # noqa: PLC0415 - only when there is something to draw
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
     figure, axes = plt.subplots(figsize=(7, 3.5))
     seconds, states, estimates, _ = zip(*curve, strict=True)
     axes.plot(seconds, [each / 1024 for each in states], label="kept")
