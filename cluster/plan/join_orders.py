@@ -72,7 +72,7 @@ def region_of(node: Node) -> JoinRegion | None:
 
 
 def _flatten(node: Node, inputs: list[Node], conditions: list[Scalar]) -> Tree:
-    below = _without_narrowing(node)
+    below = without_narrowing(node)
     if not isinstance(below, Join):
         inputs.append(node)
         return len(inputs) - 1
@@ -82,7 +82,8 @@ def _flatten(node: Node, inputs: list[Node], conditions: list[Scalar]) -> Tree:
     return (left, right)
 
 
-def _without_narrowing(node: Node) -> Node:
+def without_narrowing(node: Node) -> Node:
+    """Return what is below projections that only leave columns out."""
     while isinstance(node, Project) and _leaves_out(node):
         node = node.input
     return node
@@ -290,7 +291,7 @@ def inner_parts(plan: Node) -> frozenset[int]:
         if isinstance(node, Project) and isinstance(node.input, Join):
             found.add(id(node.input))
         for side in inputs_of(node) if isinstance(node, Join) else ():
-            below = _without_narrowing(side)
+            below = without_narrowing(side)
             if isinstance(below, Join):
                 found |= {id(below), id(side)}
     return frozenset(found)

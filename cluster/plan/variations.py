@@ -39,7 +39,7 @@ from cluster.plan.expressions import (
     names_of,
     substituted,
 )
-from cluster.plan.join_orders import joined_by, order_words, orders_of, region_of
+from cluster.plan.join_orders import joined_by, order_words, orders_of, region_of, without_narrowing
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rules.duplicates import duplicate_free
 
@@ -175,9 +175,7 @@ def aggregate_before_join(node: Node) -> Iterator[Varied]:
     """
     if not isinstance(node, Aggregate) or any(call.function not in BY_VALUE for call in node.calls):
         return
-    below = node.input
-    while isinstance(below, Project) and all(plain_column(each.scalar) == each.name for each in below.outputs):
-        below = below.input
+    below = without_narrowing(node.input)
     if not isinstance(below, Join) or below.predicate is None:
         return
     for place, (side, other) in enumerate(((below.left, below.right), (below.right, below.left))):
