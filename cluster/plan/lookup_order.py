@@ -64,8 +64,18 @@ def ordered(
         best = min(possible, key=lambda each: _cost(each, sizes))  # of equals the first
         waiting.remove(best)
         found.append(best)
-        known |= names_of(best.table) if best.pairs else frozenset()
+        known |= _added(best)
     return tuple(found)
+
+
+def in_order(lookups: Sequence[TableLookup], sampled: frozenset[str]) -> bool:
+    """Return whether each lookup follows those whose columns it reads, given the columns of the stream itself."""
+    known = sampled
+    for each in lookups:
+        if not _read(each) <= known:
+            return False
+        known |= _added(each)
+    return True
 
 
 def partners_of(lookup: Lookup | TableLookup, sizes: Mapping[str, RelationSize]) -> float:
@@ -90,6 +100,11 @@ def _cost(lookup: TableLookup, sizes: Mapping[str, RelationSize]) -> tuple[int, 
 def _read(lookup: TableLookup) -> frozenset[str]:
     """Return the columns of earlier lookups that it reads."""
     return (frozenset() if lookup.predicate is None else columns_of(lookup.predicate)) - names_of(lookup.table)
+
+
+def _added(lookup: TableLookup) -> frozenset[str]:
+    """Return the columns that it adds to tuples."""
+    return names_of(lookup.table) if lookup.pairs else frozenset()
 
 
 def _rows(table: Node, sizes: Mapping[str, RelationSize]) -> float:

@@ -6,7 +6,7 @@ words what is different. Equivalences that always pay off are the rules of :mod:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import permutations
 
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from cluster.plan.expressions import (
     substituted,
 )
 from cluster.plan.join_orders import joined_by, order_words, orders_of, region_of, without_narrowing
+from cluster.plan.lookup_order import in_order
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rules.duplicates import duplicate_free
 
@@ -67,22 +68,12 @@ def lookup_orders(node: Node) -> Iterator[Varied]:
     sampled = frozenset(column.name for column in node.sampled)
     found = 0
     for order in permutations(node.lookups):
-        if order != node.lookups and _readable(order, sampled):
+        if order != node.lookups and in_order(order, sampled):
             names = ", ".join(_table_name(each) for each in order)
             yield replace(node, lookups=order), f"tuples of {node.stream} are looked up in {names}, in this order"
             found += 1
             if found == MOST_LOOKUP_ORDERS:
                 return
-
-
-def _readable(order: Sequence[TableLookup], sampled: frozenset[str]) -> bool:
-    known = sampled
-    for each in order:
-        own = names_of(each.table)
-        if each.predicate is not None and not columns_of(each.predicate) - own <= known:
-            return False
-        known = known | own if each.pairs else known
-    return True
 
 
 def _table_name(lookup: TableLookup) -> str:
