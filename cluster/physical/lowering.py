@@ -71,15 +71,8 @@ def with_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping[st
     positions
         Those of the new plan; None for those of the running one.
     """
-    kind, identity = _lowered(query.node)
-    before, subscriber = running.by_identity.get(identity), kind.subscriber(query)
-    if before is None:
-        step = Step(None, kind.fragment((subscriber,)), come=(subscriber,))
-    else:
-        tally = before.tally.with_subscriber(subscriber)
-        step = Step(before, _tallied(kind, tally, (*before.subscribers, subscriber)), come=(subscriber,))
     positions = running.positions if positions is None else positions
-    return successor(indexed(running), running.epoch + 1, positions, (step,))
+    return successor(indexed(running), running.epoch + 1, positions, (_joining(running, query),))
 
 
 def with_handover(
@@ -98,22 +91,15 @@ def with_handover(
     """
     part, was = running.by_query[old.identity], running.subscribers[old.identity]
     at, now = place_in(part.subscribers, was), _handing_over(was, old)
+    handing = replace(part, subscribers=(*part.subscribers[:at], now, *part.subscribers[at + 1 :]))
+    handing.__dict__["tally"] = part.tally
     kind, identity = _lowered(new.node)
-    subscriber = kind.subscriber(new)
-    handing = (*part.subscribers[:at], now, *part.subscribers[at + 1 :])
     if part.identity == identity:
-        tally = part.tally.with_subscriber(subscriber)
-        both = _tallied(kind, tally, (*handing, subscriber))
-        return successor(indexed(running), running.epoch + 1, positions, (Step(part, both, (was,), (now, subscriber)),))
-    left = replace(part, subscribers=handing)
-    left.__dict__["tally"] = part.tally
-    before = running.by_identity.get(identity)
-    if before is None:
-        step = Step(None, kind.fragment((subscriber,)), come=(subscriber,))
+        subscriber = kind.subscriber(new)
+        steps: tuple[Step, ...] = (Step(part, _grown(kind, handing, subscriber), (was,), (now, subscriber)),)
     else:
-        joined = _tallied(kind, before.tally.with_subscriber(subscriber), (*before.subscribers, subscriber))
-        step = Step(before, joined, come=(subscriber,))
-    return successor(indexed(running), running.epoch + 1, positions, (Step(part, left, (was,), (now,)), step))
+        steps = (Step(part, handing, (was,), (now,)), _joining(running, new))
+    return successor(indexed(running), running.epoch + 1, positions, steps)
 
 
 def without_query(running: PhysicalPlan, query: PlannedQuery, positions: Mapping[str, int]) -> PhysicalPlan:
@@ -151,6 +137,18 @@ def _without(part: Fragment | None, query: PlannedQuery, subscriber: Subscriber)
     left = (*part.subscribers[:at], *part.subscribers[at + 1 :])
     kind, _ = _lowered(query.node)
     return _tallied(kind, part.tally.without_subscriber(subscriber, left), left)
+
+
+def _joining(running: PhysicalPlan, query: PlannedQuery) -> Step:
+    """Return the step by which a new query joins those whose fragment it shares, or gets one of its own."""
+    kind, identity = _lowered(query.node)
+    before, subscriber = running.by_identity.get(identity), kind.subscriber(query)
+    after = kind.fragment((subscriber,)) if before is None else _grown(kind, before, subscriber)
+    return Step(before, after, come=(subscriber,))
+
+
+def _grown(kind: Lowered, part: Fragment, subscriber: Subscriber) -> Fragment:
+    return _tallied(kind, part.tally.with_subscriber(subscriber), (*part.subscribers, subscriber))
 
 
 def _handing_over(subscriber: Subscriber, query: PlannedQuery) -> Subscriber:
