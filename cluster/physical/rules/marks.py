@@ -64,9 +64,7 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             return replace(template, columns=(*template.columns, *marks))
         case Project():
             return replace(template, input=inputs[0], outputs=(*template.outputs, *passed_on(marks)))
-        case Aggregate() | PartitionedWindow() | SessionWindow() | PatternMatch() | Ranked() | Sequence():
-            return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
-        case UntilNext():
+        case Aggregate() | PartitionedWindow() | SessionWindow() | PatternMatch() | Ranked() | Sequence() | UntilNext():
             return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)
