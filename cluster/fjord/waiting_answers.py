@@ -69,11 +69,9 @@ class WaitingAnswers:
         had = self._waiting.height
         rows = pl.concat([self._waiting, *come])
         waits = pl.col("query").is_in(closed)
-        self._waiting = rows.filter(waits) if closed else rows.clear()
+        self._waiting = rows.filter(waits)
         self.moved = self._waiting.height > 0 or had > 0
-        given = (
-            rows.filter(~waits).sort(START, maintain_order=True) if closed else rows.sort(START, maintain_order=True)
-        )
+        given = rows.filter(~waits).sort(START, maintain_order=True)
         return given.with_columns(_names(given["query"]))
 
     def save(self) -> State:
