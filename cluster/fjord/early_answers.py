@@ -22,6 +22,7 @@ from cluster.fjord.batch import ALWAYS, END, START, Batch
 from cluster.fjord.collecting import CLOSES, OPEN
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.plan.epoch import name_of
 
 _BEGAN, _PLACE, _NUMBER, _GOES_ON = "fjord_began", "fjord_place", "fjord_number", "fjord_goes_on"
 _RUN = "fjord_run"
@@ -162,11 +163,6 @@ def given_of(state: State, began: Mapping[str, int]) -> Given:
     rows = table_of(state, "open").join(alive, on=["query", _BEGAN], how="inner", maintain_order="left")
     named = rows.with_columns(pl.col(_IDENTITY).alias("query")).select(_OPEN_ROWS.names())
     return Given(number_of(state, "frontier_us"), named)
-
-
-def name_of(identity: str) -> str:
-    """Return the name of a query, given its identity."""
-    return identity.rpartition("@")[0]
 
 
 def frontier_state_of(given: Given) -> State:

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START
-from cluster.fjord.early_answers import name_of
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.physical.nodes import Fragment
+from cluster.plan.epoch import name_of
 
 _COLUMNS = pl.Schema({"query": pl.String, START: pl.Int64, END: pl.Int64, "kind": pl.String, "row": pl.String})
 

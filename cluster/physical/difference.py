@@ -9,6 +9,7 @@ import msgspec
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.plan_changes import Splice
 from cluster.physical.words import named, queries_counted
+from cluster.plan.epoch import name_of
 
 
 class FragmentChange(msgspec.Struct, frozen=True):
@@ -151,7 +152,7 @@ def _whole(fragment: Fragment) -> str:
 def _changed(change: FragmentChange) -> Iterator[str]:
     for word, identities in (("come", change.queries_come), ("go", change.queries_go)):
         if identities:
-            names = [identity.rsplit("@", 1)[0] for identity in identities]
+            names = [name_of(identity) for identity in identities]
             yield f"{named(names)} {word if len(names) > 1 else f'{word}es' if word == 'go' else f'{word}s'}"
     local = [node.removeprefix(change.identity).lstrip("/ ") for node in change.come]
     if local:

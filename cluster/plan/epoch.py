@@ -80,6 +80,11 @@ class PlannedQuery(msgspec.Struct, frozen=True):
         return f"{self.name}@{self.since_epoch}"
 
 
+def name_of(identity: str) -> str:
+    """Return the name of a query, given its identity."""
+    return identity.rpartition("@")[0]
+
+
 class Plan(msgspec.Struct, frozen=True, tag=True):
     """All queries of an epoch.
 
