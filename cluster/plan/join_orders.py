@@ -51,6 +51,10 @@ class JoinRegion:
     top: Node
     written: int
 
+    def columns_of_inputs(self, inputs: int) -> frozenset[str]:
+        """Return the columns of a set of inputs, which is a whole number with a bit for each."""
+        return frozenset().union(*(names_of(each) for place, each in enumerate(self.inputs) if inputs >> place & 1))
+
 
 def region_of(node: Node) -> JoinRegion | None:
     """Return the region of a join, or of a projection above it; None if there is no other order.
@@ -148,7 +152,6 @@ class _Trees:
             sum(1 << place for place, own in enumerate(names) if columns_of(each) & own) for each in region.conditions
         ]
         self._region = region
-        self._names = names
         self._found: dict[tuple[int, int, bool], bool] = {}
         self.connected = cache(self._connected)
 
@@ -187,10 +190,8 @@ class _Trees:
         return self._found[key]
 
     def _equates(self, condition: int, left: int, right: int) -> bool:
-        return joins_by_equality(self._region.conditions[condition], self._columns(left), self._columns(right))
-
-    def _columns(self, inputs: int) -> frozenset[str]:
-        return frozenset().union(*(own for place, own in enumerate(self._names) if inputs >> place & 1))
+        one, other = map(self._region.columns_of_inputs, (left, right))
+        return joins_by_equality(self._region.conditions[condition], one, other)
 
     def by_equality(self, tree: Tree) -> bool:
         """Return whether each join of a tree has an equality."""
@@ -235,12 +236,7 @@ def _joined(region: JoinRegion, tree: Tree, needed: frozenset[str], *, narrow: b
 
 def _conditions_of(region: JoinRegion, tree: tuple[Tree, Tree]) -> list[Scalar]:
     """Return the conditions that a join meets: those over both sides and nothing else, without needless ones."""
-    one, other = (
-        frozenset[str]().union(
-            *(names_of(each) for place, each in enumerate(region.inputs) if members(side) >> place & 1)
-        )
-        for side in tree
-    )
+    one, other = (region.columns_of_inputs(members(side)) for side in tree)
     found = [
         (place, each)
         for place, each in enumerate(region.conditions)
