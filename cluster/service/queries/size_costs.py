@@ -105,7 +105,7 @@ class SizeCosts:
             return 0.0
         found: dict[Node, Estimate] = {}
         for node in nodes:
-            found |= estimates_of(node, self.rates, prices=self.prices)
+            estimates_of(node, self.rates, prices=self.prices, known=found)
         return totals_of(found.values()).work_us / SECOND_US
 
     def beside(self, everything: Cost, queries: Iterable[RangedQuery]) -> Costs:
