@@ -30,7 +30,7 @@ from cluster.costs.characteristics import (
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.prices import SHIPPED, Prices
-from cluster.costs.selectivity import KEYS_ASSUMED, join_selectivity, keys_joined, selectivity, share_of_pairs
+from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, selectivity, share_of_pairs
 from cluster.costs.work import SECOND_US, compared_per_second, work_us
 from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Expression
@@ -306,10 +306,7 @@ def _joined(
     if math.isinf(left.validity) or math.isinf(right.validity):
         return Estimate(None, kept)
     condition, *sides = _condition(node)
-    if pair_shares:
-        share = share_of_pairs(condition, sides[0], sides[1], pair_shares)
-    else:
-        share = join_selectivity(condition, sides[0], sides[1])
+    share = share_of_pairs(condition, sides[0], sides[1], pair_shares)
     return Estimate(joined(left, right, share), kept)
 
 

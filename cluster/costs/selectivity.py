@@ -66,10 +66,14 @@ def selectivity(condition: Expression, operands: Sequence[float]) -> float:
             return OTHER
 
 
-def join_selectivity(condition: Expression | None, left: frozenset[str], right: frozenset[str]) -> float:
-    """Return the share of pairs that meet a condition of a join.
+def share_of_pairs(
+    condition: Expression | None, left: frozenset[str], right: frozenset[str], measured: Mapping[Expression, float]
+) -> float:
+    """Return the share of pairs that meet a condition of a join: as measured, else as assumed.
 
-    Its equalities between the sides are assumed to be those of one key; other parts hold independently of it.
+    An equality of which nothing is known has the share of one that reads a column of it: if a = b and b = c have been
+    measured, a and c have as many values in common. Of several equalities the one that fewest pairs meet counts: all
+    between the sides are assumed to be those of one key. Other parts hold independently of it.
 
     Parameters
     ----------
@@ -77,29 +81,8 @@ def join_selectivity(condition: Expression | None, left: frozenset[str], right: 
         The condition; None for none.
     left, right
         Names of the columns of both sides.
-    """
-    if condition is None:
-        return 1.0
-    parts = conjuncts(condition)
-    rest = math.prod(selectivity(each) for each in parts if not _compares_sides(each, left, right))
-    return rest / keys_joined(condition, left, right)
-
-
-def share_of_pairs(
-    condition: Expression | None, left: frozenset[str], right: frozenset[str], measured: Mapping[Expression, float]
-) -> float:
-    """Return the share of pairs that meet a condition, as far as that of conditions is known.
-
-    An equality of which nothing is known has the share of one that reads a column of it: if a = b and b = c have been
-    measured, a and c have as many values in common. Of several equalities the one that fewest pairs meet counts, as
-    for :func:`join_selectivity`.
-
-    Parameters
-    ----------
-    condition, left, right
-        As for :func:`join_selectivity`.
     measured
-        Shares by condition.
+        Shares by condition, as far as they are known.
     """
     if condition is None or condition in measured:
         return 1.0 if condition is None else measured[condition]
@@ -108,7 +91,7 @@ def share_of_pairs(
     rest = math.prod(measured.get(each, selectivity(each)) for each in parts if each not in equalities)
     shares = [_share_of_equality(each, measured) for each in equalities]
     known = [each for each in shares if each is not None]
-    return rest * (min(known) if known else 1 / keys_joined(condition, left, right))
+    return rest * min(known) if known else rest / keys_joined(condition, left, right)
 
 
 def _share_of_equality(equality: Expression, measured: Mapping[Expression, float]) -> float | None:
