@@ -18,7 +18,7 @@ from cluster.language.algebra import Node
 from cluster.language.catalog import Catalog
 from cluster.language.parameter_values import NO_VALUES, Value
 from cluster.language.parameters import bind
-from cluster.language.size_ranges import BEST, Sizes
+from cluster.language.size_ranges import Sizes
 from cluster.language.translation import Query, translate
 from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
@@ -59,7 +59,7 @@ class PlanningContext:
     large: frozenset[str]
 
     def rewritten(
-        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False, chosen: Sizes = BEST
+        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False
     ) -> tuple[Query, Rewritten]:
         """Return a query, with values for its parameters, and its rewritten plan.
 
@@ -71,8 +71,6 @@ class PlanningContext:
             By parameter; see :func:`cluster.language.parameters.bind`.
         registered
             That of :func:`translate`.
-        chosen
-            Sizes of its ranges.
         """
         if registered:
             query = translate(sql, self.catalog, registered=True)
@@ -83,7 +81,7 @@ class PlanningContext:
             with bound.placed():
                 query = translate(bound.text, self.catalog)
                 check_text(query.node)
-        return query, rewrite(sized(query.node, chosen), large=self.large, sizes=self.sizes)
+        return query, rewrite(sized(query.node), large=self.large, sizes=self.sizes)
 
     def ranged(self, sql: str) -> Node:
         """Return the plan of a query that was added, as it was translated, with its ranges."""
@@ -94,10 +92,10 @@ class PlanningContext:
         return rewrite(sized(node, chosen), large=self.large, sizes=self.sizes).node
 
     def planned(
-        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False, chosen: Sizes = BEST
+        self, sql: str, values: Mapping[str, Value] = NO_VALUES, *, registered: bool = False
     ) -> tuple[Query, Node]:
         """Return a query and its plan, which the engine can run; the parameters are those of :meth:`rewritten`."""
-        query, rewritten = self.rewritten(sql, values, registered=registered, chosen=chosen)
+        query, rewritten = self.rewritten(sql, values, registered=registered)
         check_supported(rewritten.node)
         return query, rewritten.node
 

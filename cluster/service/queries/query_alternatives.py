@@ -163,12 +163,11 @@ def plans_of(query: RegisteredQuery, context: PlanningContext) -> tuple[Alternat
     PlanError
         If its text cannot be planned any more.
     """
-    node = running_plan(query)
-    ranges = ranges_of(context.ranged(query.sql))
-    quality = quality_of(node) if ranges else None
+    translated = context.ranged(query.sql)
+    ranges = ranges_of(translated)
+    quality = quality_of(running_plan(query)) if ranges else None
     sizes = None if quality is None else sizes_in(quality, ranges)
-    base = context.rewritten(query.sql, registered=True, chosen=BEST if sizes is None else sizes)[1].node
-    return alternatives(without_history(base))
+    return alternatives(without_history(context.at(translated, BEST if sizes is None else sizes)))
 
 
 def running_plan(query: RegisteredQuery) -> Node:

@@ -28,6 +28,7 @@ from cluster.physical.nodes import PhysicalPlan
 from cluster.physical.reach import UnboundedPlanError, reach_us
 from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.history import has_own_beginning
+from cluster.plan.sized import quality_of
 from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.plan_options import Figures, candidate, has_choice, options_of
@@ -224,7 +225,9 @@ class Replanning:
     ) -> Candidate | None:
         running = running_plan(query)
         rests = query.next is not None or self._waiting.rests(query.name, now)
-        plans = (Alternative(running),) if rests or ranges_of(context.ranged(query.sql)) else self._kept(query, context)
+        # Its text is translated only if its rows show a choice: this is asked of all queries, again and again.
+        stays = rests or (quality_of(running) is not None and bool(ranges_of(context.ranged(query.sql))))
+        plans = (Alternative(running),) if stays else self._kept(query, context)
         return candidate(query, plans, running, figures)
 
     def _kept(self, query: RegisteredQuery, context: PlanningContext) -> tuple[Alternative, ...]:
