@@ -146,7 +146,8 @@ class Replanning:
         """
         queries = [each for each in self._registry.queries() if has_choice(each.node)]
         physical = self._registry.physical
-        figures = await self._planning.run(lambda: self._figures(queries, physical), internal=True)
+        rates = self._limits.rates(_streams(queries))
+        figures = await self._planning.run(lambda: self._figures(queries, physical, rates), internal=True)
         self._smooth = smoothed(self._smooth, _flat(figures), WEIGHT)
         looked = self._looked
         if (
@@ -174,7 +175,7 @@ class Replanning:
         if not self._on or not any(has_choice(each.node) for each in queries):
             return list(queries)
         physical = self._registry.physical
-        figures = self._measured(frozenset().union(*(streams_of(each.node) for each in queries)), physical)
+        figures = self._measured(self._limits.rates(_streams(queries)), physical)
         return [
             await self._planning.run(partial(self._placed, each, figures, physical), internal=True)
             if has_choice(each.node)
@@ -194,13 +195,13 @@ class Replanning:
         best = cheapest(options, _running_beside(options, physical))
         return query if best.number == 1 else replace(query, node=plans[best.number - 1].node)
 
-    def _measured(self, streams: Iterable[str], physical: PhysicalPlan) -> Figures:
-        rates = self._limits.rates(frozenset(streams))
+    def _measured(self, rates: Mapping[str, float], physical: PhysicalPlan) -> Figures:
         return Figures(rates, measured_selectivities(physical, self._operators.rates), self._prices.current())
 
-    def _figures(self, queries: Collection[RegisteredQuery], physical: PhysicalPlan) -> Figures:
-        streams = frozenset[str]().union(*(streams_of(each.node) for each in queries))
-        figures = self._measured(streams, physical)
+    def _figures(
+        self, queries: Collection[RegisteredQuery], physical: PhysicalPlan, rates: Mapping[str, float]
+    ) -> Figures:
+        figures = self._measured(rates, physical)
         names = {each.name for each in queries}
         self._shares = {name: shares for name, shares in self._shares.items() if name in names}
         for query in queries:
@@ -255,6 +256,10 @@ class Replanning:
                 await self._migrate(name, plan.node, f"plan {number:,}: {plan.words} ({what}: {work})")
             except ClusterError as error:
                 log.warning("query keeps its plan", query=name, reason=error.message)
+
+
+def _streams(queries: Iterable[RegisteredQuery | PlannedText]) -> frozenset[str]:
+    return frozenset[str]().union(*(streams_of(each.node) for each in queries))
 
 
 def _running_beside(options: Sequence[Option], physical: PhysicalPlan) -> list[Option]:
