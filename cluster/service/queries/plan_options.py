@@ -17,6 +17,7 @@ from cluster.plan.alternatives import Alternative
 from cluster.plan.epoch import PlannedQuery
 from cluster.service.queries.migration_steps import planned_migration
 from cluster.service.registry.running_queries import RegisteredQuery
+from cluster.shared_nodes import remembered
 
 MOST_OPTIONS = 8
 """Of each query so many plans are looked at together with those of others: the cheapest."""
@@ -44,6 +45,7 @@ class Figures:
     shares: Mapping[str, Mapping[Expression, float]] = field(default_factory=dict)
 
 
+@remembered
 def has_choice(plan: Node) -> bool:
     """Return whether it is worth while to look for other plans: where something is joined, or looked up twice."""
     return any(
