@@ -14,15 +14,12 @@ from cluster.fjord.operator_statistics import Rates
 from cluster.physical.difference import diff
 from cluster.physical.graph import dot, mermaid, plan_graph
 from cluster.physical.text import plan_text
+from cluster.service.registry.running_queries import MOST_EPOCHS
 
 if TYPE_CHECKING:
     from cluster.service.queries.query_service import QueryService
     from cluster.service.registry.registry import Registry
     from cluster.service.running.engine import Engine
-
-
-MOST_EPOCHS = 1_000
-"""The most epochs of which the history is shown at once."""
 
 
 class PlanFormat(StrEnum):

@@ -17,7 +17,7 @@ from cluster.service.registry.registry_file import RegistryFile
 Subscribers = tuple[Subscriber, ...]
 """Queries as subscribers of the plan."""
 MOST_EPOCHS = 1_000
-"""Reasons for changes of plans are kept for so many epochs: the history shows no more."""
+"""The most epochs of which the history is shown at once; reasons for changes of plans are kept for as many."""
 _PREFIX = "reason/"
 
 
