@@ -40,7 +40,7 @@ from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.adapted_sizes import AdaptedSizes
 from cluster.service.queries.history import HistoryRead, begun_at, history_of
 from cluster.service.queries.migration_steps import AnsweredBy
-from cluster.service.queries.migrations import Migrations, MigrationState
+from cluster.service.queries.migrations import RETRY_SECONDS, Migrations, MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
 from cluster.service.queries.query_alternatives import QueryAlternatives
@@ -57,8 +57,6 @@ from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
 
-RETRY_SECONDS = 1.0
-"""Between two attempts to write to a full disk."""
 PUT_ASIDE = 256
 """Queries that are planned between two calls of `put_aside`."""
 T = TypeVar("T")
