@@ -90,15 +90,16 @@ class SparkPositions:
         """
         return self._lasting_offset(host).epoch
 
-    def backfilling(self, host: Host) -> frozenset[int]:
-        """Return the epochs of the queries of one of them that still read their history.
+    def begun_and_backfilling(self, host: Host) -> tuple[int, frozenset[int]]:
+        """Return what `begun` does, and the epochs of the queries that still read their history then.
 
         Raises
         ------
         ClusterError
             If that cannot be read.
         """
-        return frozenset(self._lasting_offset(host).history)
+        offset = self._lasting_offset(host)
+        return offset.epoch, frozenset(offset.history)
 
     def check_plans(self, newest: int) -> None:
         """Raise if any plan that Spark may still run, up to the newest, cannot be read.

@@ -288,7 +288,7 @@ def make_parts(
 def _answered(positions: SparkPositions, ingest: Ingest, host: Host, streams: frozenset[str]) -> Answered | None:
     with suppress(ClusterError):  # Spark's log cannot be read now
         passed_us = instants_read(positions, ingest.tables(), host, streams)
-        return Answered(positions.begun(host), positions.backfilling(host), passed_us)
+        return Answered(*positions.begun_and_backfilling(host), passed_us)
     return None
 
 
