@@ -108,7 +108,7 @@ def test_what_is_picked_fits_and_is_the_most_at_its_step(
     assert fit.windows <= fit.granularities + 1 / steps + 1e-9
     better = [step / steps for step in range(steps + 1) if step / steps > fit.granularities + 1e-9]
     assert not any(cost_at(share, share).fits(budget) for share in better)
-    above = min(fit.granularities + 1 / steps, 1.0)
+    above = min((round(fit.granularities * steps) + 1) / steps, 1.0)
     if fit.windows < above - 1e-9:
         nearly = min(fit.windows + 2e-6, above)
         assert not cost_at(nearly, fit.granularities).fits(budget)
