@@ -42,6 +42,7 @@ from cluster.service.queries.history import HistoryRead, begun_at, history_of
 from cluster.service.queries.migration_steps import AnsweredBy
 from cluster.service.queries.migrations import RETRY_SECONDS, Migrations, MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
+from cluster.service.queries.plan_options import Figures
 from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
 from cluster.service.queries.query_alternatives import QueryAlternatives
 from cluster.service.queries.query_estimates import QueryEstimates
@@ -262,7 +263,7 @@ class QueryService:
                 context = self._context()
                 query, node = await self._planning.run(lambda: context.planned(sql, values))
             (planned,) = await self.sizes.placed([PlannedText(name, query.text.strip(), query, node)])
-            planned = await self._cheapest(planned)
+            (planned,) = await self._cheapest([planned])
             await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
             await self._refresh_built_in(node)
             if self.waiting.must_wait(node):
@@ -295,7 +296,7 @@ class QueryService:
             async with self._lock:
                 if self._context() != context:
                     planned = await self._planned(queries, values, self._context())
-                planned = [await self._cheapest(each) for each in await self.sizes.placed(planned)]
+                planned = await self._cheapest(await self.sizes.placed(planned))
                 await self._check_together(planned)
                 return await self._start_all(planned)
         finally:
@@ -329,10 +330,14 @@ class QueryService:
             raise refused[0]
         return found
 
-    async def _cheapest(self, planned: PlannedText) -> PlannedText:
-        """Return a query with the plan that costs least beside all others, if that fits."""
+    async def _cheapest(self, queries: Sequence[PlannedText]) -> list[PlannedText]:
+        """Return queries with the plans that cost least beside all others, where these fit."""
+        figures = self.replanning.figures_for(queries)
+        return list(queries) if figures is None else [await self._cheaper(each, figures) for each in queries]
+
+    async def _cheaper(self, planned: PlannedText, figures: Figures) -> PlannedText:
         try:
-            (chosen,) = await self.replanning.placed([planned])
+            chosen = await self.replanning.placed(planned, figures)
             if chosen is not planned:
                 await self.limits.check(chosen.in_epoch(self._registry.epoch + 1))
         except ClusterError as error:
@@ -375,7 +380,7 @@ class QueryService:
                     plan = partial(self._context().planned, waiting.sql, registered=True)
                     text = PlannedText(waiting.name, waiting.sql, *await self._planning.run(plan, internal=True))
                     (planned,) = await self.sizes.placed([text])
-                    planned = await self._cheapest(planned)
+                    (planned,) = await self._cheapest([planned])
                     await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
                     await self._start(planned, waited=True)
                     self.waiting.troubles.pop(waiting.name, None)

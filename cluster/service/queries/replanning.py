@@ -170,18 +170,17 @@ class Replanning:
             await self._begin(change, context)
         return due
 
-    async def placed(self, queries: Sequence[PlannedText]) -> list[PlannedText]:
-        """Return queries that are to be added with the plans that cost least beside those that run."""
+    def figures_for(self, queries: Sequence[PlannedText]) -> Figures | None:
+        """Return what plans of queries cost by that are to be added; None if they have no choice."""
         if not self._on or not any(has_choice(each.node) for each in queries):
-            return list(queries)
-        physical = self._registry.physical
-        figures = self._measured(self._limits.rates(_streams(queries)), physical)
-        return [
-            await self._planning.run(partial(self._placed, each, figures, physical), internal=True)
-            if has_choice(each.node)
-            else each
-            for each in queries
-        ]
+            return None
+        return self._measured(self._limits.rates(_streams(queries)), self._registry.physical)
+
+    async def placed(self, query: PlannedText, figures: Figures) -> PlannedText:
+        """Return a query that is to be added with the plan that costs least beside those that run."""
+        if not has_choice(query.node):
+            return query
+        return await self._planning.run(partial(self._placed, query, figures, self._registry.physical), internal=True)
 
     def _placed(self, query: PlannedText, figures: Figures, physical: PhysicalPlan) -> PlannedText:
         if has_own_beginning(query.node) or ranges_of(query.query.node):
