@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cluster.costs.choice import Candidate, Option
-from cluster.costs.estimates import NO_SHARES, Estimate, estimates_of, totals_of
+from cluster.costs.estimates import NO_SHARES, Estimate, Totals, estimates_of, totals_of
 from cluster.costs.prices import Prices
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Expression
@@ -54,6 +54,18 @@ def has_choice(plan: Node) -> bool:
     )
 
 
+def costs_of(query: str, plans: Iterable[Alternative], figures: Figures) -> Iterator[Totals | None]:
+    """Yield what plans of a query are expected to cost, each alone; None where nothing is known."""
+    known: dict[Node, Estimate] = {}
+    shares = figures.shares.get(query, NO_SHARES)
+    for each in plans:
+        estimates_of(
+            each.node, figures.rates, figures.selectivities, prices=figures.prices, pair_shares=shares, known=known
+        )
+        own = [known[node] for node in from_below(each.node)]
+        yield None if all(estimate.flow is None for estimate in own) else totals_of(own)
+
+
 def options_of(
     query: PlannedQuery, plans: Sequence[Alternative], figures: Figures, *, most: int = MOST_OPTIONS
 ) -> list[Option]:
@@ -70,15 +82,9 @@ def options_of(
     most
         How many.
     """
-    known: dict[Node, Estimate] = {}
-    shares = figures.shares.get(query.name, NO_SHARES)
     costs: list[tuple[float, int]] = []
-    for place, each in enumerate(plans):
-        estimates_of(
-            each.node, figures.rates, figures.selectivities, prices=figures.prices, pair_shares=shares, known=known
-        )
-        total = totals_of(known[node] for node in from_below(each.node))
-        if total.known and total.work_us < float("inf"):
+    for place, total in enumerate(costs_of(query.name, plans, figures)):
+        if total is not None and total.known and total.work_us < float("inf"):
             costs.append((total.work_us, place))
         elif not place:
             return []
@@ -115,7 +121,7 @@ def candidate(
     now = options_of(query.planned, own, figures)
     if not now:
         return None
-    current = Option(0 if place is None else place + 1, now[0].fragment, now[0].group, now[0].fixed_us, now[0].rows_us)
+    current = replace(now[0], number=0 if place is None else place + 1)
     others = [
         each
         for each in options_of(query.planned, plans, figures)

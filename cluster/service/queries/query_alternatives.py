@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.costs.estimates import NO_SHARES, Estimate, Totals, estimates_of, totals_of
-from cluster.costs.prices import Prices
+from cluster.costs.estimates import NO_SHARES, Totals
 from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import BEST, ranges_of
-from cluster.language.walks import from_below, streams_of
+from cluster.language.walks import streams_of
 from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.explain import explain
 from cluster.plan.sized import quality_of, sizes_in
 from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.migration_steps import planned_migration, without_history
 from cluster.service.queries.operator_prices import OperatorPrices
+from cluster.service.queries.plan_options import Figures, costs_of
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -129,9 +129,9 @@ class QueryAlternatives:
 
         def listed() -> list[Listed]:
             selectivities = measured_selectivities(physical, self.operators.rates)
+            figures = Figures(rates, selectivities, prices, {name: self.shares(name)})
             found = plans_of(query, context)
-            costs = costs_of([each.node for each in found], rates, selectivities, prices, self.shares(name))
-            return _listed(query, found, costs, most)
+            return _listed(query, found, list(costs_of(name, found, figures)), most)
 
         return await self.planning.run(listed)
 
@@ -173,23 +173,6 @@ def plans_of(query: RegisteredQuery, context: PlanningContext) -> tuple[Alternat
 def running_plan(query: RegisteredQuery) -> Node:
     """Return the plan by which a query runs, or is about to."""
     return without_history(query.node if query.next_node is None else query.next_node)
-
-
-def costs_of(
-    plans: Sequence[Node],
-    rates: Mapping[str, float],
-    selectivities: Mapping[tuple[str, Expression], float],
-    prices: Prices,
-    shares: Mapping[Expression, float] = NO_SHARES,
-) -> list[Totals | None]:
-    """Return what plans are expected to cost, each alone; None where nothing is known."""
-    known: dict[Node, Estimate] = {}
-    found: list[Totals | None] = []
-    for plan in plans:
-        estimates_of(plan, rates, selectivities, prices=prices, pair_shares=shares, known=known)
-        own = [known[each] for each in from_below(plan)]
-        found.append(None if all(each.flow is None for each in own) else totals_of(own))
-    return found
 
 
 def _listed(
