@@ -9,7 +9,10 @@ One share for all: every range is at the size closest to this share of its way f
 tried in a few steps from the best; below the first step that does not fit, that of windows alone is bisected, as
 granularities have few sizes.
 
-What was in force when is a history of changes, from which the row of an answer has its quality.
+What was in force when is a history of changes.
+
+Two rules of the thesis are kept as the reference, and nothing uses them (decision 0065): bounds that queries could
+share (:func:`shared_bounds`), and where granularities become finer within one plan (:func:`instant_for`).
 """
 
 from __future__ import annotations
@@ -59,7 +62,6 @@ class Cost:
         return Cost(self.state_bytes * (1 - RESERVE), self.busy * (1 - RESERVE))
 
 
-NOTHING = Cost()
 UNLIMITED = Cost(math.inf, math.inf)
 CostAt = Callable[[float, float], Cost]
 """Returns what everything costs with windows and granularities at a share each; more with a larger share."""

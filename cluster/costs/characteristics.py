@@ -122,7 +122,10 @@ def instants_hit(flow: Characteristics, stamps_per_row: float) -> float:
 
 
 def split(flow: Characteristics, longest: float) -> Characteristics:
-    """Return rows cut into pieces of a length (22.8)."""
+    """Return rows cut into pieces of a length (22.8).
+
+    It is kept as the reference: only physical plans do that, which are not estimated.
+    """
     if longest >= flow.validity:
         return flow
     return replace(flow, distance=flow.distance * longest / flow.validity, validity=longest)

@@ -42,7 +42,10 @@ def kept_by_groups(flow: Characteristics, groups: float) -> float:
 
 
 def kept_by_split(flow: Characteristics, longest: float) -> float:
-    """Return the rows kept while rows are cut into pieces of a length: those valid, and pieces in order."""
+    """Return the rows kept while rows are cut into pieces of a length: those valid, and pieces in order.
+
+    It is kept as the reference: only physical plans do that, which are not estimated.
+    """
     if longest >= flow.validity:
         return 0.0
     return flow.valid_rows + flow.validity / (2 * longest)

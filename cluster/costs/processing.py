@@ -3,6 +3,9 @@
 Pure arithmetic over the algorithms of the thesis, which handle row by row: prices may be in any unit. What our own
 operators spend, which handle batches, is in :mod:`cluster.costs.work`; it is made of the same terms where the
 algorithms agree.
+
+Plans use only :func:`compared_by_join` of these; the others are kept as the reference that prices are held against
+(decision 0063).
 """
 
 from __future__ import annotations
