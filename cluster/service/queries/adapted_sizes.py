@@ -29,7 +29,7 @@ from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.planned_text import PlannedText
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.queries.size_costs import SizeCosts
-from cluster.service.queries.size_decisions import Choice, RangedQuery, admitted, changed_sizes
+from cluster.service.queries.size_decisions import UNCHANGED, Choice, RangedQuery, admitted, changed_sizes
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger
@@ -132,7 +132,7 @@ class AdaptedSizes:
             nodes += [each.node for each in others]
         everything = costs.of_running(physical, nodes)
         if not new and (not running or everything.fits(self._budget)):
-            return Choice({}), list(queries)
+            return UNCHANGED, list(queries)
         asked = [*new.values()] or [RangedQuery("new", "", (), {})]
         choice = admitted(asked, running, costs.beside(everything, running), self._budget)
         placed = list(queries)
@@ -169,7 +169,7 @@ class AdaptedSizes:
         running = list(self._running(costs))
         beside = costs.beside(costs.of_running(self._registry.physical, self._nodes()), running)
         choice = changed_sizes(running, beside, self._budget)
-        return choice if settled or not choice.grows else Choice({})
+        return choice if settled or not choice.grows else UNCHANGED
 
     async def _begin(self, choice: Choice, costs: SizeCosts) -> None:
         for name, sizes in choice.sizes.items():

@@ -123,14 +123,11 @@ class Choice:
     ----------
     sizes
         By name of those queries whose sizes change, and of one that comes.
-    fit
-        The shares that all queries get; None if each keeps what it has.
     grows
         Whether sizes become better, which is not urgent.
     """
 
     sizes: Mapping[str, Sizes]
-    fit: Fit | None = None
     grows: bool = False
 
 
@@ -161,7 +158,7 @@ def changed_sizes(queries: Sequence[RangedQuery], costs: Costs, budget: Cost) ->
         return UNCHANGED
     better = {each.name: each.at_least(fit.windows, fit.granularities) for each in queries}
     worth = {each.name: better[each.name] for each in queries if _gained(each, better[each.name]) >= WORTHWHILE}
-    return Choice(worth, fit, grows=True) if worth else UNCHANGED
+    return Choice(worth, grows=True) if worth else UNCHANGED
 
 
 def _at_their_least(queries: Sequence[RangedQuery]) -> Choice:
@@ -211,7 +208,7 @@ def _shrunk(
         sizes = _fewest(queries, new, costs, limit, at)
         if costs.during(everyone, sizes).fits(budget):
             changed = {each.name: sizes[each.name] for each in queries if sizes[each.name] != each.sizes}
-            return Choice({**changed, **{each.name: sizes[each.name] for each in new}}, fit)
+            return Choice({**changed, **{each.name: sizes[each.name] for each in new}})
     return None
 
 
