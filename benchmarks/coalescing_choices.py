@@ -128,14 +128,10 @@ def maxima_of(found: list[Measured]) -> Maxima:
 def measured_prices(found: list[Measured], weights: Weights, largest: Maxima) -> Prices:
     """Return what choices cost as measured: no model."""
     eager = tuple(
-        weights.memory * each.eager_bytes / largest.memory
-        + weights.update * each.eager_update / largest.update
-        + weights.scan * each.eager_scan / largest.scan
-        for each in found
+        weights.cost(largest, memory=each.eager_bytes, update=each.eager_update, scan=each.eager_scan) for each in found
     )
-    lazy = tuple(weights.scan * each.lazy_scan / largest.scan for each in found)
-    first = found[0]
-    shared = weights.memory * first.lazy_bytes / largest.memory + weights.update * first.lazy_update / largest.update
+    lazy = tuple(weights.cost(largest, scan=each.lazy_scan) for each in found)
+    shared = weights.cost(largest, memory=found[0].lazy_bytes, update=found[0].lazy_update)
     return Prices(eager, lazy, shared)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from heapq import heappop, heappush
 from itertools import pairwise
 from pathlib import Path
@@ -111,7 +111,8 @@ class Laboratory:
                 times["lazy"].append(lazy_ended - lazy_began)
                 times.setdefault(array.done, []).append(inserted - began)
                 times.setdefault(expired, []).append(ended - inserted)
-        scans = [_taken(array.scan) for _ in range(SCANS)], [_taken(self._scan_of(lazy)) for _ in range(SCANS)]
+        scan_lazily = partial(lazy.scan, (0,), (1,), Equal())
+        scans = [_taken(array.scan) for _ in range(SCANS)], [_taken(scan_lazily) for _ in range(SCANS)]
         means = {name: _trimmed(values) for name, values in times.items()}
         return Cell(
             means.pop("eager"),
@@ -122,10 +123,6 @@ class Laboratory:
             len(lazy),
             means,
         )
-
-    @staticmethod
-    def _scan_of(lazy: LazyExtent) -> Any:
-        return lambda: lazy.scan((0,), (1,), Equal())
 
 
 def experiments(
@@ -191,7 +188,7 @@ def _case(name: str, laboratory: Laboratory, largest: Maxima) -> dict[str, Any]:
     cells = [laboratory.cell(*at) for at in zip(coalescing, disorder, strict=True)]
     found = Prices(
         tuple(_eager(cell, size, weights, largest) for cell, size in zip(cells, EAGER_BYTES, strict=True)),
-        tuple(weights.scan * cell.lazy_scan / largest.scan for cell in cells),
+        tuple(weights.cost(largest, scan=cell.lazy_scan) for cell in cells),
         _shared(cells[0], weights, largest),
     )
     chosen = optimal(found)
@@ -203,20 +200,16 @@ def _case(name: str, laboratory: Laboratory, largest: Maxima) -> dict[str, Any]:
 
 
 def _eager(cell: Cell, row_bytes: int, weights: Weights, largest: Maxima) -> float:
-    return (
-        weights.memory * cell.eager_bytes(row_bytes) / largest.memory
-        + weights.update * cell.eager_update / largest.update
-        + weights.scan * cell.eager_scan / largest.scan
-    )
+    memory = cell.eager_bytes(row_bytes)
+    return weights.cost(largest, memory=memory, update=cell.eager_update, scan=cell.eager_scan)
 
 
 def _shared(cell: Cell, weights: Weights, largest: Maxima) -> float:
-    memory = weights.memory * cell.samples * LAZY_BYTES / largest.memory
-    return memory + weights.update * cell.lazy_update / largest.update
+    return weights.cost(largest, memory=cell.samples * LAZY_BYTES, update=cell.lazy_update)
 
 
 def _difference(cell: Cell, weights: Weights, largest: Maxima) -> float:
-    lazy = _shared(cell, weights, largest) + weights.scan * cell.lazy_scan / largest.scan
+    lazy = _shared(cell, weights, largest) + weights.cost(largest, scan=cell.lazy_scan)
     return _eager(cell, EAGER_BYTES[0], weights, largest) - lazy
 
 

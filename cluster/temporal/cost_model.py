@@ -150,6 +150,14 @@ class Weights:
         if not all(math.isfinite(each) and each >= 0 for each in values) or not any(values):
             raise ExtentError(f"weights of {values}", hint="write numbers of 0 or more, one of them more than 0")
 
+    def cost(self, largest: Maxima, *, memory: float = 0.0, update: float = 0.0, scan: float = 0.0) -> float:
+        """Return what memory, updates and scans cost together, each as a share of the largest."""
+        return (
+            self.memory * memory / largest.memory
+            + self.update * update / largest.update
+            + self.scan * scan / largest.scan
+        )
+
 
 @dataclass(frozen=True)
 class Maxima:
@@ -209,16 +217,12 @@ def prices(
     if not queries:
         return Prices((), (), 0.0)
     eager = tuple(
-        weights.memory * work.eager_memory() / largest.memory
-        + weights.update * work.eager_update(costs) / largest.update
-        + weights.scan * work.eager_scan(costs) / largest.scan
+        weights.cost(largest, memory=work.eager_memory(), update=work.eager_update(costs), scan=work.eager_scan(costs))
         for work, costs in queries
     )
-    lazy = tuple(weights.scan * work.lazy_scan(costs) / largest.scan for work, costs in queries)
+    lazy = tuple(weights.cost(largest, scan=work.lazy_scan(costs)) for work, costs in queries)
     work, costs = queries[0]
-    shared = (
-        weights.memory * work.lazy_memory() / largest.memory + weights.update * work.lazy_update(costs) / largest.update
-    )
+    shared = weights.cost(largest, memory=work.lazy_memory(), update=work.lazy_update(costs))
     return Prices(eager, lazy, shared if with_shared else 0.0)
 
 
