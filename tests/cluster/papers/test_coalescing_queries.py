@@ -11,19 +11,10 @@ import pytest
 
 from cluster.testing import EOF, QueryRun, ScriptedSource
 from tests.cluster.oracle.scripted_runs import micros, valid_at
+from tests.cluster.temporal.notation import samples_in
 
 FIELDS = {"sensor": str, "humidity": float}
 LATENESS = 100
-
-
-def samples_in(notation: str) -> list[tuple[int, str, str]]:
-    """Return the stamp, key and value of each sample of a notation such as ``g:A@1 B@3``, in the order of arrival."""
-    found = []
-    for each in notation.split():
-        group, _, rest = each.rpartition(":")
-        value, _, stamp = rest.partition("@")
-        found.append((int(stamp), group, value))
-    return found
 
 
 def traced(notation: str, window: str, coalesce: str = "value BY sensor", *, numeric: bool = False) -> dict[int, str]:

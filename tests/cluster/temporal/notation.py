@@ -13,6 +13,11 @@ SCHEMA = StreamSchema(key=(), invariant=("group",), varying=("value",))
 SAMPLE = re.compile(r"(?:(\w+):)?(\w+)@(\d+)")
 
 
+def samples_in(text: str) -> list[tuple[int, str, str]]:
+    """Return the stamp, group and value of each sample, in the order of arrival."""
+    return [(int(stamp), group, value) for group, value, stamp in SAMPLE.findall(text)]
+
+
 class Watched:
     """Two extents of one window, eager and lazy, that have to agree after every sample."""
 
@@ -23,9 +28,9 @@ class Watched:
 
     def take(self, samples: str) -> str:
         """Insert samples; return the runs afterwards."""
-        for group, value, stamp in SAMPLE.findall(samples):
+        for stamp, group, value in samples_in(samples):
             row = {"group": group, "value": int(value) if value.isdigit() else value}
-            assert self.eager.insert(int(stamp), row) is self.lazy.insert(int(stamp), row)
+            assert self.eager.insert(stamp, row) is self.lazy.insert(stamp, row)
             assert self.eager.answer(self.query) == self.lazy.answer(self.query)
         return self.runs()
 

@@ -12,7 +12,7 @@ from cluster.temporal.links import Increasing, Satisfying, Values, Within
 from cluster.temporal.runs import coalesced
 from cluster.temporal.shared_extents import StreamSchema, coalescing_query
 from cluster.temporal.windows import CountWindow, TimeWindow
-from tests.cluster.temporal.notation import SAMPLE, Watched
+from tests.cluster.temporal.notation import Watched, samples_in
 
 ALL = CountWindow(100)
 
@@ -168,7 +168,7 @@ def test_v_k_longest_time_above_a_hundred() -> None:
 
 
 def coalesced_by(samples: str, link: Callable[[Values, Values], bool]) -> list[tuple[str, int, int, int]]:
-    runs = coalesced([(int(at), (group,), (int(value),)) for group, value, at in SAMPLE.findall(samples)], link)
+    runs = coalesced([(at, (group,), (int(value),)) for at, group, value in samples_in(samples)], link)
     return [(run.group[0], run.values[0], run.start, run.end) for run in runs]
 
 
