@@ -31,7 +31,7 @@ from cluster.language.algebra import Join, Node, TimeWindow, schema_of
 from cluster.language.walks import from_below
 from cluster.plan.alternatives import alternatives
 from cluster.plan.rewrite import rewrite
-from tests.cluster.plan.plans import condition, pick, source
+from tests.cluster.plan.plans import condition, pick, prefixed, source
 
 
 def _alone(number: int, cost: float, name: str = "q") -> Option:
@@ -215,10 +215,7 @@ def _joined(tree, inputs: list[Node]) -> Node:
 def test_the_best_order_is_that_of_all_orders(number: int, seed: int) -> None:
     dice = random.Random(seed)
     inputs: list[Node] = [
-        TimeWindow(
-            pick(source(name, "x", "y"), **{f"{name}x": '"x"', f"{name}y": '"y"'}), dice.choice([1, 5, 30]) * 10**6
-        )
-        for name in "abcdef"[:number]
+        TimeWindow(prefixed(name, name), dice.choice([1, 5, 30]) * 10**6) for name in "abcdef"[:number]
     ]
     rates = {name: dice.choice([1.0, 50.0, 2_000.0]) for name in "abcdef"}
 

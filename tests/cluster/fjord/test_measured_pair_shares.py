@@ -8,14 +8,14 @@ from cluster.costs.selectivity import KEYS_ASSUMED, share_of_pairs
 from cluster.fjord.measured_pair_shares import measured_pair_shares
 from cluster.fjord.operator_statistics import Rates
 from cluster.language.algebra import Join, Node, TimeWindow
-from tests.cluster.plan.plans import condition, pick, source
+from tests.cluster.plan.plans import condition, prefixed
 
 RATES = {"a": 10.0, "b": 20.0, "c": 5.0}
 SECOND_US = 1_000_000
 
 
 def _side(name: str) -> Node:
-    return TimeWindow(pick(source(name, "x", "y"), **{f"{name}x": '"x"', f"{name}y": '"y"'}), 4 * SECOND_US)
+    return TimeWindow(prefixed(name, name), 4 * SECOND_US)
 
 
 INNER = Join(_side("a"), _side("b"), condition('"ax" = "bx"'))

@@ -37,6 +37,11 @@ def pick(node: Node, **outputs: str) -> Project:
     return Project(node, tuple(Output(name, read_scalar(sql, INTEGER)) for name, sql in outputs.items()))
 
 
+def prefixed(name: str, prefix: str) -> Project:
+    """A stream of columns x and y, called apart from those of others by a prefix."""
+    return pick(source(name, "x", "y"), **{f"{prefix}x": '"x"', f"{prefix}y": '"y"'})
+
+
 def window(node: Node, size_us: int | None, slide_us: int = 1) -> TimeWindow:
     """A time window."""
     return TimeWindow(node, size_us, slide_us)

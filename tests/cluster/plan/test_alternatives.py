@@ -37,7 +37,7 @@ from cluster.plan.expressions import conjunction_of
 from cluster.plan.rewrite import rewrite
 from cluster.planning_budget import Budget, PlanningLimitError, limited
 from tests.cluster.oracle.running import deliveries, run_plan
-from tests.cluster.plan.plans import INTEGER, call, condition, pick, source, where
+from tests.cluster.plan.plans import INTEGER, call, condition, pick, prefixed, source, where
 from tests.cluster.plan.snapshots import evaluate
 
 INSTANTS, HORIZON = 8, 16
@@ -53,11 +53,6 @@ def _streams(dice: random.Random) -> dict[str, list[tuple[int, tuple[int | None,
         )
         for name in "abcd"
     }
-
-
-def _side(name: str, prefix: str) -> Node:
-    """Return a stream whose columns are called apart from those of others."""
-    return pick(source(name, "x", "y"), **{f"{prefix}x": '"x"', f"{prefix}y": '"y"'})
 
 
 @st.composite
@@ -170,9 +165,9 @@ def _snapshots(rows: list[tuple]) -> list[Counter]:
 
 
 def _chain(number: int) -> Node:
-    node: Node = TimeWindow(_side("a", "a"), 5)
+    node: Node = TimeWindow(prefixed("a", "a"), 5)
     for one, other in pairwise("abcdef"[:number]):
-        node = Join(node, TimeWindow(_side(other, other), 5), condition(f'"{one}x" = "{other}x"'))
+        node = Join(node, TimeWindow(prefixed(other, other), 5), condition(f'"{one}x" = "{other}x"'))
     return rewrite(node).node
 
 
@@ -184,13 +179,13 @@ def test_all_orders_of_one_key_are_found_once() -> None:
 
 
 def test_an_order_needs_no_product() -> None:
-    a, b, c = (TimeWindow(_side(name, name), 5) for name in "abc")
+    a, b, c = (TimeWindow(prefixed(name, name), 5) for name in "abc")
     plan = rewrite(Join(Join(a, b, condition('"ax" = "bx"')), c, condition('"by" = "cy"'))).node
     assert [each.words for each in alternatives(plan)] == [AS_PLANNED, "streams are joined as (a, (b, c))"]
 
 
 def test_orders_by_equality_come_first_and_of_these_one_input_after_the_other() -> None:
-    a, b, c, d = (TimeWindow(_side(name, name), 5) for name in "abcd")
+    a, b, c, d = (TimeWindow(prefixed(name, name), 5) for name in "abcd")
     plan = Join(Join(Join(a, b, condition('"ax" = "bx"')), c, condition('"by" < "cy"')), d, condition('"cx" = "dx"'))
     words = [each.words for each in alternatives(rewrite(plan).node)]
     deep = [each.count("((") < 2 or "), (" not in each for each in words]
@@ -206,7 +201,7 @@ def test_equalities_that_follow_are_used() -> None:
 
 
 def test_tidied_orders_stay_as_they_are() -> None:
-    a, b, c, d = (TimeWindow(_side(name, name), 5) for name in "abcd")
+    a, b, c, d = (TimeWindow(prefixed(name, name), 5) for name in "abcd")
     joined = Join(Join(Join(a, b, condition('"ax" = "bx"')), c, condition('"bx" = "cx"')), d, condition('"cy" = "dy"'))
     plan = rewrite(pick(joined, ay='"ay"', dx='"dx" + 1')).node
     orders = [each.node for each in alternatives(plan) if all("joined as" in words for words in each.changes)]
@@ -219,7 +214,7 @@ def _words(plan: Node) -> list[str]:
 
 
 def test_an_aggregate_is_computed_before_a_join_with_one_row_of_each_key() -> None:
-    a, b = TimeWindow(_side("a", "a"), 5), TimeWindow(_side("b", "b"), 3)
+    a, b = TimeWindow(prefixed("a", "a"), 5), TimeWindow(prefixed("b", "b"), 3)
     groups = Aggregate(b, ("bx",), (replace(call("count"), name="n"),))
     total = replace(call("sum", "ay"), name="total")
     early = "a is aggregated before the join"
@@ -262,14 +257,14 @@ def test_lookups_follow_those_whose_columns_they_read() -> None:
 
 def test_what_depends_on_the_order_of_rows_keeps_what_is_below() -> None:
     """Of two tuples at one instant, another plan may count another one as the last."""
-    a, b, c = (_side(name, name) for name in "abc")
+    a, b, c = (prefixed(name, name) for name in "abc")
     joined = Join(Join(a, b, condition('"ax" = "bx"')), c, condition('"bx" = "cx"'))
     assert len(alternatives(rewrite(joined).node)) == 3
     assert _words(CountWindow(joined, 2)) == [AS_PLANNED]
 
 
 def test_they_are_bounded() -> None:
-    inputs = [TimeWindow(_side(name, f"{name}{number}"), 5) for number in range(4) for name in "abc"]
+    inputs = [TimeWindow(prefixed(name, f"{name}{number}"), 5) for number in range(4) for name in "abc"]
     node: Node = inputs[0]
     names = [column.name for each in inputs for column in schema_of(each)][::2]
     for place, each in enumerate(inputs[1:], start=1):
@@ -294,22 +289,23 @@ VARIED: dict[str, Callable[[], Node]] = {
     "join_orders": lambda: _chain(3),
     "aggregate_before_join": lambda: Aggregate(
         Join(
-            TimeWindow(_side("a", "a"), 5), Distinct(TimeWindow(pick(source("b", "x", "y"), bx='"x"'), 5)),
+            TimeWindow(prefixed("a", "a"), 5), Distinct(TimeWindow(pick(source("b", "x", "y"), bx='"x"'), 5)),
             condition('"ax" = "bx"'),
         ),
         ("ax",), (call("count"),),
     ),
     "distinct_below": lambda: Distinct(
-        Join(TimeWindow(_side("a", "a"), 5), TimeWindow(_side("b", "b"), 5), condition('"ax" = "bx"'))
+        Join(TimeWindow(prefixed("a", "a"), 5), TimeWindow(prefixed("b", "b"), 5), condition('"ax" = "bx"'))
     ),
     "distinct_partners": lambda: SemiJoin(
-        TimeWindow(_side("a", "a"), 5), TimeWindow(_side("b", "b"), 5), condition('"ax" = "bx"')
+        TimeWindow(prefixed("a", "a"), 5), TimeWindow(prefixed("b", "b"), 5), condition('"ax" = "bx"')
     ),
     "filter_above_aggregate": lambda: Aggregate(
         TimeWindow(where(source("a", "x", "y"), '"x" > 1'), 5), ("x",), (call("count"),)
     ),
     "filter_above_join": lambda: Join(
-        TimeWindow(where(_side("a", "a"), '"ay" > 1'), 5), TimeWindow(_side("b", "b"), 5), condition('"ax" = "bx"')
+        TimeWindow(where(prefixed("a", "a"), '"ay" > 1'), 5), TimeWindow(prefixed("b", "b"), 5),
+        condition('"ax" = "bx"'),
     ),
 }  # fmt: skip
 
