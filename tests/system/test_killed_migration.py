@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from cluster.fjord.batch import NEVER
 from cluster.fjord.stored_rows import RowsInMemory
-from cluster.language.algebra import Distinct, Filter, Join, Node, Project, Source, TimeWindow, schema_of
+from cluster.language.algebra import Distinct, Join, Node, Project, Source, TimeWindow, schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.columns import Output
 from cluster.language.plans import column_scalar
@@ -35,9 +35,8 @@ from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.plan.expressions import read_scalar
 from cluster.plan.rewrite import rewrite
-from protocols.wire.streams import FieldType
+from tests.cluster.plan.plans import condition, where
 from tests.system.stored_day import READINGS, ROWS, STEP_US, VERSIONS, start, store_stream, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
@@ -63,7 +62,7 @@ def planned(text: str) -> Node:
 
 def filtered(text: str) -> Node:
     """The plan of a query, with another filter on top."""
-    return Filter(planned(text), read_scalar("k >= 0", FieldType.BOOLEAN))
+    return where(planned(text), "k >= 0")
 
 
 def readings(name: str, size_us: int) -> Node:
@@ -76,8 +75,7 @@ def readings(name: str, size_us: int) -> Node:
 
 
 def pairs(left: Node, right: Node) -> Node:
-    predicate = read_scalar("ak = bk AND ax < 100 AND bx > 800", FieldType.BOOLEAN)
-    joined = Join(left, right, predicate)
+    joined = Join(left, right, condition("ak = bk AND ax < 100 AND bx > 800"))
     columns = {each.name: each for each in schema_of(joined)}
     return Project(joined, tuple(Output(name, column_scalar(columns[name])) for name in ("ak", "ax", "bx")))
 
@@ -86,10 +84,10 @@ def distinct(*, below: bool) -> Node:
     """Keys of large values that are there within the last 20 milliseconds, and pairs of them."""
     sides = []
     for name, most in (("a", 20_000), ("b", 30_000)):
-        rows = Filter(readings(name, most), read_scalar(f"{name}x > 900", FieldType.BOOLEAN))
+        rows = where(readings(name, most), f"{name}x > 900")
         key = Project(rows, (Output(f"{name}k", column_scalar(schema_of(rows)[0])),))
         sides.append(Distinct(key) if below else key)
-    joined = Join(*sides, read_scalar("ak = bk", FieldType.BOOLEAN))
+    joined = Join(*sides, condition("ak = bk"))
     return joined if below else Distinct(joined)
 
 
@@ -110,7 +108,7 @@ QUERIES = {
 
 @dataclass(frozen=True)
 class Ran:
-    """What a query is to answer: its handover, and the rows of both plans."""
+    """When a query goes on with its other plan, and whether rows are cut there."""
 
     at_us: int
     cut: bool
