@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from cluster.errors import ClusterError, UnwritableError
@@ -17,7 +17,6 @@ from cluster.physical.nodes import host_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.history import EVER_US
 from cluster.service.queries.migration_steps import (
-    Answered,
     AnsweredBy,
     has_ended,
     planned_migration,
@@ -170,9 +169,10 @@ class Migrations:
 
     async def step(self) -> None:
         """End the migrations that are done, and begin those that have waited long enough."""
+        answered = cache(self._answered)  # read once for all that run on one host and read the same streams
         for query in self._registry.queries():
             if query.next is not None:
-                await self._end(query)
+                await self._end(query, answered)
         self._steps += 1
         for name, wanted in list(self._wanted.items()):
             if wanted.waits_for.startswith(ROOM) and self._steps % ROOM_EVERY:
@@ -192,7 +192,8 @@ class Migrations:
     async def _begin(self, name: str, node: Node, why: str, deadline_us: int | None) -> str | None:
         """Begin a migration, unless it has to wait; return what for."""
         query = self._registry.query(name)
-        reason = waits_for(query, self._answered_of(query)) or self._waits_for_clock(streams_of(node))
+        answered = self._answered(host_of(query.node), streams_of(query.node))
+        reason = waits_for(query, answered) or self._waits_for_clock(streams_of(node))
         if reason is not None:
             return reason
         new, migration = planned_migration(query, node, deadline_us)
@@ -217,9 +218,9 @@ class Migrations:
         log.info("query migrates", query=name, epoch=self._registry.epoch, at_us=handover.at_us, cut=handover.cut)
         return None
 
-    async def _end(self, query: RegisteredQuery) -> None:
+    async def _end(self, query: RegisteredQuery, answered: AnsweredBy) -> None:
         streams = streams_of(query.node)
-        if query.next is None or not has_ended(query.next, streams, self._answered_of(query)):
+        if query.next is None or not has_ended(query.next, streams, answered(host_of(query.node), streams)):
             return
         positions = self._positions(self._registry.physical.streams)
         await self._store(partial(self._registry.finish_migration, query.name, positions), streams)
@@ -231,9 +232,6 @@ class Migrations:
         now, ahead = self._instants(), self._instants_ahead()
         last = max((ahead[each] for each in streams if each in ahead and ahead[each] > now[each]), default=None)
         return None if last is None else f"the time of a tuple that is stamped ahead of the clock: {instant_text(last)}"
-
-    def _answered_of(self, query: RegisteredQuery) -> Answered | None:
-        return self._answered(host_of(query.node), streams_of(query.node))
 
 
 def _state(query: RegisteredQuery) -> MigrationState:
