@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.costs.estimates import NO_SHARES, Totals
+from cluster.costs.estimates import Totals
 from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
 from cluster.fjord.measured_selectivities import measured_selectivities
@@ -112,7 +112,7 @@ class QueryAlternatives:
     prices: OperatorPrices
     planning: Planning
     context: Callable[[], PlanningContext]
-    shares: Callable[[str], Mapping[Expression, float]] = lambda _: NO_SHARES
+    shares: Callable[[str], Mapping[Expression, float]]
 
     async def of(self, name: str, *, most: int = SHOWN) -> list[Listed]:
         """Return the cheapest plans of a query and the one that runs, cheapest first.
