@@ -100,15 +100,10 @@ class KeptSamples(ABC):
 
     def pieces(self, now_us: int) -> list[Piece]:
         """Return the coalesced rows of what is kept, by start; open samples hold until now."""
-        found: list[Piece] = []
-        for sample in self.kept.values():
-            if sample.goes_on_from(sample.before):
-                continue
-            last = sample
-            while last.after is not None and last.after.goes_on_from(last):
-                last = last.after
-            found.append(Piece(sample.group, sample.values, sample.start, now_us if last.open else last.end))
-        return found
+        return [
+            Piece(each[0].group, each[0].values, each[0].start, now_us if each[-1].open else each[-1].end)
+            for each in fragments(self.kept.values())
+        ]
 
     @abstractmethod
     def _victim(self, new: Sample) -> Sample:
