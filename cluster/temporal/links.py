@@ -59,7 +59,7 @@ class Within:
 
 @dataclass(frozen=True)
 class Satisfying:
-    """A predicate of (earlier values, later values), which has to be deterministic; `name` tells such links apart."""
+    """A predicate of (earlier values, later values), which has to be deterministic; `name` distinguishes such links."""
 
     name: str
     predicate: Callable[[Values, Values], bool]
