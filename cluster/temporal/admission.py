@@ -6,7 +6,7 @@ a sample that is refused shrinks the window; here nothing changes for one that i
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from enum import Enum, auto
 
 from cluster.temporal.windows import CountWindow, Key, Position, Window, rank
@@ -59,7 +59,7 @@ class Admission:
         if place < len(self._live) and self._live[place] == position:
             self.duplicates += 1
             return Verdict.DUPLICATE
-        insort(self._live, position)
+        self._live.insert(place, position)
         self.accepted += 1
         self.clock_us = stamp if self.clock_us is None else max(self.clock_us, stamp)
         self._expire()
