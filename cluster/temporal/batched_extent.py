@@ -13,11 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from cluster.temporal.overtaken import overtaken
+from cluster.temporal.overtaken import Flags, Whole, overtaken
 from cluster.temporal.windows import CountWindow, ExtentError, Window
 
-Whole: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
 Numbers: TypeAlias = npt.NDArray[np.generic]
 Links: TypeAlias = Callable[[Numbers, Numbers], Flags]
 """Which of the second values go on with the first ones beside them."""

@@ -91,22 +91,23 @@ class Workload:
             raise ExtentError(f"{self.arrived} samples of a window of {self.window}", hint="there is at least 1")
 
     @property
-    def _size(self) -> int:
+    def size(self) -> int:
+        """Samples in the window now."""
         return self.window if self.arrived is None else min(self.arrived, self.window)
 
     @property
     def _linked(self) -> float:
         """How many samples of the window go on with the one before, on average; the first of all never does."""
         first = self.arrived is not None and self.arrived <= self.window
-        return self.coalescing * (self._size - first)
+        return self.coalescing * (self.size - first)
 
     def eager_memory(self) -> float:
         """Return bytes of an eager extent (equation 1)."""
-        return self._linked * STAMP_BYTES + (self._size - self._linked) * self.eager_bytes
+        return self._linked * STAMP_BYTES + (self.size - self._linked) * self.eager_bytes
 
     def lazy_memory(self) -> float:
         """Return bytes of the lazy extent (equation 2)."""
-        return self._size * self.lazy_bytes
+        return self.size * self.lazy_bytes
 
     def eager_update(self, costs: Constants) -> float:
         """Return what updates of an eager extent cost, of all samples so far or of one in the steady state (3)."""
@@ -130,7 +131,7 @@ class Workload:
 
     def lazy_scan(self, costs: Constants) -> float:
         """Return what coalescing and reading the lazy extent costs (6)."""
-        return self._size * costs.read_lazily + self._linked * costs.coalesce
+        return self.size * costs.read_lazily + self._linked * costs.coalesce
 
 
 def _arrival(coalescing: float, disorder: float, costs: Constants) -> float:
@@ -206,8 +207,7 @@ def maxima(work: Workload, costs: Constants, grid: Iterable[tuple[float, float, 
     else:
         eager = (_with(work, coalescing, disorder).eager_update(there) for coalescing, disorder, there in grid)
         update = max([work.lazy_update(costs), *eager])
-    size = work.window if work.arrived is None else min(work.arrived, work.window)
-    return Maxima(work.window * work.lazy_bytes, update, size * (costs.read_lazily + costs.coalesce))
+    return Maxima(work.window * work.lazy_bytes, update, work.size * (costs.read_lazily + costs.coalesce))
 
 
 def prices(
