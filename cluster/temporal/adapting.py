@@ -13,12 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.temporal.admission import Verdict
-from cluster.temporal.cost_model import STAMP_BYTES, Maxima, Prices, Weights, Workload, prices
+from cluster.temporal.cost_model import Constants, Maxima, Prices, Weights, Workload, prices
 from cluster.temporal.links import Link
-from cluster.temporal.measuring import Measured, Sample, measured
+from cluster.temporal.measuring import Measured, Sample, measured, workload
 from cluster.temporal.runs import Coalesced
 from cluster.temporal.selection import reconsidered
-from cluster.temporal.shared_extents import CoalescingQuery, SharedExtents, StreamSchema, row_bytes
+from cluster.temporal.shared_extents import (
+    CoalescingQuery,
+    SharedExtents,
+    StreamSchema,
+    lazy_row_bytes,
+    row_bytes,
+)
 from cluster.temporal.windows import CountWindow, ExtentError
 
 PROBED_WINDOW = 100
@@ -98,14 +104,8 @@ class AdaptingExtents:
             return None
         self._since = 0
         queries = self.extents.queries
-        lazy_bytes = 2 * STAMP_BYTES + 4 * len(self._schema.attributes)
-        found = [self._measured(query, lazy_bytes) for query in queries]
-        works = [self._work(each, row_bytes(query), lazy_bytes) for query, each in zip(queries, found, strict=True)]
-        priced = prices(
-            [(work, each.constants) for work, each in zip(works, found, strict=True)],
-            self._weights,
-            _largest(works, found),
-        )
+        pairs = [self._measured(query) for query in queries]
+        priced = prices(pairs, self._weights, _largest(pairs))
         current = frozenset(place for place, query in enumerate(queries) if query in self.extents.eager)
         chosen = reconsidered(current, priced)
         self.extents.choose(queries[place] for place in chosen)
@@ -113,22 +113,21 @@ class AdaptingExtents:
         self.changes += chosen != current
         return Decided(priced, frozenset(queries[place] for place in chosen), chosen != current)
 
-    def _measured(self, query: CoalescingQuery, lazy_bytes: int) -> Measured:
+    def _measured(self, query: CoalescingQuery) -> tuple[Workload, Constants]:
+        """Return what a query meets in its window, and what operations cost, by the latest samples."""
         samples = [
             (stamp, tuple(row[name] for name in query.groups), tuple(row[name] for name in query.attributes))
             for stamp, row in self._latest
         ]
-        return self._measure(samples, PROBED_WINDOW, query.link, (row_bytes(query), lazy_bytes))
+        bytes_of_rows = row_bytes(query), lazy_row_bytes(self._schema)
+        found = self._measure(samples, PROBED_WINDOW, query.link, bytes_of_rows)
+        return workload(found, self._window.samples, bytes_of_rows), found.constants
 
-    def _work(self, found: Measured, eager_bytes: int, lazy_bytes: int) -> Workload:
-        return Workload(found.coalescing, found.disorder, self._window.samples, None, eager_bytes, lazy_bytes)
 
-
-def _largest(works: Sequence[Workload], found: Sequence[Measured]) -> Maxima:
+def _largest(pairs: Sequence[tuple[Workload, Constants]]) -> Maxima:
     """Return the largest memory, update and scan of either way, none of them 0."""
-    pairs = [(work, each.constants) for work, each in zip(works, found, strict=True)]
     return Maxima(
-        max(max(work.eager_memory(), work.lazy_memory()) for work in works),
+        max(max(work.eager_memory(), work.lazy_memory()) for work, _ in pairs),
         max(1e-9, *(max(work.eager_update(costs), work.lazy_update(costs)) for work, costs in pairs)),
         max(1e-9, *(max(work.eager_scan(costs), work.lazy_scan(costs)) for work, costs in pairs)),
     )

@@ -189,7 +189,7 @@ class SharedExtents:
             for query, extent in self._eager.items()
         }
         if self._lazy is not None:
-            found["lazy"] = self._lazy.bytes(2 * stamp_bytes + 4 * len(self._schema.attributes))
+            found["lazy"] = self._lazy.bytes(lazy_row_bytes(self._schema, stamp_bytes))
         return found
 
     def counters(self, query: CoalescingQuery) -> Counters:
@@ -244,3 +244,8 @@ class SharedExtents:
 def row_bytes(query: CoalescingQuery, stamp_bytes: int = 8) -> int:
     """Return bytes of a coalesced sample of a query: two stamps, and 4 for each attribute."""
     return 2 * stamp_bytes + 4 * (len(query.attributes) + len(query.groups))
+
+
+def lazy_row_bytes(schema: StreamSchema, stamp_bytes: int = 8) -> int:
+    """Return bytes of a sample of the lazy extent: two stamps, and 4 for each attribute of the stream."""
+    return 2 * stamp_bytes + 4 * len(schema.attributes)
