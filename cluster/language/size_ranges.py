@@ -176,13 +176,3 @@ def _size_shown(node: WindowBounds, sizes: Sizes) -> int | None:
     window = below_filters(below.input) if isinstance(below, Aggregate) else below
     found = range_of(window)
     return None if found is None else sizes.get(found, found.best_us)
-
-
-def sizes_at(node: Node, share: float) -> dict[SizeRange, int]:
-    """Return the sizes of a plan's ranges at a share of the way from the worst to the best."""
-    return {each: each.at(share) for each in ranges_of(node)}
-
-
-def has_ranges(node: Node) -> bool:
-    """Return whether the author of a plan allows more than one size of some window or granularity."""
-    return bool(ranges_of(node))

@@ -13,9 +13,7 @@ from cluster.language.algebra import Granularity, TimeWindow, WindowBounds
 from cluster.language.size_ranges import (
     SizeRange,
     granules,
-    has_ranges,
     ranges_of,
-    sizes_at,
     step_of_window,
     with_sizes,
 )
@@ -58,7 +56,7 @@ def test_the_plan_of_a_choice_is_that_of_a_text_with_this_size(text: str) -> Non
         meant = plan_of(text.format(f"{hours} HOURS"))
         chosen = with_sizes(node, {WINDOW: hours * HOUR})
         assert chosen == meant
-        assert not has_ranges(chosen)
+        assert not ranges_of(chosen)
 
 
 def test_bounds_of_a_window_are_those_of_its_choice() -> None:
@@ -76,7 +74,7 @@ def test_each_range_has_its_own_choice() -> None:
     node = plan_of(text)
     short, granular = SizeRange("window", 10 * MINUTE, HOUR, MINUTE), SizeRange("granularity", MINUTE, 10 * SECOND)
     assert ranges_of(node) == (WINDOW, short, granular)
-    assert sizes_at(node, 0.0) == {WINDOW: HOUR, short: 10 * MINUTE, granular: MINUTE}
+    assert {each: each.at(0.0) for each in ranges_of(node)} == {WINDOW: HOUR, short: 10 * MINUTE, granular: MINUTE}
     chosen = with_sizes(node, {WINDOW: 2 * HOUR, granular: 30 * SECOND})
     assert sizes_in(chosen) == {2 * HOUR, HOUR}
     assert [each.granule_us for each in nodes_of(chosen) if isinstance(each, Granularity)] == [30 * SECOND]
@@ -98,7 +96,7 @@ def test_ranges_of_a_derived_stream_are_ranges_of_its_queries() -> None:
     "SELECT lane FROM traffic WINDOW(ROWS MIN 3, MAX 5)",
 ])  # fmt: skip
 def test_one_size_is_no_range(text: str) -> None:
-    assert not has_ranges(plan_of(text))
+    assert not ranges_of(plan_of(text))
 
 
 def test_windows_by_count_stay_at_the_most_and_say_so() -> None:
@@ -113,7 +111,7 @@ def test_windows_by_count_stay_at_the_most_and_say_so() -> None:
 ])  # fmt: skip
 def test_a_faulty_range_of_a_kept_text_stays_at_its_best(window: str) -> None:
     node = translate(f"SELECT lane FROM traffic WINDOW({window})", CATALOG, registered=True).node
-    assert not has_ranges(node)
+    assert not ranges_of(node)
     assert sizes_in(node) == {HOUR}
 
 
