@@ -31,9 +31,9 @@ from cluster.language.sequence_calls import SequenceCall
 from cluster.language.session_bounds import with_stamps
 from cluster.language.stamps import SELECTED
 from cluster.language.syntax import Slot, holds_query, slot_for
-from cluster.language.validities import tolerance_of, within
+from cluster.language.validities import all_of, tolerance_of, within
 from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, Previous
-from cluster.language.window_clauses import key_of, windowed
+from cluster.language.window_clauses import key_of, keys_of, windowed
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def coalesced(node: Node, item: StreamItem, context: Context) -> tuple[Node, tup
     """
     clause: CoalesceClause = item.args["coalesce"]
     _check_item(node, item, clause, context)
-    keys = tuple(dict.fromkeys(key_of(each, node, context, "BY") for each in clause.args.get("keys") or ()))
+    keys = keys_of(clause.args.get("keys"), node, context, "BY")
     for each in item.args["window"].args.get("partition") or ():
         if (name := key_of(each, node, context)) not in keys:
             reason = f"this window has its own tuples of each {name}, and COALESCE takes several {name} together"
@@ -163,10 +163,7 @@ def _link(
 
     condition = clause.args.get("condition")
     if condition is None:
-        parts = [_near(columns[name], previous(name), each) for name, each in attributes.items()]
-        condition = parts[0]
-        for part in parts[1:]:
-            condition = exp.And(this=condition, expression=part)
+        condition = all_of(*(_near(columns[name], previous(name), each) for name, each in attributes.items()))
     else:
         if holds_query(condition):
             raise context.error(condition, "a subquery cannot stand in WHILE", "compare with it in WHERE")

@@ -34,7 +34,7 @@ from cluster.language.validity_syntax import (
     Validity,
     is_interval,
 )
-from cluster.language.window_clauses import key_of
+from cluster.language.window_clauses import keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def held(node: Node, item: StreamItem, context: Context, *, read: bool) -> tuple
         reason = "VALID UNTIL NEXT goes by the stamps of tuples, but what is here lasts longer than an instant"
         hint = "put it behind the stream itself, or behind ISTREAM(...), which takes a row once, where it begins"
         raise context.error(clause, reason, hint)
-    keys = tuple(dict.fromkeys(key_of(each, node, context, "BY") for each in clause.args.get("keys") or ()))
+    keys = keys_of(clause.args.get("keys"), node, context, "BY")
     longest = clause.args.get("longest")
     longest_us = None if longest is None else read_quantity(longest, duration_us, context, meant="MINUTES")
     if windowed and not read:
@@ -250,13 +250,13 @@ def _allen_relations(one: Interval, other: Interval) -> list[tuple[str, exp.Expr
         ("meets", exp.EQ(this=b, expression=c)),
         ("met by", exp.EQ(this=d, expression=a)),
         ("after", exp.LT(this=d, expression=a)),
-        ("equals", _all(exp.EQ(this=a, expression=c), exp.EQ(this=b, expression=d))),
-        ("starts", _all(exp.EQ(this=a, expression=c), exp.LT(this=b, expression=d))),
-        ("started by", _all(exp.EQ(this=a, expression=c), exp.LT(this=d, expression=b))),
-        ("finishes", _all(exp.EQ(this=b, expression=d), exp.LT(this=c, expression=a))),
-        ("finished by", _all(exp.EQ(this=b, expression=d), exp.LT(this=a, expression=c))),
-        ("during", _all(exp.LT(this=c, expression=a), exp.LT(this=b, expression=d))),
-        ("contains", _all(exp.LT(this=a, expression=c), exp.LT(this=d, expression=b))),
+        ("equals", all_of(exp.EQ(this=a, expression=c), exp.EQ(this=b, expression=d))),
+        ("starts", all_of(exp.EQ(this=a, expression=c), exp.LT(this=b, expression=d))),
+        ("started by", all_of(exp.EQ(this=a, expression=c), exp.LT(this=d, expression=b))),
+        ("finishes", all_of(exp.EQ(this=b, expression=d), exp.LT(this=c, expression=a))),
+        ("finished by", all_of(exp.EQ(this=b, expression=d), exp.LT(this=a, expression=c))),
+        ("during", all_of(exp.LT(this=c, expression=a), exp.LT(this=b, expression=d))),
+        ("contains", all_of(exp.LT(this=a, expression=c), exp.LT(this=d, expression=b))),
         ("overlaps", exp.LT(this=a, expression=c)),  # all that begin earlier otherwise
         ("overlapped by", exp.LT(this=c, expression=a)),
     ]
@@ -264,29 +264,21 @@ def _allen_relations(one: Interval, other: Interval) -> list[tuple[str, exp.Expr
 
 
 def _related(kind: str, one: Interval, other: Interval) -> exp.Expr:
+    """Return whether two intervals are related so: by SQL:2011, or as Allen has it."""
     (a, b), (c, d) = one, other
     match kind:
         case "OVERLAPS":
-            return _all(exp.LT(this=a, expression=d), exp.LT(this=c, expression=b))
+            return all_of(exp.LT(this=a, expression=d), exp.LT(this=c, expression=b))
         case "CONTAINS":
-            return _all(exp.LTE(this=a, expression=c), exp.LTE(this=d, expression=b))
+            return all_of(exp.LTE(this=a, expression=c), exp.LTE(this=d, expression=b))
         case "DURING":
-            return _all(exp.LTE(this=c, expression=a), exp.LTE(this=b, expression=d))
-        case "EQUALS":
-            return _all(exp.EQ(this=a, expression=c), exp.EQ(this=b, expression=d))
-        case "BEFORE":
-            return exp.LT(this=b, expression=c)
-        case "AFTER":
-            return exp.LT(this=d, expression=a)
-        case "MEETS":
-            return exp.EQ(this=b, expression=c)
-        case "STARTS":
-            return _all(exp.EQ(this=a, expression=c), exp.LT(this=b, expression=d))
+            return all_of(exp.LTE(this=c, expression=a), exp.LTE(this=b, expression=d))
         case _:
-            return _all(exp.EQ(this=b, expression=d), exp.LT(this=c, expression=a))
+            return dict(_allen_relations(one, other))[kind.lower()]
 
 
-def _all(*conditions: exp.Expr) -> exp.Expr:
+def all_of(*conditions: exp.Expr) -> exp.Expr:
+    """Return the condition that all of one or more conditions hold."""
     found = conditions[0]
     for each in conditions[1:]:
         found = exp.And(this=found, expression=each)
@@ -349,7 +341,7 @@ def _common(checker: OperandChecker, intervals: Sequence[exp.Expr], value: exp.E
     for interval in intervals:
         parts = [_bounds_of_one(checker, each) for each in _parts(interval)]
         conditions += [exp.LT(this=one[0], expression=other[1]) for one, other in permutations(parts, 2)]
-    return exp.Case(ifs=[exp.If(this=_all(*conditions), true=value)]) if conditions else value
+    return exp.Case(ifs=[exp.If(this=all_of(*conditions), true=value)]) if conditions else value
 
 
 def with_own_functions(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -358,14 +350,15 @@ def with_own_functions(tree: exp.Expr, context: Context) -> exp.Expr:
 
     def called(part: exp.Expr) -> exp.Expr:
         match part:
-            case Validity() if "valid" in names:
-                table = part.args.get("table")
+            case Validity():
+                name, table = "valid", part.args.get("table")
                 own = part.args.get("expressions") if table is None else [exp.Column(this=table)]
-            case Duration() | AllenRelation() if type(part).sql_name().lower() in names:
-                own = part.expressions
+            case Duration() | AllenRelation():
+                name, own = type(part).sql_name().lower(), part.expressions
             case _:
                 return part
-        name = "valid" if isinstance(part, Validity) else type(part).sql_name().lower()
+        if name not in names:
+            return part
         call = exp.Anonymous(this=name, expressions=own)
         call.meta.update(part.meta)
         return call

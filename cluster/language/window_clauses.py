@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from cluster.language.algebra import (
@@ -57,7 +59,7 @@ def _of_closed_sessions(node: Node) -> bool:
 
 
 def _window(node: Node, window: StreamWindow, context: Context) -> Node:
-    keys = tuple(dict.fromkeys(key_of(each, node, context) for each in window.args.get("partition") or ()))
+    keys = keys_of(window.args.get("partition"), node, context)
     kind, size = window.args["kind"], window.args.get("this")
     if keys and (kind in ("RANGE", "RESET") or (kind == "ROWS" and size is None)):
         reason = "how long a tuple counts depends on no other"
@@ -117,6 +119,13 @@ def _count_window(node: Node, window: StreamWindow, keys: tuple[str, ...], conte
         f"where several of one {'group' if keys else 'stream'} carry the same stamp, which of them count is arbitrary"
     )
     return PartitionedWindow(node, keys, rows, slide_rows) if keys else CountWindow(node, rows, slide_rows)
+
+
+def keys_of(
+    keys: Iterable[exp.Expr] | None, node: Node, context: Context, words: str = "PARTITION BY"
+) -> tuple[str, ...]:
+    """Return the columns of `node` that keys are, each once; errors as for :func:`key_of`."""
+    return tuple(dict.fromkeys(key_of(each, node, context, words) for each in keys or ()))
 
 
 def key_of(key: exp.Expr, node: Node, context: Context, words: str = "PARTITION BY") -> str:
