@@ -26,6 +26,7 @@ REPEAT_SECONDS = 60.0
 _BEGAN = "fjord_began"
 _SINCE, _UNTIL = "fjord_handed_since", "fjord_handed_until"
 _CUT_SINCE, _CUT_UNTIL = "fjord_cut_since", "fjord_cut_until"
+_HANDED = pl.Schema({_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT_SINCE: pl.Boolean, _CUT_UNTIL: pl.Boolean})
 
 SAME_DIGITS = 12
 """Sums of reals that have been added up in another order are equal in so many digits."""
@@ -132,15 +133,15 @@ class _Top:
         self._on = [QUERY_GROUP.name, *([SIZE.name, SLIDE.name] if subscribers[0].window is not None else [])]
         windows = [() if each.window is None else astuple(each.window) for each in subscribers]
         names = [
-            (each.group, *window, each.visible_from, each.identity if identities else each.query, *_handovers(each))
+            (each.group, *window, each.visible_from, each.identity if identities else each.query)
             for each, window in zip(subscribers, windows, strict=True)
         ]
-        handed = {_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT_SINCE: pl.Boolean, _CUT_UNTIL: pl.Boolean}
-        schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String, **handed}
+        schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
         self._names = pl.DataFrame(names, schema=schema, orient="row")
         self._handed = any(each.since is not None or each.until is not None for each in subscribers)
-        if not self._handed:
-            self._names = self._names.drop(handed)
+        if self._handed:
+            handed = pl.DataFrame([_handovers(each) for each in subscribers], schema=_HANDED, orient="row")
+            self._names = self._names.hstack(handed)
         self._own = None if only else self._names.select(self._on).unique()
 
     def answers(self, rows: pl.DataFrame) -> pl.DataFrame:
