@@ -41,6 +41,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Intersection,
@@ -241,8 +242,8 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             return Estimate(flow, sum(each.valid_rows for each in below))
         case Istream() | Dstream():
             return Estimate(replace(flow, validity=1, granule=1), flow.valid_rows)
-        case Ranked():
-            most = math.inf if node.most is None else node.most * _combinations(node.keys)
+        case Extent() | Ranked():
+            most = math.inf if isinstance(node, Extent) or node.most is None else node.most * _combinations(node.keys)
             return Estimate(flow, min(flow.valid_rows, most))
         case InOrder():
             rows = max((call.reach_rows for call in node.calls), default=0) * _combinations(node.keys)

@@ -16,6 +16,7 @@ from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grid_window import GridWindow
@@ -89,6 +90,9 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
         case kinds.UntilNext():
             rows, held = empty_rows(operation.columns), (operation.bounds, operation.lasts)
             return UntilNext(rows, operation.keys, operation.longest_us, *held, lag_us=operation.lag_us)
+        case kinds.Extent():
+            rows = empty_rows(operation.columns)
+            return Extent(rows, operation.keys, operation.coalescing, lag_us=operation.lag_us)
         case kinds.Panes():
             return Panes(operation.width_us)
         case kinds.PartialAggregate():

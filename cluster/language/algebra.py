@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cluster.language.columns import AggregateCall, Column, Ordering, Output, RankFunction, Scalar, Schema
+from cluster.language.columns import STAMP, AggregateCall, Column, Ordering, Output, RankFunction, Scalar, Schema
+from cluster.language.extents import Coalescing
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Allowed, Grid, Session
@@ -431,6 +432,19 @@ class Aggregate(SharedNode, frozen=True):
     calls: tuple[AggregateCall, ...]
 
 
+class Extent(SharedNode, frozen=True):
+    """Runs of the samples of `keys` that are valid at an instant, in the order of their stamps (sql.md, Coalescing).
+
+    A run goes on while each sample is linked with the one before. It is a row with the keys, the coalesced columns of
+    its first sample, and its interval: from the stamp of that to the stamp of the sample that begins the next run, or
+    of its own last one.
+    """
+
+    input: Node
+    keys: tuple[str, ...]
+    coalescing: Coalescing
+
+
 class Ranked(SharedNode, frozen=True):
     """Tuples whose place in the order of their `keys` is above `above` and at most `most` (None: any), per instant.
 
@@ -502,6 +516,7 @@ Node = (
     | Difference
     | Intersection
     | Aggregate
+    | Extent
     | Ranked
     | WindowBounds
     | Granularity
@@ -534,6 +549,10 @@ def schema_of(node: Node) -> Schema:
             return tuple(by_name[key] for key in node.keys) + tuple(
                 Column(call.name, call.type, call.unit) for call in node.calls
             )
+        case Extent(coalescing=how):
+            by_name = {column.name: column for column in schema_of(node.input)}
+            bounds = (Column(name, FieldType.INTEGER, STAMP.unit) for name in how.bounds)
+            return (*(by_name[name] for name in (*node.keys, *how.columns)), *bounds)
         case PatternMatch():
             by_name = {column.name: column for column in schema_of(node.input)}
             measures = (Column(each.name, each.scalar.type, each.unit) for each in node.pattern.measures)

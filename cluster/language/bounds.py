@@ -35,6 +35,7 @@ OPERATOR_WORDS = {
     "Difference": "EXCEPT",
     "Intersection": "INTERSECT",
     "Aggregate": "an aggregate",
+    "Extent": "COALESCE",
     "Ranked": "ORDER BY",
     "WindowBounds": "an aggregate",
     "Union": "UNION",

@@ -6,28 +6,25 @@ rows    |---------)              81 [1, 3): up to where the next run begins
                   |----)         79 [3, 4)
                        |         81 [4, 4): a run's last sample, as far as is known
 
-Whether a sample goes on with the one before does not depend on the window, which removes the first samples of a key
-only. So it is found once, by functions over tuples in order; a run is a group of an aggregate over the window, to which
-the sample that begins the next one gives its end.
+It is a node above the window: at each instant, a function of the samples that are in it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from cluster.expressions import nodes
-from cluster.language.algebra import Aggregate, Filter, Node, Project, Relation, Sequence, Union, schema_of
-from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar
+from cluster.expressions.walks import columns_read
+from cluster.language.algebra import Extent, Node, Relation, schema_of
+from cluster.language.columns import STAMP, Column
 from cluster.language.errors import suggest
 from cluster.language.expressions import Checker
+from cluster.language.extents import Coalescing, Link
 from cluster.language.functions import Family
 from cluster.language.instants import is_instantaneous
-from cluster.language.plans import column_scalar, passed_on, project, scalar_of
+from cluster.language.plans import passed_on, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
-from cluster.language.sequence_calls import SequenceCall
 from cluster.language.session_bounds import with_stamps
 from cluster.language.stamps import SELECTED
 from cluster.language.syntax import Slot, holds_query, slot_for
@@ -37,25 +34,10 @@ from cluster.language.window_clauses import key_of, keys_of, windowed
 from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cluster.language.context import Context
     from cluster.language.syntax import StreamItem
 
-INTEGER = FieldType.INTEGER
 PREV_SHAPE = "PREV(x) is a column of the tuple before"
-
-
-@dataclass(frozen=True, slots=True)
-class _Runs:
-    """Columns that say to which run a tuple belongs."""
-
-    number: Column
-    """How many tuples of its key there are so far: their order."""
-    begins: Column
-    """1 if it begins a run, else 0."""
-    run: Column
-    """The number of its run."""
 
 
 def coalesced(node: Node, item: StreamItem, context: Context) -> tuple[Node, tuple[str, str]]:
@@ -90,12 +72,12 @@ def coalesced(node: Node, item: StreamItem, context: Context) -> tuple[Node, tup
     columns = {column.name: column for column in schema_of(node)}
     names = Names(columns)
     kept = dict.fromkeys((*keys, *attributes))
-    link, before = _link(clause, attributes, columns, names, context)
-    read = [columns[name] for name in dict.fromkeys((*kept, *before)) if name != STAMP.name]
-    shown = [columns[name] for name in kept]
-    below, runs = _in_runs(project(node, passed_on((*read, STAMP))), keys, before, link, names)
-    below = windowed(project(below, passed_on((*shown, STAMP, runs.number, runs.begins, runs.run))), item, context)
-    return _rows(below, shown, keys, runs, names)
+    link, linked = _link(clause, attributes, columns, names, context)
+    read = [columns[name] for name in dict.fromkeys((*kept, *linked)) if name != STAMP.name]
+    below = windowed(project(node, passed_on((*read, STAMP))), item, context)
+    bounds = names.unique("fjord_valid_begin"), names.unique("fjord_valid_end")
+    ties = tuple(column.name for column in read)
+    return Extent(below, keys, Coalescing(tuple(attributes), STAMP.name, ties, bounds, link)), bounds
 
 
 def _check_item(node: Node, item: StreamItem, clause: CoalesceClause, context: Context) -> None:
@@ -128,7 +110,7 @@ def _attributes(
             reason = f"{name} is coalesced, and tuples are grouped by it"
             raise context.error(each, reason, "name it once: behind BY what does not vary, before it what does")
         tolerance = found[name] = tolerance_of(each.args.get("tolerance"), context)
-        if tolerance is not None and types[name] not in (INTEGER, FieldType.REAL):
+        if tolerance is not None and types[name] not in (FieldType.INTEGER, FieldType.REAL):
             reason = f"a tolerance is of numbers, but {name} is {types[name].value}"
             raise context.error(tolerance, reason, "leave TOLERANCE out: equal values are coalesced")
         if tolerance is not None and clause.args.get("condition"):
@@ -143,8 +125,8 @@ def _link(
     columns: dict[str, Column],
     names: Names,
     context: Context,
-) -> tuple[Scalar, dict[str, Column]]:
-    """Return when a tuple goes on with the one before, and by name the columns that it reads of that."""
+) -> tuple[Link | None, tuple[str, ...]]:
+    """Return when a tuple goes on with the one before, None if all is equal; and the columns that it reads."""
     before: dict[str, Column] = {}
 
     def previous(name: str) -> Column:
@@ -162,6 +144,8 @@ def _link(
         return slot_for(previous(_named(given[0], columns, context)).name, part)
 
     condition = clause.args.get("condition")
+    if condition is None and not any(attributes.values()):
+        return None, ()
     if condition is None:
         condition = all_of(*(_near(columns[name], previous(name), each) for name, each in attributes.items()))
     else:
@@ -174,7 +158,10 @@ def _link(
     slots = tuple(ScopeColumn("", each.name, each.type, each.unit) for each in before.values())
     checker = Checker(Scope((ScopeItem(None, own), ScopeItem(None, slots))), context)
     typed = checker.check_as(condition, Family.BOOLEAN, "WHILE takes a condition: x >= PREV(x)")
-    return scalar_of(typed, FieldType.BOOLEAN), before
+    scalar = scalar_of(typed, FieldType.BOOLEAN)
+    used = columns_read(scalar.expression)
+    pairs = tuple((each.name, name) for name, each in before.items() if each.name in used)
+    return Link(scalar, pairs), tuple(before)
 
 
 def _named(column: exp.Column, columns: dict[str, Column], context: Context) -> str:
@@ -194,72 +181,3 @@ def _near(column: Column, previous: Column, tolerance: exp.Expr | None) -> exp.E
     if tolerance is None:
         return equal
     return exp.Paren(this=exp.Or(this=equal, expression=within(this, that, tolerance)))
-
-
-def _in_runs(
-    node: Node, keys: tuple[str, ...], before: dict[str, Column], link: Scalar, names: Names
-) -> tuple[Node, _Runs]:
-    """Return the tuples with the numbers of their runs."""
-    ties = tuple(column.name for column in schema_of(node) if column != STAMP)
-    number, begins, run = (
-        Column(names.unique(f"fjord_{word}"), INTEGER) for word in ("nth_of_key", "new_run", "run_of_key")
-    )
-    lags = (SequenceCall(each.name, "lag", name, each.type, each.unit, rows=1) for name, each in before.items())
-    counted = SequenceCall(number.name, "count", None, INTEGER)
-    ordered = Sequence(node, keys, ties, (*lags, counted))
-    goes_on = nodes.chain("AND", (_compared(number, ">", 1), nodes.grouped(link.expression)))
-    value = nodes.Case(None, (goes_on,), (_integer(0),), _integer(1))
-    flagged = Project(ordered, (*passed_on((*schema_of(node), number)), _output(begins, value)))
-    total = SequenceCall(run.name, "sum", begins.name, INTEGER)
-    return Sequence(flagged, keys, (number.name,), (total,)), _Runs(number, begins, run)
-
-
-def _rows(
-    node: Node, shown: Iterable[Column], keys: tuple[str, ...], runs: _Runs, names: Names
-) -> tuple[Node, tuple[str, str]]:
-    """Return one row for each run in a window."""
-    shown = [*shown]
-    ends = Column(names.unique("fjord_ends_run"), FieldType.BOOLEAN)
-    run, passed = runs.run, (*shown, STAMP, runs.number)
-    own = Project(node, (*passed_on((*passed, run)), _output(ends, nodes.FALSE)))
-    later = nodes.chain("AND", (_compared(runs.begins, "=", 1), _compared(run, ">", 1)))
-    before = nodes.Binary("-", nodes.Column(run.name), _integer(1))
-    begun = Filter(node, Scalar(later, FieldType.BOOLEAN))
-    ending = Project(begun, (*passed_on(passed), _output(run, before), _output(ends, nodes.TRUE)))
-    begin, end = (Column(names.unique(f"fjord_valid_{word}"), INTEGER, STAMP.unit) for word in ("begin", "end"))
-
-    def of_own(value: nodes.Expression, type_: FieldType) -> Scalar:
-        return Scalar(nodes.Case(None, (nodes.Not(nodes.Column(ends.name)),), (value,), None), type_)
-
-    def first(name: str, value: nodes.Expression, type_: FieldType, unit: str = "") -> AggregateCall:
-        of = of_own(nodes.Column(runs.number.name), INTEGER)
-        return AggregateCall(name, "arg_min", of_own(value, type_), type_, unit=unit, by=of)
-
-    calls, outputs = [], [*passed_on(column for column in shown if column.name in keys)]
-    for column in (column for column in shown if column.name not in keys):
-        # ARG_MIN looks for the first value that is known, and the first value may be NULL.
-        known, value = names.unique("fjord_known"), nodes.Column(column.name)
-        calls.append(first(column.name, value, column.type, column.unit))
-        calls.append(first(known, _not_null(column), FieldType.BOOLEAN))
-        outputs.append(_output(column, nodes.Case(None, (nodes.Column(known),), (value,), None)))
-    calls.append(AggregateCall(begin.name, "min", of_own(nodes.Column(STAMP.name), INTEGER), INTEGER, unit=STAMP.unit))
-    calls.append(AggregateCall(end.name, "max", column_scalar(STAMP), INTEGER, unit=STAMP.unit))
-    grouped = Aggregate(Union(own, ending), (*keys, run.name), tuple(calls))
-    there = Filter(grouped, Scalar(_not_null(begin), FieldType.BOOLEAN))
-    return Project(there, (*outputs, *passed_on((begin, end)))), (begin.name, end.name)
-
-
-def _not_null(column: Column) -> nodes.Expression:
-    return nodes.Not(nodes.Binary("IS", nodes.Column(column.name), nodes.NULL))
-
-
-def _output(column: Column, value: nodes.Expression) -> Output:
-    return Output(column.name, Scalar(value, column.type), column.unit)
-
-
-def _integer(number: int) -> nodes.Literal:
-    return nodes.Literal(INTEGER, str(number))
-
-
-def _compared(column: Column, sign: str, number: int) -> nodes.Expression:
-    return nodes.Binary(sign, nodes.Column(column.name), _integer(number))

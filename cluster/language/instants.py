@@ -8,6 +8,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Intersection,
     Istream,
@@ -36,7 +37,7 @@ def is_instantaneous(node: Node) -> bool:
     match node:
         case Source() | Istream() | Dstream() | Zip() | PatternMatch() | StampJoin() | Sequence():
             return True
-        case Filter() | Project() | Distinct() | Aggregate() | Lookup() | Ranked():
+        case Filter() | Project() | Distinct() | Aggregate() | Extent() | Lookup() | Ranked():
             return is_instantaneous(node.input)
         case SemiJoin() | AntiJoin() | Difference():
             return is_instantaneous(node.left)

@@ -20,6 +20,7 @@ def holds_rows_back(operation: Operation) -> bool:
             | kinds.Difference()
             | kinds.Intersection()
             | kinds.Ranked()
+            | kinds.Extent()
         ):
             return True
         case kinds.MergeAggregate():

@@ -22,6 +22,7 @@ from cluster.language.columns import (
     Scalar,
     Schema,
 )
+from cluster.language.extents import Coalescing
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session
@@ -220,6 +221,25 @@ class UntilNext(_Operation, frozen=True):
     longest_us: int | None
     bounds: tuple[str, str] | None
     lasts: bool
+    lag_us: int | None
+
+
+class Extent(_Operation, frozen=True):
+    """Runs of the samples of `keys` in their order.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys, coalescing
+        As in :class:`cluster.language.algebra.Extent`.
+    lag_us
+        How far it may lag behind its input, where other operators wait for it; None for any distance.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    coalescing: Coalescing
     lag_us: int | None
 
 
@@ -497,6 +517,7 @@ PlainOperation = (
     | WindowBounds
     | SessionWindow
     | UntilNext
+    | Extent
     | Panes
     | PartialAggregate
     | DeviceAggregates

@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Held,
@@ -90,6 +91,7 @@ def reach_us(node: Node) -> int:
             | WindowBounds()
             | Distinct()
             | Aggregate()
+            | Extent()
             | Ranked()
             | Union()
             | Join()
@@ -173,7 +175,7 @@ def delay_us(node: Node) -> int:
         case Aggregate():
             slide_us = _slide_below(node.input)
             return delay_us(node.input) + (_length_us(node) if slide_us is None else slide_us)
-        case SemiJoin() | AntiJoin() | Difference() | Intersection() | Ranked() | Istream() | Dstream():
+        case SemiJoin() | AntiJoin() | Difference() | Intersection() | Extent() | Ranked() | Istream() | Dstream():
             return _delay_of_inputs(node) + _length_us(node)
         case UntilNext(longest_us=int(longest)):
             return delay_us(node.input) + longest

@@ -9,6 +9,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Held,
@@ -100,6 +101,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             return (above, False)
         case (
             Difference()
+            | Extent()
             | Zip()
             | PatternMatch()
             | Ranked()

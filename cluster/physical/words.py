@@ -15,6 +15,7 @@ from cluster.plan.explain import (
     bounds_words,
     count_window_words,
     described_lookup,
+    extent_words,
     grid_words,
     held_words,
     in_one_line,
@@ -82,6 +83,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
         case kinds.UntilNext(keys=keys, longest_us=longest_us, bounds=bounds, lasts=lasts):
             own = tuple(key for key in keys if key not in _MADE)
             return until_next_words(own, longest_us, whole=bounds is not None, lasts=lasts)
+        case kinds.Extent(keys=keys, coalescing=how):
+            return extent_words(how, tuple(key for key in keys if key not in _MADE))
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
             return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
         case kinds.Panes(width_us=width_us):

@@ -15,6 +15,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Held,
@@ -45,6 +46,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.columns import AggregateCall, Ordering, Output, RankFunction, Scalar
+from cluster.language.extents import Coalescing
 from cluster.language.plans import plain_column
 from cluster.language.row_patterns import RowPattern, pattern_text
 from cluster.language.sequence_calls import SequenceCall
@@ -165,6 +167,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return "keep if none" + (f" {readable(node.predicate)}" if node.predicate else "")
         case Aggregate():
             return aggregate_words(node.calls, node.keys)
+        case Extent():
+            return extent_words(node.coalescing, node.keys)
         case Ranked():
             return ranked_words(node.function, node.keys, node.order, (node.above, node.most), node.name)
         case Granularity():
@@ -231,6 +235,16 @@ def until_next_words(keys: tuple[str, ...], longest_us: int | None, *, whole: bo
     most = "" if longest_us is None else f", at most {format_duration(longest_us)}"
     shown = (", its interval in columns" if whole else "") + ("" if lasts else ", valid at its own instant")
     return f"each tuple until {next_one}{most}{shown}"
+
+
+def extent_words(how: Coalescing, keys: tuple[str, ...]) -> str:
+    """Return one line about samples that are coalesced."""
+    by = f" by {listed(keys)}" if keys else ""
+    link = "" if how.link is None else f" while {readable(how.link.condition)}"
+    for name, column in how.link.before if how.link is not None else ():
+        link = f"PREV({column})".join(re.split(rf"\b{re.escape(name)}\b", link))
+    kept = "" if how.kept == "eager" else ", lazily"
+    return f"coalesce {listed(how.columns)}{by}{link}{kept}"
 
 
 def count_window_words(rows: int | None, slide_rows: int, keys: tuple[str, ...]) -> str:

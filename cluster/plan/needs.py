@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Held,
     Intersection,
@@ -43,7 +44,7 @@ Need = tuple[N, frozenset[str], Conditions]
 """A part of a plan, the needed ones of its columns, and conditions that all needed tuples meet."""
 
 
-def needed_below(  # noqa: C901 - a case per kind of node
+def needed_below(  # noqa: C901, PLR0912 - a case per kind of node
     node: Node, wanted: frozenset[str], conditions: Conditions
 ) -> Iterator[Need[Node]]:
     """Yield each input of a node with the needed part of it.
@@ -73,6 +74,8 @@ def needed_below(  # noqa: C901 - a case per kind of node
         case Aggregate():
             arguments = [scalar for call in node.calls if call.name in wanted for scalar in call.reads]
             yield node.input, frozenset(node.keys) | columns_of_all(arguments), ()
+        case Extent():
+            yield node.input, frozenset(node.keys) | node.coalescing.reads, ()
         case Ranked():
             read = frozenset((*node.keys, *(each.column for each in node.order)))
             yield node.input, (wanted & names_of(node.input)) | read, ()

@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from cluster.language.algebra import (
     Aggregate,
+    Extent,
     Filter,
     Lookup,
     Node,
@@ -84,7 +85,7 @@ def partition_keys(node: Node) -> tuple[str, ...]:
 
 
 def _session_keys(node: Node) -> tuple[str, ...]:
-    """Return the keys of sessions, or of VALID UNTIL NEXT, over a pipeline; none if what is above mixes them."""
+    """Return the keys of sessions, VALID UNTIL NEXT or COALESCE over a pipeline; none if what is above mixes them."""
     grouped: set[str | None] | None = None
     while isinstance(node, Filter | Project | Aggregate):
         if isinstance(node, Aggregate):
@@ -94,7 +95,7 @@ def _session_keys(node: Node) -> tuple[str, ...]:
         elif isinstance(node, Project) and grouped is not None:
             grouped = {plain_column(each.scalar) for each in node.outputs if each.name in grouped}
         node = node.input
-    if not (isinstance(node, SessionWindow | UntilNext) and is_pipeline(node.input)):
+    if not (isinstance(node, SessionWindow | UntilNext | Extent) and is_pipeline(node.input)):
         return ()
     return node.keys if grouped is None or grouped.issuperset(node.keys) else ()
 

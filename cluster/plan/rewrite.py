@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     selection.filter_below_sequence,
     selection.filter_below_aggregate,
     selection.filter_below_ranked,
+    selection.filter_below_extent,
     selection.filter_below_distinct,
     selection.filter_below_difference,
     selection.filter_below_intersection,

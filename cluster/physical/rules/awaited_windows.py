@@ -1,4 +1,4 @@
-"""Windows by count and ranks whose progress operators above wait for: their tuples are cut at the watermark.
+"""Windows by count, ranks and extents whose progress operators above wait for: their tuples are cut at the watermark.
 
 A stateless operator forwards its input. Every other one waits: it answers what its inputs' watermarks have passed, and
 keeps the rest. At the top of a plan nothing waits, and a tuple is answered once, when its end is known.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cluster.language.algebra import (
     CountWindow,
+    Extent,
     Filter,
     Granularity,
     Lookup,
@@ -26,7 +27,7 @@ MOST_LAG_US = 1_000_000
 
 
 def awaited_windows(root: Node) -> frozenset[Node]:
-    """Return a plan's windows whose tuples wait for later ones, and its ranks, for whose progress another waits."""
+    """Return a plan's windows whose tuples wait for later ones, ranks and extents, for whose progress another waits."""
     found: set[Node] = set()
     seen: set[tuple[Node, bool]] = set()
     to_see = [(root, False)]
@@ -35,7 +36,7 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if (node, awaited) in seen:
             continue
         seen.add((node, awaited))
-        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow | UntilNext | Ranked):
+        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow | UntilNext | Ranked | Extent):
             found.add(node)
         waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
         to_see.extend((each, waits) for each in inputs_of(node))

@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     AntiJoin,
     CountWindow,
     Difference,
+    Extent,
     Held,
     Intersection,
     Join,
@@ -64,7 +65,16 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             return replace(template, columns=(*template.columns, *marks))
         case Project():
             return replace(template, input=inputs[0], outputs=(*template.outputs, *passed_on(marks)))
-        case Aggregate() | PartitionedWindow() | SessionWindow() | PatternMatch() | Ranked() | Sequence() | UntilNext():
+        case (
+            Aggregate()
+            | Extent()
+            | PartitionedWindow()
+            | SessionWindow()
+            | PatternMatch()
+            | Ranked()
+            | Sequence()
+            | UntilNext()
+        ):
             return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)

@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Held,
@@ -50,7 +51,7 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
     node
         The node.
     lag_us
-        How far a window by count or a rank may lag behind its input; None for any distance.
+        How far a window by count, a rank or an extent may lag behind its input; None for any distance.
 
     Raises
     ------
@@ -99,6 +100,8 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
         case Ranked():
             limits = node.above, node.most, node.name, lag_us
             return operations.Ranked(schema_of(node.input), node.keys, node.order, node.function, *limits)
+        case Extent():
+            return operations.Extent(schema_of(node.input), node.keys, node.coalescing, lag_us)
         case Granularity():
             return operations.Granularity(node.granule_us)
         case Istream() | Dstream():

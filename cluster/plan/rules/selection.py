@@ -10,6 +10,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Intersection,
@@ -91,6 +92,13 @@ def filter_below_aggregate(node: Node) -> Node | None:
     return _split(node, node.input, frozenset(node.input.keys))
 
 
+def filter_below_extent(node: Node) -> Node | None:
+    """Select before coalescing where p reads only the keys: whole runs are removed."""
+    if not (isinstance(node, Filter) and isinstance(node.input, Extent)):
+        return None
+    return _split(node, node.input, frozenset(node.input.keys))
+
+
 def filter_below_ranked(node: Node) -> Node | None:
     """σp(ρ_keys(S)) = ρ_keys(σp(S)) where p reads only the keys: whole groups are removed, and places stay."""
     if not (isinstance(node, Filter) and isinstance(node.input, Ranked)):
@@ -98,7 +106,10 @@ def filter_below_ranked(node: Node) -> Node | None:
     return _split(node, node.input, frozenset(node.input.keys))
 
 
-def _split(node: Filter, grouped: Aggregate | _OfKeys | Ranked | Sequence, keys: frozenset[str]) -> Node | None:
+_Grouped = Aggregate | Extent | _OfKeys | Ranked | Sequence
+
+
+def _split(node: Filter, grouped: _Grouped, keys: frozenset[str]) -> Node | None:
     parts = conjuncts_of(node.predicate)
     # A condition without columns would make the group of an aggregate without keys appear or vanish: it stays above.
     below = conjunction_of(part for part in parts if columns_of(part) and columns_of(part) <= keys)

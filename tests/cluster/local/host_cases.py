@@ -185,6 +185,9 @@ CASES: dict[str, str] = {
     "coalesced by a tolerance": "SELECT sensor, speed, open FROM traffic WINDOW(RANGE 9 US) COALESCE(speed TOLERANCE 3, open BY sensor) WHERE speed ~= 5 TOLERANCE 4",
     "coalesced while something holds": "SELECT sensor, EXTRACT(EPOCH FROM MAX(DURATION(VALID(s)))) AS d FROM traffic "
     "WINDOW(RANGE 20 US SLIDE 5 US) COALESCE(lane BY sensor WHILE lane >= PREV(lane)) AS s GROUP BY sensor",
+    "coalesced in a window by count": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(PARTITION BY sensor ROWS 4 SLIDE 2) COALESCE(lane BY sensor) AS s",
+    "coalesced and joined": "SELECT a.sensor, b.lane, INTERSECT(VALID(a), VALID(b)) AS both FROM traffic WINDOW(RANGE 8 US SLIDE 2 US) COALESCE(open BY sensor) AS a, "
+    "traffic WINDOW(RESET EVERY 16 US) COALESCE(lane BY sensor WHILE lane <= PREV(lane)) AS b WHERE a.sensor = b.sensor AND a.open AND VALID(a) OVERLAPS VALID(b)",
     "moved": "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US SLIDE 6 US OFFSET 2 US) GROUP BY sensor",
     "reset": "SELECT sensor, SUM(lane) AS n FROM traffic WINDOW(RESET EVERY 16 US OFFSET 5 US) GROUP BY sensor",
     "reset and shown in steps": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 16 US SLIDE 3 US)",

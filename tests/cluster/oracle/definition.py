@@ -48,6 +48,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Intersection,
@@ -514,6 +515,8 @@ class _Writer:
                 )
             case Aggregate():
                 return self._aggregate(node)
+            case Extent():
+                return self._extent(node)
             case Ranked():
                 return self._ranked(node)
             case Ordered():
@@ -655,6 +658,33 @@ class _Writer:
             f'FROM (SELECT *, unnest(range("#n")) AS "#copy" FROM {below})) WHERE "#place" > {node.above}{most} '
             f"GROUP BY ALL"
         )
+
+    def _extent(self, node: Extent) -> str:
+        """Number the samples of a key, and their runs by those that are not linked with the one before."""
+        how, below = node.coalescing, self.of(node.input)
+        keys = "".join(f', "{key}"' for key in node.keys)
+        ties = "".join(f', "{name}" NULLS LAST' for name in how.ties)
+        order = f'(PARTITION BY {HEAD}{keys} ORDER BY "{how.stamp}"{ties})'
+        if how.link is None:
+            pairs = [(f"#{name}", name) for name in how.columns]
+            link = " AND ".join(f'"{name}" IS NOT DISTINCT FROM "{before}"' for before, name in pairs)
+        else:
+            pairs, link = list(how.link.before), scalar_sql(how.link.condition)
+        before = "".join(f', lag("{column}") OVER {order} AS "{name}"' for name, column in pairs)
+        samples = f'(SELECT *, unnest(range("#n")) AS "#copy" FROM {below})'
+        placed = f'(SELECT *, row_number() OVER {order} AS "#place"{before} FROM {samples})'
+        marked = f'(SELECT *, "#place" = 1 OR ({link}) IS NOT TRUE AS "#begins" FROM {placed})'
+        by = f"PARTITION BY {HEAD}{keys}"
+        runs = f'(SELECT *, sum("#begins"::INT) OVER ({by} ORDER BY "#place") AS "#nth" FROM {marked})'
+        first = "".join(f', first("{name}" ORDER BY "#place") AS "{name}"' for name in how.columns)
+        begin, end = (f'"{name}"' for name in how.bounds)
+        stamps = f'min("{how.stamp}") AS {begin}, max("{how.stamp}") AS "#last"'
+        own = f'(SELECT {HEAD}{keys}, "#nth"{first}, {stamps} FROM {runs} GROUP BY {HEAD}{keys}, "#nth")'
+        ended = f'coalesce(lead({begin}) OVER ({by} ORDER BY "#nth"), "#last") AS {end}'
+        shown = "".join(f', "{name}"' for name in how.columns) + f", {begin}"
+        rows = f"(SELECT {HEAD}{keys}{shown}, {ended} FROM {own})"
+        head = f'{HEAD}, count(*) AS "#n", NULL::BIGINT AS "#o"'
+        return f"SELECT {head}{keys}{shown}, {end} FROM {rows} GROUP BY ALL"
 
     def _aggregate(self, node: Aggregate) -> str:
         keys = "".join(f', "{key}"' for key in node.keys)

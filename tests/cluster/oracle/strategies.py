@@ -20,6 +20,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Intersection,
@@ -42,6 +43,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.bounds import unbounded_operator
 from cluster.language.columns import STAMP, AggregateCall, Column, Joining, Ordering, Output, Scalar, Schema
+from cluster.language.extents import Coalescing, Link
 from cluster.language.instants import is_instantaneous
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
@@ -81,6 +83,7 @@ KINDS: tuple[type[Node], ...] = (
     Difference,
     Intersection,
     Aggregate,
+    Extent,
     Ranked,
     WindowBounds,
     Granularity,
@@ -261,6 +264,8 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
         return draw(_projections(node, names))
     if kind is Aggregate:
         return draw(_aggregates(node, names))
+    if kind is Extent:
+        return draw(_extents(node, names))
     if kind is Ranked:
         return draw(_ranks(node, names))
     if kind is WindowBounds:
@@ -275,7 +280,7 @@ def _nodes(draw: Any, depth: int, names: _Names) -> Node:
 _CHOICES = (
     TimeWindow, TimeWindow, TimeWindow, CountWindow, PartitionedWindow, SessionWindow, Filter, Filter, Project, Union,
     WindowBounds, Join, Join, SemiJoin, AntiJoin, Distinct, Difference, Intersection, Aggregate, Aggregate, Granularity,
-    Istream, Dstream, Ranked, Ranked, Sequence, Sequence, UntilNext, UntilNext,
+    Istream, Dstream, Ranked, Ranked, Sequence, Sequence, UntilNext, UntilNext, Extent, Extent,
 )  # fmt: skip
 
 
@@ -389,6 +394,32 @@ def _projections(draw: Any, node: Node, names: _Names) -> Node:
         kind = draw(st.sampled_from((INTEGER, INTEGER, REAL, TEXT, BOOLEAN)))
         outputs.append(Output(names.fresh(), _scalar(draw(values(schema_of(node), kind)), kind)))
     return Project(node, tuple(outputs))
+
+
+@st.composite
+def _extents(draw: Any, node: Node, names: _Names) -> Node:
+    """Return coalesced rows of samples with stamps, in a window that slides or counts, or whatever there is."""
+    if STAMP not in schema_of(node):
+        stream = draw(st.sampled_from(sorted(COLUMNS)))
+        node = Source(stream, (*COLUMNS[stream], STAMP))
+    if is_instantaneous(node) and draw(st.integers(0, 5)):
+        node = draw(_windows(draw(st.sampled_from((TimeWindow, TimeWindow, CountWindow, PartitionedWindow))), node))
+    columns = [column for column in schema_of(node) if column != STAMP]
+    if not columns:
+        node, columns = Source("alpha", (*COLUMNS["alpha"], STAMP)), list(COLUMNS["alpha"])
+    shown = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
+    keys = [column.name for column in columns if column not in shown][: draw(st.integers(0, 2))]
+    link = None
+    if draw(st.booleans()):
+        before = [Column(names.fresh(), column.type) for column in columns[:2]]
+        pairs = tuple((one.name, column.name) for one, column in zip(before, columns, strict=False))
+        link = Link(_scalar(draw(conditions((*columns, *before), 1)), BOOLEAN), pairs)
+    ties = tuple(column.name for column in columns)
+    bounds = (names.fresh(), names.fresh())
+    kept = draw(st.sampled_from(("eager", "lazy")))
+    return Extent(
+        node, tuple(keys), Coalescing(tuple(each.name for each in shown), STAMP.name, ties, bounds, link, kept)
+    )
 
 
 @st.composite

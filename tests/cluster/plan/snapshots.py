@@ -20,6 +20,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Filter,
     Granularity,
     Intersection,
@@ -47,6 +48,7 @@ from cluster.language.algebra import (
 from cluster.language.columns import AggregateCall, Ordering
 from cluster.language.dialect import parse_scalar
 from cluster.language.window_shapes import Grid, Session
+from tests.cluster.extent_definition import runs_of
 from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.sequence_definition import sequence_rows
 from tests.cluster.stamp_join_definition import stamp_join_rows
@@ -199,8 +201,19 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
             return [bag - (below[t + 1] if t + 1 < instants else Counter()) for t, bag in enumerate(below)]
         case Aggregate():
             return [_aggregated(node, bag) for bag in of(node.input)]
+        case Extent():
+            return [_extent(node, bag) for bag in of(node.input)]
         case Ranked():
             return [_ranked(node, bag) for bag in of(node.input)]
+
+
+def _extent(node: Extent, bag: Counter[Row]) -> Counter[Row]:
+    link = node.coalescing.link
+    tree = exp.Boolean(this=True) if link is None else parse_scalar(link.condition.sql)
+    columns = [column.name for column in schema_of(node.input)]
+    return Counter(
+        runs_of(bag.elements(), columns, node.keys, node.coalescing, lambda named: value(tree, named) is True)
+    )
 
 
 def _ranked(node: Ranked, bag: Counter[Row]) -> Counter[Row]:

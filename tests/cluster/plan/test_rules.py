@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     Difference,
     Distinct,
     Dstream,
+    Extent,
     Granularity,
     Held,
     Intersection,
@@ -34,6 +35,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.columns import AggregateCall, Column, Ordering
+from cluster.language.extents import Coalescing
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.walks import nodes_of
 from cluster.language.window_shapes import Grid, Session, Span
@@ -67,6 +69,7 @@ def renamed(function: str, column: str) -> AggregateCall:
     return replace(call(function, column), name=column)
 
 
+RUNS = Coalescing(("y",), "x", ("x", "y"), ("since", "until"))
 V = '"v" > 1'
 
 
@@ -145,6 +148,11 @@ APPLIES = [
         s.filter_below_ranked,
         where(Ranked(A, ("x",), (Ordering("y"),), "rank", 0, 3, "place"), '"x" > 1 AND "y" > 1 AND "place" < 3'),
         where(Ranked(where(A, X), ("x",), (Ordering("y"),), "rank", 0, 3, "place"), '"y" > 1 AND "place" < 3'),
+    ),
+    (
+        s.filter_below_extent,
+        where(Extent(A, ("x",), RUNS), '"x" > 1 AND "y" > 1 AND "until" > 1'),
+        where(Extent(where(A, X), ("x",), RUNS), '"y" > 1 AND "until" > 1'),
     ),
     (s.filter_below_distinct, where(Distinct(A), X), Distinct(where(A, X))),
     (s.filter_below_difference, where(Difference(A, ALSO_A), X), Difference(where(A, X), where(ALSO_A, X))),
@@ -343,6 +351,8 @@ HOLDS_BACK = [
     (w.merge_windows_below_distinct, Distinct(window(TimeWindow(A, 9, 1, Grid(Span("us", 9))), 4))),
     (p.project_above_window, SessionWindow(pick(A, k='"x" % 2'), ("k",), SESSION)),
     (s.filter_below_ranked, where(Ranked(A, ("x",), (Ordering("y"),), name="place"), '"y" > 1 AND "place" < 3')),
+    (s.filter_below_extent, where(Extent(A, ("x",), RUNS), '"y" > 1')),
+    (s.filter_below_extent, where(Extent(A, (), RUNS), '"y" > 1 OR "since" > 1')),
     (s.filter_below_sequence, where(in_order(A), Y)),
     (s.filter_below_sequence, where(in_order(A), BEFORE)),
     (s.filter_below_sequence, where(in_order(A), "FALSE")),

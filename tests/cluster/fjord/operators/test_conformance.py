@@ -27,6 +27,7 @@ from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
+from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.filtering import Filter
 from cluster.fjord.operators.granularity import Granularity
 from cluster.fjord.operators.grid_window import GridWindow
@@ -58,6 +59,8 @@ from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
+from cluster.language.extents import Coalescing, Keeping, Link
+from cluster.language.plans import passed_on
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
@@ -85,6 +88,7 @@ CALLS = (
     AggregateCall("s", "sum", read_scalar('"n"', INTEGER), INTEGER),
     AggregateCall("m", "max", read_scalar('"n"', INTEGER), INTEGER),
 )
+NO_LESS = Link(read_scalar('"n" >= "before"', FieldType.BOOLEAN), (("before", "n"),))
 GROUP_KEYS = (*KEY, QUERY_GROUP, VISIBLE_FROM)
 
 
@@ -103,6 +107,18 @@ def counted(keys: Schema) -> Case:
         lambda: PartialAggregate(names, CALLS),
         settled=lambda rows: merged(keys).transition(0, Batch(rows.sort(START), NEVER)).rows,
     )
+
+
+def coalesced(kept: Keeping, link: Link | None = None, lag_us: int | None = None, *, windowed: bool = False) -> Case:
+    """Runs of each k: of stamps as they are, or of numbers taken for stamps, which rows enter in any order."""
+    stamp = "t" if windowed else "n"
+    how = Coalescing(("n",), stamp, ("k", "n"), ("since", "until"), link, kept)
+    columns = LEFT.with_columns(pl.lit(0, pl.Int64).alias("t"))
+    stamped = Project(
+        (*passed_on(COLUMNS), Output("t", read_scalar(f'"{START}"' if windowed else '"n"', FieldType.INTEGER)))
+    )
+    below = [stamped, TimeWindow(7, 2)] if windowed else [stamped]
+    return Case(lambda: Extent(columns, ("k",), how, lag_us=lag_us), chronons=windowed, below=lambda: below)
 
 
 def matched(elements: tuple[PatternElement, ...], skip: SkipKind, within_us: int | None = 7) -> Case:
@@ -299,6 +315,15 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         ),
     ),
     Union: (Case(lambda: Union(LEFT)),),
+    Extent: (
+        coalesced("eager", windowed=True),
+        coalesced("lazy", windowed=True),
+        coalesced("eager", NO_LESS, 3, windowed=True),
+        coalesced("lazy", NO_LESS, 2, windowed=True),
+        coalesced("eager"),
+        coalesced("lazy", NO_LESS),
+        coalesced("eager", NO_LESS, 4),
+    ),
     UntilNext: (
         Case(lambda: UntilNext(LEFT, ("k",), 5, ("since", "until"), False), chronons=True),
         Case(lambda: UntilNext(LEFT, (), 3, ("since", "until")), chronons=True),

@@ -1,0 +1,207 @@
+"""How the coalesced rows of samples change as samples enter a window and leave it. Pure.
+
+sample       1  2  3     entered 1, 2, 3, left 4, 5, 6; the third begins another run
+row of 1, 2  [1, 1)  from 1 on,  [1, 2)  from 2 on,  [1, 3)  from 3 on,  [2, 3)  from 4 to 5
+row of 3                                 [3, 3)  from 3 to 6
+
+A *version* is a row that stays the same for some time. Where the samples of a group leave in the order in which they
+came, a run keeps its samples for ever, and each of its versions follows from two places: those of the first sample that
+has not left and of the last one that has entered (:func:`of_runs`). Else, and where runs are not kept, what is there at
+each instant is coalesced anew (:func:`of_snapshots`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Whole: TypeAlias = npt.NDArray[np.int64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Linked: TypeAlias = Callable[[Whole, Whole], Flags]
+"""Whether the samples at the second places go on with those at the first."""
+
+NONE = -(2**63)
+"""No instant."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Samples, sorted by group, stamp and what breaks ties.
+
+    Parameters
+    ----------
+    groups
+        A number for each group, ascending.
+    enters, leaves
+        From when until when each is in the window.
+    stamps
+        When it was sampled.
+    since
+        Of the first sample of each row that there was at the instant before: since when the row has been the same;
+        :data:`NONE` of all others.
+    """
+
+    groups: Whole
+    enters: Whole
+    leaves: Whole
+    stamps: Whole
+    since: Whole
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether the samples of each group enter and leave in their order."""
+        same = self.groups[1:] == self.groups[:-1]
+        ordered = (np.diff(self.enters) >= 0) & (np.diff(self.leaves) >= 0)
+        return bool((ordered | ~same).all())
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Rows that stay the same: the place of the first sample, the end of the interval, and the instants."""
+
+    first: Whole
+    ends: Whole
+    since: Whole
+    until: Whole
+    """:data:`NONE` of rows that are still there at the last instant."""
+
+
+def of_runs(samples: Samples, begins: Flags, before_us: int, until_us: int) -> Versions:
+    """Return the versions from one instant until just before another, where samples leave in the order they came.
+
+    Parameters
+    ----------
+    samples
+        The samples that were there at the instant before the first, or have entered since.
+    begins
+        Which of them begin a run, if they are not linked with the one before; the first of each group does.
+    before_us, until_us
+        The instants.
+    """
+    firsts = np.flatnonzero(begins)
+    lasts = np.append(firsts[1:], len(begins)) - 1
+    runs = np.cumsum(begins) - 1
+    follows = np.minimum(lasts + 1, len(begins) - 1)
+    followed = (follows > lasts) & (samples.groups[follows] == samples.groups[firsts])
+    open_ = samples.since[firsts] != NONE
+    behind = np.flatnonzero(followed)
+    of, at = _between(
+        before_us,
+        until_us,
+        (runs, samples.enters),
+        (runs, samples.leaves),
+        (behind, samples.enters[follows[behind]]),
+        (np.flatnonzero(open_), np.full(int(open_.sum()), before_us - 1)),
+    )
+    known = np.unique(np.concatenate((samples.enters, samples.leaves, at)))
+    width = len(known) + 1
+    asked = of * width + np.searchsorted(known, at)
+    first = np.searchsorted(runs * width + np.searchsorted(known, samples.leaves), asked, side="right")
+    last = np.searchsorted(runs * width + np.searchsorted(known, samples.enters), asked, side="right") - 1
+    there = (first <= lasts[of]) & (last >= first)
+    next_there = followed[of] & (samples.enters[follows[of]] <= at)
+    ends = samples.stamps[np.where(next_there, follows[of], np.maximum(last, 0))]
+    return _versions(samples, before_us, (of, at, np.where(there, first, -1), ends))
+
+
+def of_snapshots(samples: Samples, linked: Linked, before_us: int, until_us: int) -> Versions:
+    """Return the same by coalescing what is there at each instant at which something changes.
+
+    Parameters
+    ----------
+    samples, before_us, until_us
+        As of :func:`of_runs`.
+    linked
+        Compares neighbours.
+    """
+    groups, enters, leaves = samples.groups, samples.enters, samples.leaves
+    open_ = np.unique(groups[samples.since != NONE])
+    of, at = _between(
+        before_us, until_us, (groups, enters), (groups, leaves), (open_, np.full(len(open_), before_us - 1))
+    )
+    known = np.unique(np.concatenate((enters, leaves, at)))
+    width = len(known) + 1
+    asked = of * width + np.searchsorted(known, at)
+    begin = np.searchsorted(asked, groups * width + np.searchsorted(known, enters))
+    counts = np.maximum(np.searchsorted(asked, groups * width + np.searchsorted(known, leaves)) - begin, 0)
+    place = np.repeat(np.arange(len(groups)), counts)
+    snapshot = np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(len(place))
+    if not len(place):
+        nothing = np.empty(0, np.int64)
+        return Versions(nothing, nothing, nothing, nothing)
+    order = np.argsort(snapshot, kind="stable")
+    place, snapshot = place[order], snapshot[order]
+    begins = np.ones(len(place), np.bool_)
+    neighbours = np.flatnonzero(snapshot[1:] == snapshot[:-1])
+    begins[1:][neighbours] = ~_linked_once(linked, place[neighbours], place[neighbours + 1])
+    heads = np.flatnonzero(begins)
+    after = np.append(heads[1:], len(place))
+    following = np.minimum(after, len(place) - 1)
+    goes_on = (after < len(place)) & (snapshot[following] == snapshot[heads])
+    ends = samples.stamps[place[np.where(goes_on, following, after - 1)]]
+    # By first sample and instant, with the instant at which it is none's first any more.
+    first, number = place[heads], snapshot[heads]
+    closed = number + 1 < len(of)
+    closed &= of[np.minimum(number + 1, len(of) - 1)] == of[number]
+    keys = np.concatenate((first, first[closed]))
+    numbers = np.concatenate((number, number[closed] + 1))
+    firsts = np.concatenate((first, np.full(int(closed.sum()), -1)))
+    ends = np.concatenate((ends, np.zeros(int(closed.sum()), np.int64)))
+    sorted_ = np.lexsort((firsts < 0, numbers, keys))
+    keys, numbers, firsts, ends = keys[sorted_], numbers[sorted_], firsts[sorted_], ends[sorted_]
+    again = np.zeros(len(keys), np.bool_)
+    again[1:] = (keys[1:] == keys[:-1]) & (numbers[1:] == numbers[:-1])
+    keys, numbers, firsts, ends = keys[~again], numbers[~again], firsts[~again], ends[~again]
+    return _versions(samples, before_us, (keys, at[numbers], firsts, ends))
+
+
+def pairs_of_snapshots(samples: Samples, before_us: int, until_us: int) -> int:
+    """Return how many samples there are at the instants at which something changes, all together, at most."""
+    instants = ((times >= before_us) & (times < until_us) for times in (samples.enters, samples.leaves))
+    size = int(samples.groups.max(initial=-1)) + 1
+    changes = sum(np.bincount(samples.groups[each], minlength=size) for each in instants) + 1
+    return int((np.bincount(samples.groups, minlength=size) * changes).sum())
+
+
+def _linked_once(linked: Linked, earlier: Whole, later: Whole) -> Flags:
+    """Compare each pair of neighbours once, however often they stand beside each other."""
+    width = max(int(later.max(initial=0)) + 1, 1)
+    pairs, inverse = np.unique(earlier * width + later, return_inverse=True)
+    return linked(pairs // width, pairs % width)[inverse]
+
+
+def _between(before_us: int, until_us: int, *changes: tuple[Whole, Whole]) -> tuple[Whole, Whole]:
+    """Return what changes when, each once, by what and when; of instants, those from the one before the first."""
+    of = np.concatenate([each for each, _ in changes])
+    at = np.concatenate([times for _, times in changes])
+    # At the instant before the first there are only rows that have been there before.
+    opened = np.zeros(len(at), np.bool_)
+    opened[len(at) - len(changes[-1][1]) :] = True
+    within = ((at >= before_us) & (at < until_us)) | opened
+    of, at = of[within], at[within]
+    order = np.lexsort((at, of))
+    of, at = of[order], at[order]
+    new = np.ones(len(at), np.bool_)
+    new[1:] = (of[1:] != of[:-1]) | (at[1:] != at[:-1])
+    return of[new], at[new]
+
+
+def _versions(samples: Samples, before_us: int, rows: tuple[Whole, Whole, Whole, Whole]) -> Versions:
+    """Return rows that are the same for some time.
+
+    Given are, by what they are of and when, rows at instants: both, the place of the first sample or -1, and the end.
+    """
+    of, at, first, ends = rows
+    new = np.ones(len(of), np.bool_)
+    new[1:] = (of[1:] != of[:-1]) | (first[1:] != first[:-1]) | ((ends[1:] != ends[:-1]) & (first[1:] >= 0))
+    of, at, first, ends = of[new], at[new], first[new], ends[new]
+    until = np.full(len(of), NONE)
+    same = of[1:] == of[:-1]
+    until[:-1][same] = at[1:][same]
+    since = np.where(at < before_us, samples.since[np.maximum(first, 0)], at)
+    shown = first >= 0
+    return Versions(first[shown], ends[shown], since[shown], until[shown])

@@ -1,0 +1,115 @@
+"""Extents: rows that stay the same are not cut, and samples that have gone are forgotten."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import pytest
+
+from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.operators import extent
+from cluster.fjord.operators.extent import Extent
+from cluster.language.extents import Coalescing, Keeping
+
+COLUMNS = pl.DataFrame(schema={START: pl.Int64, END: pl.Int64, "k": pl.String, "x": pl.Int64, "t": pl.Int64})
+HOW = Coalescing(("x",), "t", ("k", "x"), ("since", "until"))
+Sample = tuple[int, int, str, int, int]
+
+
+def extent_of(kept: Keeping, lag_us: int | None = None) -> Extent:
+    how = Coalescing(HOW.columns, HOW.stamp, HOW.ties, HOW.bounds, kept=kept)
+    return Extent(COLUMNS, ("k",), how, lag_us=lag_us)
+
+
+def samples(dice: random.Random, count: int, size: int, slide: int) -> list[Sample]:
+    stamps = sorted(dice.sample(range(60), count))
+
+    def boundary(instant: int) -> int:
+        return -(-instant // slide) * slide - 1
+
+    found = [(boundary(t + 1), boundary(t + size + 1), dice.choice("ab"), dice.randrange(2), t) for t in stamps]
+    return [each for each in found if each[0] < each[1]]
+
+
+def fed(subject: Extent, rows: list[Sample], cuts: list[int]) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for since, until in zip([-10, *cuts], [*cuts, NEVER], strict=True):
+        piece = [row for row in rows if since <= row[0] < until]
+        batch = pl.DataFrame(piece, COLUMNS.schema, orient="row")
+        found += subject.transition(0, Batch(batch, until)).rows.rows()
+    return found
+
+
+@pytest.mark.parametrize("kept", ["eager", "lazy"])
+@pytest.mark.parametrize("seed", range(40))
+def test_rows_end_where_they_change_and_nowhere_else(kept: Keeping, seed: int) -> None:
+    dice = random.Random(f"uncut/{seed}")
+    rows = samples(dice, 20, dice.choice((3, 10, 25)), dice.choice((1, 4)))
+    found = fed(extent_of(kept), rows, sorted(dice.sample(range(90), dice.randrange(8))))
+    by_row = defaultdict(list)
+    for start, end, *row in found:
+        by_row[tuple(row)].append((start, end))
+    for row, spans in by_row.items():
+        spans.sort()
+        assert all(one[1] < other[0] for one, other in pairwise(spans)), (row, spans)
+    assert sorted(found) == sorted(fed(extent_of("eager"), rows, []))
+
+
+@pytest.mark.parametrize("kept", ["eager", "lazy"])
+def test_a_row_that_others_wait_for_is_cut_at_the_watermark(kept: Keeping) -> None:
+    rows = [(0, 50, "a", 1, 0), (2, 52, "b", 1, 2)]
+    subject = extent_of(kept, lag_us=5)
+    first = subject.transition(0, Batch(pl.DataFrame(rows, COLUMNS.schema, orient="row"), 4))
+    assert (first.rows.height, first.watermark_us) == (0, 0)
+    second = subject.transition(0, Batch(COLUMNS, 6))
+    assert second.rows.select(START, END, "k").rows() == [(0, 6, "a")]
+    assert second.watermark_us == 2
+    rest = subject.transition(0, Batch(COLUMNS, NEVER)).rows
+    assert rest.select(START, END, "k").rows() == [(2, 52, "b"), (6, 50, "a")]
+
+
+def test_samples_that_have_left_are_not_kept() -> None:
+    dice = random.Random("kept")
+    subject = extent_of("eager")
+    for cut in range(1, 60, 4):
+        rows = [row for row in samples(dice, 40, 6, 1) if cut - 4 <= row[0] < cut]
+        subject.transition(0, Batch(pl.DataFrame(rows, COLUMNS.schema, orient="row"), cut))
+        kept = subject.save()["kept"]
+        assert isinstance(kept, pl.DataFrame)
+        assert (kept[END] >= cut).all()
+
+
+def test_a_sample_that_was_cut_goes_on_as_one() -> None:
+    subject = extent_of("eager")
+    pieces = [(0, 4, "a", 1, 0), (2, 4, "a", 1, 2)]
+    subject.transition(0, Batch(pl.DataFrame(pieces, COLUMNS.schema, orient="row"), 4))
+    pieces = [(4, 9, "a", 1, 0), (4, 11, "a", 1, 2)]
+    found = subject.transition(0, Batch(pl.DataFrame(pieces, COLUMNS.schema, orient="row"), NEVER)).rows
+    assert found.rows() == [(2, 9, "a", 1, 0, 2), (9, 11, "a", 1, 2, 2)]
+    kept = extent_of("eager")
+    kept.transition(0, Batch(pl.DataFrame([(0, 4, "a", 1, 0)], COLUMNS.schema, orient="row"), 4))
+    kept.transition(0, Batch(pl.DataFrame([(4, 9, "a", 1, 0)], COLUMNS.schema, orient="row"), 5))
+    table = kept.save()["kept"]
+    assert isinstance(table, pl.DataFrame)
+    assert table.select(START, END).rows() == [(0, 9)]
+
+
+def test_what_is_coalesced_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    dice = random.Random("steps")
+    rows = samples(dice, 40, 25, 1)
+    expected = sorted(fed(extent_of("lazy"), rows, []))
+    most = []
+    found = extent.of_snapshots
+
+    def counted(*given: Any) -> Any:
+        most.append(extent.pairs_of_snapshots(given[0], given[2], given[3]))
+        return found(*given)
+
+    monkeypatch.setattr(extent, "of_snapshots", counted)
+    monkeypatch.setattr(extent, "_MOST_PAIRS", 200)
+    assert sorted(fed(extent_of("lazy"), rows, [])) == expected
+    assert len(most) > 1
