@@ -10,13 +10,14 @@ import polars as pl
 from msgspec.structs import astuple
 
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.collecting import ERROR
 from cluster.fjord.instantiation import operator_of
+from cluster.fjord.kinds import CUT, ERROR, ROW, SINCE, UNTIL
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.physical.nodes import Fragment, Subscriber
 from cluster.physical.operations import MARKS, SIZE, SLIDE, SUPERSEDED_UNTIL
 from cluster.physical.rules.finishing import Finish
 from cluster.plan.called_functions import called_by, scalars_in
+from cluster.rounded_rows import SAME_DIGITS
 from protocols.errors import FjordError
 
 _MARKS = [mark.name for mark in MARKS]
@@ -27,9 +28,6 @@ _BEGAN = "fjord_began"
 _SINCE, _UNTIL = "fjord_handed_since", "fjord_handed_until"
 _CUT_SINCE, _CUT_UNTIL = "fjord_cut_since", "fjord_cut_until"
 _HANDED = pl.Schema({_SINCE: pl.Int64, _UNTIL: pl.Int64, _CUT_SINCE: pl.Boolean, _CUT_UNTIL: pl.Boolean})
-
-SAME_DIGITS = 12
-"""Sums of reals that have been added up in another order are equal in so many digits."""
 
 
 class Answers:
@@ -153,7 +151,7 @@ class _Top:
         payload = [name for name in rows.columns if name not in (START, END, *_MARKS)]
         text = pl.struct(payload).struct.json_encode() if payload else pl.lit("{}")
         marks = [name for name in _MARKS if name in rows.columns]
-        texts = rows.select(*marks, START, END, pl.lit("row").alias("kind"), text.alias("row"))
+        texts = rows.select(*marks, START, END, pl.lit(ROW).alias("kind"), text.alias("row"))
         if self._keyed:
             reals = [name for name in payload if rows.schema[name].is_float()]
             rounded = rows.with_columns(pl.col(reals).round_sig_figs(SAME_DIGITS)) if reals else rows
@@ -185,13 +183,22 @@ def _handovers(subscriber: Subscriber) -> tuple[int, int, bool, bool]:
 
 
 def _own_part(named: pl.DataFrame) -> pl.DataFrame:
-    """Return the answers that belong to a query's plan while another one hands over to it, or it to another."""
+    """Return the answers that belong to a query's plan while another one hands over to it, or it to another.
+
+    Those that are cut are marked in their kinds.
+    """
     start, end, since, until = (pl.col(name) for name in (START, END, _SINCE, _UNTIL))
     cut_since, cut_until = pl.col(_CUT_SINCE), pl.col(_CUT_UNTIL)
     own = named.filter((start < until) & pl.when(cut_since).then(end > since).otherwise(start >= since))
+    begins, ends = cut_since & (start < since), cut_until & (end > until)
+    marks = (
+        pl.when(condition).then(pl.lit(mark + CUT)).otherwise(pl.lit(""))
+        for condition, mark in ((begins, SINCE), (ends, UNTIL))
+    )
     return own.with_columns(
-        pl.when(cut_since).then(pl.max_horizontal(start, since)).otherwise(start).alias(START),
-        pl.when(cut_until).then(pl.min_horizontal(end, until)).otherwise(end).alias(END),
+        pl.when(begins).then(since).otherwise(start).alias(START),
+        pl.when(ends).then(until).otherwise(end).alias(END),
+        pl.concat_str("kind", *marks).alias("kind"),
     )
 
 

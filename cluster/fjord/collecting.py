@@ -9,11 +9,9 @@ import polars as pl
 
 from cluster.fjord.batch import END, START
 from cluster.fjord.counters import Counters, summed
+from cluster.fjord.kinds import ERROR
+from cluster.fjord.seams import fused
 
-ERROR = "error"
-"""The kind of a row with the reason why a query has no answer."""
-OPEN, CLOSES = "open", "closes"
-"""The kinds of a row whose end is not known yet, and of its end, which repeats query, start and text."""
 _NUMBER = "fjord_number"
 
 
@@ -40,8 +38,8 @@ class Answered:
     Parameters
     ----------
     rows
-        Columns query, start_us, end_us, kind (``row``, ``error``, ``open`` or ``closes``), row (JSON); each query's in
-        start order.
+        Columns query, start_us, end_us, kind (``row``, ``error``, ``open``, ``closes`` or ``closes_earlier``), row
+        (JSON); each query's in start order.
     counters
         What operators did, as far as it is reported now.
     """
@@ -76,7 +74,7 @@ def in_order(answers: Iterable[pl.DataFrame]) -> pl.DataFrame:
             schema={"query": pl.String, "start_us": pl.Int64, "end_us": pl.Int64, "kind": pl.String, "row": pl.String}
         )
     # Each piece is in order already; between them the sort decides, the same way at every replay.
-    rows = pl.concat(pieces)
+    rows = fused(pl.concat(pieces))
     if (rows["kind"] == ERROR).any():  # every part of a micro-batch may report the same
         rows = rows.filter((pl.col("kind") != ERROR) | pl.struct("query", "kind", "row").is_first_distinct())
     if rows.height and (rows["query"] == rows.item(0, "query")).all():

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, START, Batch
-from cluster.fjord.collecting import CLOSES, OPEN
+from cluster.fjord.kinds import CLOSES, CUT, OPEN, ROW, UNTIL, based
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.plan.epoch import name_of
@@ -70,7 +70,9 @@ def given_out(
     if cut:
         rows = _put_together(rows)
     # Equal rows may stand in for each other, so that the order in which they have come does not matter.
-    rows = rows.filter(pl.col(END) > before_us).sort("query", START, "row", END, maintain_order=True)
+    # A row that is cut at the frontier has been given out up to there, and is to be closed all the same.
+    cut_here = (pl.col(END) == before_us) & pl.col("kind").str.ends_with(UNTIL + CUT)
+    rows = rows.filter((pl.col(END) > before_us) | cut_here).sort("query", START, "row", END, maintain_order=True)
     open_, went_on, began = _continued(given.open, rows, before_us)
     closes = [open_.join(went_on.filter(~pl.col(_GOES_ON)), on=_PLACE, how="inner", maintain_order="left")]
     stays = open_.join(went_on.filter(pl.col(_GOES_ON)), on=_PLACE, how="semi", maintain_order="left")
@@ -78,11 +80,13 @@ def given_out(
     if ahead is None:
         stays = pl.concat([stays, rest])
     else:
-        ended = rest.with_columns(pl.lit(before_us, pl.Int64).alias(END), pl.lit(value=False).alias(_GOES_ON))
+        ended = rest.with_columns(
+            pl.lit(before_us, pl.Int64).alias(END), pl.lit(ROW).alias("kind"), pl.lit(value=False).alias(_GOES_ON)
+        )
         closes.append(ended.select(closes[0].columns))
-    kind = pl.when(_GOES_ON).then(pl.lit(OPEN)).otherwise("kind").alias("kind")
+    kind = pl.when(_GOES_ON).then(based(OPEN)).otherwise("kind").alias("kind")
     answers = pl.concat(
-        [*(each.with_columns(pl.lit(CLOSES).alias("kind")).select(_GIVEN) for each in closes),
+        [*(each.with_columns(based(CLOSES).alias("kind")).select(_GIVEN) for each in closes),
          began.with_columns(kind).select(_GIVEN)]
     )  # fmt: skip
     opened = began.filter(_GOES_ON)
@@ -132,12 +136,14 @@ def _continued(
         paired = theirs.join(
             mine.select(*on, _NUMBER, _PLACE), on=[*on, _NUMBER], how="left", maintain_order="left"
         ).drop(_NUMBER)  # fmt: skip
-        pairs.append(paired.filter(pl.col(_PLACE).is_not_null()).select(_PLACE, END, _GOES_ON))
+        pairs.append(paired.filter(pl.col(_PLACE).is_not_null()).select(_PLACE, END, "kind", _GOES_ON))
         crossing = paired.filter(pl.col(_PLACE).is_null()).drop(_PLACE)
         left = left.join(pairs[-1], on=_PLACE, how="anti", maintain_order="left")
-    nothing = open_rows.clear().select(_PLACE, pl.lit(0, pl.Int64).alias(END), pl.lit(value=False).alias(_GOES_ON))
+    nothing = open_rows.clear().select(
+        _PLACE, pl.lit(0, pl.Int64).alias(END), pl.lit(ROW).alias("kind"), pl.lit(value=False).alias(_GOES_ON)
+    )
     # What is known up to here has been given out with another value: sums of reals may differ in their last digit.
-    rest = crossing.with_columns(pl.lit(before_us, pl.Int64).alias(START))
+    rest = crossing.filter(pl.col(END) > before_us).with_columns(pl.lit(before_us, pl.Int64).alias(START))
     return open_rows, pl.concat([nothing, *pairs]), pl.concat([rest, rows.filter(pl.col(START) >= before_us)])
 
 

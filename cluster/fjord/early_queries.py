@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from cluster.fjord.answers import Answers
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
-from cluster.fjord.collecting import CLOSES, OPEN
 from cluster.fjord.early_answers import (
     NOTHING_GIVEN,
     Given,
@@ -20,6 +19,7 @@ from cluster.fjord.early_answers import (
     with_frontier,
 )
 from cluster.fjord.graph import RunningOperator
+from cluster.fjord.kinds import CLOSES, OPEN
 from cluster.fjord.look_ahead import LookAhead
 from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
@@ -94,7 +94,7 @@ class EarlyQueries:
         ahead = None if failed else self._ahead(watermarks_us)
         before = self._given
         answers, self._given = given_out(before, found, ahead, cut=self._cut)
-        self._rows_moved = bool(answers["kind"].is_in([OPEN, CLOSES]).any())
+        self._rows_moved = bool(answers["kind"].str.contains(f"^({OPEN}|{CLOSES})").any())
         # A frontier that has moved over nothing need not be saved: from the old one on, there is nothing new either.
         self._frontier_moved = (
             answers.height > 0

@@ -19,7 +19,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PushQueue
 from cluster.fjord.saved_state import pack_state, unpack_state
-from cluster.fjord.waiting_answers import WaitingAnswers
+from cluster.fjord.waiting_answers import WaitingAnswers, hands_over
 from cluster.physical.nodes import Fragment
 
 
@@ -51,12 +51,12 @@ class HostedFragment:
         early = early_part(fragment)
         self._own_early = None if early is None else (early, Answers(early, keyed=True, identities=True, clock=clock))
         others = tuple(each for each in fragment.subscribers if early is None or not each.early)
-        taking_over = tuple(each for each in others if each.since is not None)
-        others = tuple(each for each in others if each.since is None)
+        handing_over = tuple(each for each in others if hands_over(each))
+        others = tuple(each for each in others if not hands_over(each))
         # The answers of the subscribers that are given rows as they flow.
         self._answers = Answers(replace(fragment, subscribers=others), clock=clock) if others else None
-        part = replace(fragment, subscribers=taking_over)
-        self._taking_over = Answers(part, identities=True, clock=clock) if taking_over else None
+        part = replace(fragment, subscribers=handing_over)
+        self._handing_over = Answers(part, identities=True, clock=clock) if handing_over else None
         self._empty = {exchange.id: empty_crossing(fragment, exchange) for exchange in fragment.exchanges}
         self._begin()
 
@@ -147,8 +147,8 @@ class HostedFragment:
         if self._early is not None:
             failed = self.failed or self.fragment.identity in control.failures
             early.append(self._early.answer(flowed, control.watermarks_us, failed=failed))
-        if self._taking_over is not None:
-            early += [answers for rows in flowed for answers in self._taking_over.of(rows)]
+        if self._handing_over is not None:
+            early += [answers for rows in flowed for answers in self._handing_over.of(rows)]
         given = self._waiting.given(early, control.passed_us)
         if given.height:
             yield given
@@ -158,7 +158,7 @@ class HostedFragment:
         errors = [*self._dataflow.warnings.values(), *self._dataflow.failures.values()]
         here = {error.owner: str(error) for error in errors}
         now_us = max(control.watermarks_us.values(), default=control.reached_us)
-        for answers in (self._answers, self._taking_over, None if self._early is None else self._early.answers):
+        for answers in (self._answers, self._handing_over, None if self._early is None else self._early.answers):
             if answers is not None:
                 yield from answers.errors(here, control.failures, bucket, buckets, now_us)
 

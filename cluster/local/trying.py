@@ -10,7 +10,7 @@ import polars as pl
 from cluster.errors import PlanError
 from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows, check_supported
 from cluster.fjord.batch import NEVER, START
-from cluster.fjord.collecting import ERROR
+from cluster.fjord.kinds import ERROR
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.fjord.text_growth import check_text
 from cluster.language.algebra import Node, Source, schema_of

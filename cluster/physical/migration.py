@@ -54,10 +54,10 @@ class Migration:
         if deadline_us is not None and deadline_us <= 0:
             raise MigrationRefusedError("a deadline is a time after the last tuple that was read: more than nothing")
         self.cut = interval_shape(old) is None or interval_shape(old) != interval_shape(new)
-        """Whether rows are cut at the instant."""
+        """Whether rows are cut at the instant; those that go on in both plans are put together again."""
         try:
             self.delay_us = delay_us(old)
-            """How far the old plan's answers may be behind its streams."""
+            """How far the answers of the old plan may be behind its streams; where both put rows together, of both."""
         except UnboundedPlanError as error:
             raise MigrationRefusedError(
                 f"the query cannot go on with another plan: {error.message}, so that no instant is known by which "
@@ -75,6 +75,7 @@ class Migration:
             self.reach_us = deadline_us
         if self.cut:
             self.reach_us = max(self.reach_us, _published_us(old))
+            self.delay_us = _delay_of_halves(self.delay_us, new)
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
     def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:
@@ -106,6 +107,16 @@ def _published_us(old: Node) -> int:
         raise MigrationRefusedError(
             f"the query cannot go on with another plan: {error.message}, so that no row of it can be cut"
         ) from error
+
+
+def _delay_of_halves(delay_us_of_old: int, new: Node) -> int:
+    """Return after which delay the rows that are cut have flowed in both plans, as far as they wait for each other."""
+    if not delay_us_of_old:
+        return 0  # the old plan's rows have flowed before the instant
+    try:
+        return max(delay_us_of_old, delay_us(new))
+    except UnboundedPlanError:
+        return delay_us_of_old
 
 
 def _check_alike(old: Node, new: Node) -> None:

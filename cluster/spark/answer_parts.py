@@ -16,8 +16,9 @@ from itertools import groupby
 
 import polars as pl
 
-from cluster.fjord.collecting import ERROR, HostOutput, in_order, stored_columns
+from cluster.fjord.collecting import HostOutput, in_order, stored_columns
 from cluster.fjord.counters import Counters
+from cluster.fjord.kinds import ERROR
 from cluster.storage.results_table import Part
 from cluster.storage.unnumbered_answers import (
     Spans,

@@ -32,6 +32,8 @@ REPEATED = ("query", "kind")
 """The columns whose values repeat in a file."""
 
 ROW, ERROR, OPEN, CLOSES = "row", "error", "open", "closes"
+CLOSES_EARLIER = "closes_earlier"
+"""Only before it is stored, as ``closes``: the end of an open row that may have begun before the given start."""
 ROWS_AT_ONCE = 8_192
 """So many rows of a file are in memory at a time."""
 

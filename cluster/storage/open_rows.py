@@ -2,6 +2,9 @@
 
 An end comes with the query, the start and the text of its row. Rows in which these are equal can stand in for each
 other; the newest one is closed, because the oldest may be that of an earlier query of the same name.
+
+Where a query goes on with another plan, rows that last go on, too. Their ends come with the instant of that in place of
+the start, and with the new plan's text, whose last digits may be others.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from cluster.rounded_rows import rounded
 from cluster.storage.committed_results import CLOSES, OPEN
 
 OpenRow = tuple[str, int, str]
@@ -49,15 +53,49 @@ class OpenRows:
             found[query, number] = (query, start_us, text), number
         return cls(each for key, each in found.items() if key not in closed)
 
-    def closed_by(self, ends: Sequence[OpenRow]) -> list[int | None]:
-        """Return the number of the row that each end closes; None if there is no such row. Nothing changes yet."""
+    def closed_by(
+        self, ends: Sequence[OpenRow], earlier: Sequence[bool] | None = None
+    ) -> list[tuple[OpenRow, int] | None]:
+        """Return the row that each end closes, with its number; None if there is no such row. Nothing changes yet.
+
+        Parameters
+        ----------
+        ends
+            Query, start and text.
+        earlier
+            Of each end: whether it may be that of a row with equal values that began before.
+        """
         used = Counter[OpenRow]()
-        found: list[int | None] = []
+        found: list[tuple[OpenRow, int] | None] = []
         for end in ends:
             used[end] += 1
             numbers = self._numbers.get(end, [])
-            found.append(numbers[-used[end]] if used[end] <= len(numbers) else None)
+            found.append((end, numbers[-used[end]]) if used[end] <= len(numbers) else None)
+        if earlier is not None and any(earlier):
+            self._find_earlier(ends, earlier, found)
         return found
+
+    def _find_earlier(
+        self, ends: Sequence[OpenRow], earlier: Sequence[bool], found: list[tuple[OpenRow, int] | None]
+    ) -> None:
+        """Find the rows of ends that have none yet."""
+        taken = {(each[0][0], each[1]) for each in found if each is not None}
+        wanted = {end[0] for end, may, has in zip(ends, earlier, found, strict=True) if may and has is None}
+        equal: dict[tuple[str, str], list[tuple[int, OpenRow]]] = {}
+        for row, numbers in self._numbers.items():
+            if row[0] in wanted:
+                left = [(number, row) for number in numbers if (row[0], number) not in taken]
+                equal.setdefault((row[0], rounded(row[2])), []).extend(left)
+        for rows in equal.values():
+            rows.sort()
+        for place, (end, may) in enumerate(zip(ends, earlier, strict=True)):
+            if may and found[place] is None:
+                query, start_us, text = end
+                rows = equal.get((query, rounded(text)), [])
+                newest = next((at for at in reversed(range(len(rows))) if rows[at][1][1] < start_us), None)
+                if newest is not None:
+                    number, row = rows.pop(newest)
+                    found[place] = row, number
 
     def note(self, rows: pl.DataFrame) -> None:
         """Note rows that have been stored; columns as in :meth:`of`."""

@@ -22,7 +22,7 @@ from cluster.errors import StorageError
 from cluster.storage.appending import AppendedTable, OutcomeUnknownError, WrittenFiles
 from cluster.storage.archived_log import is_local
 from cluster.storage.budgets import UNBOUNDED, Budget
-from cluster.storage.committed_results import CLOSES, OPEN, REPEATED, RESULT_SCHEMA, ROW
+from cluster.storage.committed_results import CLOSES, CLOSES_EARLIER, OPEN, REPEATED, RESULT_SCHEMA, ROW
 from cluster.storage.compaction import CompactedTable, Compaction
 from cluster.storage.damaged_tables import Damage, mended
 from cluster.storage.data_files import FILES_AT_ONCE, write_data_file
@@ -37,6 +37,8 @@ Part = pl.DataFrame | UnnumberedFile
 Write = Callable[[Sequence[Numbering]], Iterable[AddAction]]
 """Writes data files with :func:`~cluster.storage.unnumbered_answers.write_numbered`; returns their entries in order."""
 
+_ENDS = (CLOSES, CLOSES_EARLIER)
+_CLOSED = pl.Schema({"closes": pl.Int64, "began_us": pl.Int64, "text": pl.String})
 _NO_ROWS = pl.DataFrame(pl.from_arrow(RESULT_SCHEMA.empty_table()))
 
 
@@ -116,7 +118,8 @@ class ResultsTable(CompactedTable):
         ----------
         rows
             Columns query, start_us, end_us, kind, row; per query in the order in which they are to be numbered. The end
-            of an open row has its query, start and text.
+            of an open row has its query, start and text; if the kind is ``closes_earlier``, the row may have begun
+            before, and be equal but for the last digits of reals.
         micro_batch
             Number of the micro-batch they come from.
         writer
@@ -214,12 +217,20 @@ class ResultsTable(CompactedTable):
                 + 1
             ).alias("sequence")
         )
-        opens_or_closes = numbered["kind"].is_in([OPEN, CLOSES]).any()
-        closes = self._closes(numbered) if opens_or_closes else pl.lit(None, pl.Int64)
+        if not numbered["kind"].is_in([OPEN, *_ENDS]).any():
+            return numbered.with_columns(pl.lit(None, pl.Int64).alias("closes")).select(RESULT_SCHEMA.names)
+        closed = self._closed(numbered)
         # The end of a row that is lost with a part of the table is given as a whole row.
-        kind = pl.when((pl.col("kind") == CLOSES) & pl.col("closes").is_null()).then(pl.lit(ROW)).otherwise("kind")
-        numbered = numbered.with_columns(closes.alias("closes")).with_columns(kind.alias("kind"))
-        return numbered.select(RESULT_SCHEMA.names)
+        kind = pl.when(pl.col("closes").is_not_null()).then(pl.lit(CLOSES)).when(pl.col("kind").is_in(_ENDS))
+        return (
+            numbered.with_columns(closed["closes"])
+            .with_columns(
+                kind.then(pl.lit(ROW)).otherwise("kind").alias("kind"),
+                pl.coalesce(closed["began_us"], "start_us").alias("start_us"),
+                pl.coalesce(closed["text"], "row").alias("row"),
+            )
+            .select(RESULT_SCHEMA.names)
+        )
 
     def _commit(self, data: pa.Table | WrittenFiles, micro_batch: int, writer: str) -> int:
         try:
@@ -235,10 +246,14 @@ class ResultsTable(CompactedTable):
             self.retention.run(self._appended, self._sequences, self._listed)
         return version
 
-    def _closes(self, rows: pl.DataFrame) -> pl.Series:
-        """Return the number of the open row that each row closes."""
-        found = iter(self._open.closed_by(rows.filter(kind=CLOSES).select("query", "start_us", "row").rows()))
-        return pl.Series([next(found) if kind == CLOSES else None for kind in rows["kind"]], dtype=pl.Int64)
+    def _closed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the number, start and text of the open row that each row closes."""
+        ends = rows.filter(pl.col("kind").is_in(_ENDS))
+        earlier = (ends["kind"] == CLOSES_EARLIER).to_list()
+        found = iter(self._open.closed_by(ends.select("query", "start_us", "row").rows(), earlier))
+        closed = [next(found) if kind in _ENDS else None for kind in rows["kind"]]
+        columns = [(None, None, None) if each is None else (each[1], each[0][1], each[0][2]) for each in closed]
+        return pl.DataFrame(columns, schema=_CLOSED, orient="row")
 
     def _application(self, writer: str) -> str:
         return f"{self._fjord}/{writer}" if writer else self._fjord

@@ -12,7 +12,8 @@ from cluster.errors import ClusterError
 from cluster.expressions.user_functions import UserFunction
 from cluster.fjord.acceptance import check_supported
 from cluster.fjord.batch import NEVER
-from cluster.fjord.collecting import ERROR, Answered
+from cluster.fjord.collecting import Answered
+from cluster.fjord.kinds import ERROR
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import CALLS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,16 +16,9 @@ from msgspec.structs import replace
 from cluster.fjord.batch import NEVER
 from cluster.language.algebra import Union
 from cluster.plan.epoch import Handover, Plan, PlanChange, PlannedQuery, decode_plan, encode_plan
-from tests.cluster.local.migrating import (
-    INSTANTS,
-    STREAMS,
-    Case,
-    Setting,
-    alone,
-    migrated,
-    random_setting,
-    wrong_with,
-)
+from tests.cluster.local.judged_migrations import wrong_with
+from tests.cluster.local.migrating import INSTANTS, STREAMS, Setting, alone, migrated, random_setting
+from tests.cluster.local.migrating_plans import Case
 from tests.cluster.local.plans_cut_apart import PAIRS, Pair
 from tests.cluster.plan.plans import ALSO_A, A, call, grouped, pick, where, window
 
@@ -50,6 +44,50 @@ def test_no_row_is_sent_for_what_a_migration_does_not_change() -> None:
     setting = Setting([{**each, **{name: ([], 10**6) for name in ("b", "c", "also_a")}} for each in batches])
     case = Case(window(A, 9), window(A, 9))
     assert migrated(case, setting, 3).answered.rows == alone(window(A, 9), setting).rows
+
+
+COUNTS = grouped(window(A, 20), "x", call("count"))
+SLOW = [(at, (at // 30, 0)) for at in range(0, INSTANTS, 10)]
+"""Tuples of a few groups: their counts change every 10 instants, and T lies between two changes."""
+
+
+def slowly(*, early: bool, step: int = 5, **further: Any) -> Setting:
+    batches = [
+        {"a": ([row for row in SLOW if at <= row[0] < at + step], at + step), **dict.fromkeys("bc", ([], at + step)),
+         "also_a": ([], at + step)}
+        for at in range(0, INSTANTS, step)
+    ]  # fmt: skip
+    return Setting([*batches, dict.fromkeys(STREAMS, ([], NEVER))], early=early, **further)
+
+
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_row_that_goes_on_is_one_row_in_whichever_buckets_its_halves_are(*, early: bool, buckets: int) -> None:
+    setting = slowly(early=early, buckets=buckets, restarts=frozenset(range(20)), replays=frozenset(range(20)))
+    for at in (2, 5, 8):
+        ran = migrated(Case(COUNTS, where(COUNTS, "x >= 0")), setting, at)
+        reference = alone(COUNTS, setting)
+        assert ran.cut
+        assert any(start < ran.handover.at_us < end for start, end, _ in reference.rows)
+        assert sorted(ran.answered.rows) == sorted(reference.rows)
+        assert ran.answered.messages <= reference.messages, "fewer if an end comes while answers wait"
+        assert not ran.answered.open
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_row_goes_on_that_only_the_new_plan_cuts_at_the_instant(*, early: bool) -> None:
+    largest = call("max", "y")
+    old = grouped(where(window(A, 20), "y > 1"), "x", largest)
+    new = where(grouped(window(A, 20), "x", largest), '"max(y)" > 1')
+    rows = [(0, (1, 3)), (10, (1, 3)), (25, (1, 3)), (33, (1, 0))]
+    others = [dict.fromkeys(("b", "c", "also_a"), ([], at + 1)) for at in range(INSTANTS)]
+    batches = [{"a": ([row for row in rows if row[0] == at], at + 1), **others[at]} for at in range(INSTANTS)]
+    setting = Setting([*batches, dict.fromkeys(STREAMS, ([], NEVER))], early=early)
+    ran = migrated(Case(old, new), setting, 15)
+    assert ran.handover.at_us == 33
+    assert any(start == 33 for start, _, _ in alone(new, setting).rows)
+    assert (30, 45, '{"x":1,"max(y)":3}') in ran.answered.rows
+    assert ran.answered.messages <= alone(old, setting).messages
 
 
 def test_a_plan_with_handovers_is_read_as_it_was_written() -> None:

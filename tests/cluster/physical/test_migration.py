@@ -129,6 +129,11 @@ def test_how_far_lag_reaches_does_not_delay_lead() -> None:
 def test_answers_wait_as_long_as_those_of_the_old_plan_may_be_on_their_way() -> None:
     old = grouped(window(A, 10), "x", COUNT)
     assert Migration(old, where(old, "x < 9")).handover(100) == Handover(113, 113 + 12, cut=True)
+    ranked = Ranked(old, (), (Ordering("x"),), most=9)
+    assert delay_us(ranked) == 24
+    for plans in ((old, ranked), (ranked, old)):
+        assert Migration(*plans).handover(100).opens_us == 113 + 24, "the halves of rows of both have flowed"
+    assert Migration(Distinct(window(A, 10)), Distinct(window(A, 9))).handover(100).opens_us == 113
 
 
 def test_windows_that_slide_are_exchanged_where_both_have_a_border() -> None:

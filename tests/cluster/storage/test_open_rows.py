@@ -72,6 +72,25 @@ def test_rows_that_are_equal_in_all_that_names_them_are_closed_one_by_one(tmp_pa
     assert sorted(closes for _, kind, closes in stored(table) if kind == "closes") == [1, 2, 3]
 
 
+def ends_earlier(query: str, start: int, end: int, row: str = "{}") -> tuple[str, int, int, str, str]:
+    """The end of a row that goes on since an instant from which on another plan answers."""
+    return query, start, end, "closes_earlier", row
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_an_end_of_the_next_plan_closes_the_row_that_has_gone_on(tmp_path: Path, *, anew: bool) -> None:
+    table = ResultsTable(str(tmp_path / "results"), "f")
+    sums = '{"s":0.30000000000000004}', '{"s":0.3}'
+    table.append(answers(opened("q", 1, sums[0]), opened("q", 2), opened("other", 3, sums[0]), opened("q", 30)), 0)
+    table = ResultsTable(table.root, "f") if anew else table
+    table.append(answers(ends_earlier("q", 10, 20, sums[1]), ends_earlier("q", 10, 20, '{"s":0.4}')), 1)
+    assert stored(table)[3:] == [(4, "closes", 1), (5, "row", None)]
+    rows = table.rows_after("q", 3, 9).select("start_us", "end_us", "row").rows()
+    assert rows == [(1, 20, sums[0]), (10, 20, '{"s":0.4}')], "with start and text of what it closes"
+    table.append(answers(ends_earlier("q", 30, 40), ends_earlier("q", 30, 41), ends_earlier("q", 30, 42)), 2)
+    assert stored(table)[5:] == [(6, "closes", 3), (7, "closes", 2), (8, "row", None)], "its own comes first"
+
+
 def test_the_newest_of_equal_rows_is_closed_because_an_earlier_query_may_have_left_the_others(tmp_path: Path) -> None:
     table = ResultsTable(str(tmp_path / "results"), "f")
     table.append(answers(opened("q", 1)), 0)
