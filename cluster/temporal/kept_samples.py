@@ -57,8 +57,11 @@ class KeptSamples(ABC):
     most
         How many are kept, at least 1.
 
-    Samples come in the order of stamps, each group's strictly.
+    Samples come in the order of stamps, each group's strictly unless `tied`.
     """
+
+    tied = False
+    """Whether samples of a group may have one stamp: the first of these then lasts no time."""
 
     def __init__(self, window: Window, most: int) -> None:
         if most < 1:
@@ -78,7 +81,7 @@ class KeptSamples(ABC):
         self._arrived += 1
         last_number, last = self._newest.get(group, (-1, None))
         if last is not None and last.number == last_number:
-            if stamp <= last.start:
+            if stamp < last.start or (stamp == last.start and not self.tied):
                 raise ExtentError(f"a sample of {stamp} us after one of {last.start} us", hint="send them in order")
             last.end, last.open = stamp, False
             self._closed(last)

@@ -74,6 +74,9 @@ class RatedExtent(HeapShedder):
         As of :class:`HeapShedder`.
     """
 
+    open_lasts = True
+    """Whether the newest sample of a group holds until now; else only at its own instant, as far as is known."""
+
     def __init__(self, window: Window, queries: Iterable[str] = (), scoring: Scoring = DEFAULT) -> None:
         super().__init__(window, UNLIMITED, scoring)
         self.queries = tuple(queries)
@@ -99,13 +102,13 @@ class RatedExtent(HeapShedder):
         self.most = UNLIMITED
 
     def rated(self, now_us: int) -> list[RatedPiece]:
-        """Return the rows of what is kept, by start, each with its quality; open samples hold until now."""
+        """Return the rows of what is kept, by start, each with its quality."""
         found: list[RatedPiece] = []
         for sample in self.kept.values():
             fragment = self._of.get(sample.number)
             if fragment is None or fragment.first is not sample:
                 continue
-            end = now_us if fragment.last.open else fragment.last.end
+            end = now_us if fragment.last.open and self.open_lasts else fragment.last.end
             begins = min(sample.start, max(fragment.begins, self._begins()))
             length = max(end, fragment.ends or end) - begins
             quality = (end - sample.start) / length if length else 1.0
@@ -130,7 +133,7 @@ class RatedExtent(HeapShedder):
             "last_numbers": sorted(
                 ((group, number) for group, (number, _) in self._newest.items()), key=lambda each: each[1]
             ),
-            "rows": [(number, self._of[number].begins, self._of[number].ends) for number in sorted(self._of)],
+            "rows": [(number, each.begins, each.ends, each.origin) for number, each in sorted(self._of.items())],
             "parts": [(each.number, each.start, each.vanished) for each in self._parts],
         }
 
@@ -154,8 +157,9 @@ class RatedExtent(HeapShedder):
             super()._added(sample)
             if not is_open:
                 self._closed(sample)
-        for number, begins, ends in state["rows"]:
-            self._of[number].begins, self._of[number].ends = begins, ends
+        for number, begins, ends, origin in state["rows"]:
+            fragment = self._of[number]
+            fragment.begins, fragment.ends, fragment.origin = begins, ends, origin
         self._newest = {group: (number, newest[group]) for group, number in state["last_numbers"]}
         self.most, self._arrived, self.dropped = state["most"], state["arrived"], state["dropped"]
         self._parts = deque(_Part(*each) for each in state["parts"])

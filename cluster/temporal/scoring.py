@@ -87,6 +87,11 @@ ABSOLUTE_LEX = Scoring(relative=False, combination=Combination.LEXICOGRAPHIC)
 PROFILES = {"default": DEFAULT, "absolute_lex": ABSOLUTE_LEX}
 
 
+def share(own: int, fragment: int, *, alone: bool) -> float:
+    """Return the share of its fragment that a sample holds; of samples that last no time, one alone holds all."""
+    return 1.0 if alone else own / fragment if fragment else 0.0
+
+
 def score(
     delta: int, rho: float, algorithm: Algorithm, scoring: Scoring, largest_rho: float = 1.0
 ) -> tuple[float, float]:

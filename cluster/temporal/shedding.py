@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cluster.temporal.kept_samples import KeptSamples, Sample, fragments
-from cluster.temporal.scoring import DEFAULT, Algorithm, Scoring, Tie, score
+from cluster.temporal.scoring import DEFAULT, Algorithm, Scoring, Tie, score, share
 from cluster.temporal.windows import CountWindow, ExtentError, Window
 
 Draw = Callable[[int], int]
@@ -62,7 +62,8 @@ class ScanningShedder(KeptSamples):
                 inside = sample is not fragment[0] and sample is not fragment[-1]
                 delta = 1 if inside else self._scoring.singleton_delta if alone else 0
                 own = sample.end - sample.start
-                found[sample.number] = (delta, own / length if self._scoring.relative else float(own))
+                rho = share(own, length, alone=alone) if self._scoring.relative else float(own)
+                found[sample.number] = (delta, rho)
         return found
 
     def _victim(self, new: Sample) -> Sample:  # noqa: ARG002 - it is no candidate

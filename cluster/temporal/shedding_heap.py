@@ -10,24 +10,26 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from cluster.temporal.kept_samples import KeptSamples, Sample
-from cluster.temporal.scoring import DEFAULT, Algorithm, Scoring, Tie, score
+from cluster.temporal.scoring import DEFAULT, Algorithm, Scoring, Tie, score, share
 from cluster.temporal.windows import ExtentError, Window
 
 SPARE_OFFERS = 64
 """Old offers that are kept before the heap is built anew, beside as many as there are samples."""
 
 
-class _Fragment:
+class Fragment:
     """A run of what is kept: its ends, which offer of it counts, and from when to when its exact row lasts.
 
     The exact row is known, since rows are only shortened from their ends.
     """
 
-    __slots__ = ("begins", "ends", "first", "last", "offer")
+    __slots__ = ("begins", "ends", "first", "last", "offer", "origin")
 
     def __init__(self, first: Sample) -> None:
         self.first = first
         self.last = first
+        self.origin = first.number
+        """The number of the sample that it began with: its name, as that stays."""
         self.offer = 0
         self.begins = first.start
         self.ends: int | None = None
@@ -50,18 +52,18 @@ class HeapShedder(KeptSamples):
         if not scoring.spares_interiors or scoring.tie is not Tie.OLDEST:
             raise ExtentError("a heap needs scores that spare interiors, and ties to the oldest", hint="scan instead")
         self._scoring = scoring
-        self._of: dict[int, _Fragment] = {}
+        self._of: dict[int, Fragment] = {}
         """By number of the first sample and of the last."""
-        self._heap: list[tuple[tuple[float, float], int, int, _Fragment]] = []
+        self._heap: list[tuple[tuple[float, float], int, int, Fragment]] = []
 
     def _added(self, new: Sample) -> None:
         if new.before is None or not new.goes_on_from(new.before):
-            self._of[new.number] = _Fragment(new)
+            self._of[new.number] = Fragment(new)
             return
         fragment = self._of[new.before.number]
         if fragment.first is not new.before:
             del self._of[new.before.number]
-        fragment.last = new
+        fragment.last, fragment.ends = new, None
         self._of[new.number] = fragment
         self._offer(fragment)
 
@@ -100,7 +102,7 @@ class HeapShedder(KeptSamples):
             heappop(self._heap)
         return next(iter(self.kept.values()))
 
-    def _offer(self, fragment: _Fragment) -> None:
+    def _offer(self, fragment: Fragment) -> None:
         """Offer the end that is to go first; an open sample is no candidate."""
         fragment.offer += 1
         first, last = fragment.first, fragment.last
@@ -114,7 +116,7 @@ class HeapShedder(KeptSamples):
         own, number = first.end - first.start, first.number
         if not last.open and last is not first and last.end - last.start < own:
             own, number = last.end - last.start, last.number
-        rho = own / length if scoring.relative else float(own)
+        rho = share(own, length, alone=first is last) if scoring.relative else float(own)
         heappush(self._heap, (score(delta, rho, Algorithm.CALS, scoring), number, fragment.offer, fragment))
         if len(self._heap) > 2 * len(self.kept) + SPARE_OFFERS:
             self._heap = [each for each in self._heap if each[3].offer == each[2]]
