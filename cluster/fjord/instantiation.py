@@ -23,6 +23,7 @@ from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.kept_extent import KeptExtent
 from cluster.fjord.operators.lookup import Lookup, Tables
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import difference, intersection
@@ -129,6 +130,8 @@ def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:
         case kinds.Sequence():
             columns = empty_rows(operation.columns)
             return Sequence(columns, operation.keys, operation.ties, operation.calls)
+        case kinds.KeptExtent():
+            return KeptExtent(empty_rows(operation.columns), operation.kept, lag_us=operation.lag_us)
         case kinds.Lookup():
             return Lookup(operation.table, frozenset(operation.streams), tables)
         case kinds.Ranked():

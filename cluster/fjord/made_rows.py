@@ -22,6 +22,7 @@ from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.fjord.operators.join_condition import equal_columns
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
 from cluster.language.context import MOST_READINGS
+from cluster.language.kept_tuples import KeptTuples
 from cluster.language.quantities import written
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow
@@ -98,7 +99,7 @@ class RowFlows:
         """The flow of the fragment's answers."""
         return self._found[self._fragment.sink.id]
 
-    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:  # noqa: C901, PLR0912 - a case per kind
+    def _flow(self, node: OperatorNode, below: list[RowFlow]) -> RowFlow:  # noqa: C901, PLR0911, PLR0912 - a case per kind
         operation = node.operation
         match operation:
             case kinds.Scan():
@@ -122,6 +123,8 @@ class RowFlows:
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
             case kinds.CountWindow():
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=None, made_per_second=0.0)
+            case kinds.KeptExtent():
+                return _of_kept(operation.kept, below[0])
             case kinds.Granularity():
                 lasting = None if below[0].lasting_us is None else below[0].lasting_us + operation.granule_us
                 return replace(below[0], lasting_us=lasting, made_per_second=0.0)
@@ -187,6 +190,38 @@ def _on_grid(window: kinds.GridWindow, below: RowFlow) -> RowFlow:
     if below.lasting_us is not None:
         lasting_us = below.lasting_us + window.grid.size_us + max(window.slide_us, window.grid.step.usual_us)
     return replace(below, at_once=below.per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+
+
+CHANGED_ROWS = 3
+"""How many rows a tuple changes where an extent keeps fewer: its own, the one before of its key, and one that loses."""
+
+
+def _of_kept(kept: KeptTuples, below: RowFlow) -> RowFlow:
+    """Return the coalesced rows of what is kept: all at each border, or those that change with a tuple."""
+    if kept.in_steps:
+        times = -(-kept.size_us // kept.slide_us)
+        made = min(below.per_second * times, kept.most * 1e6 / kept.slide_us)
+        because = f"a window of {written(kept.size_us)} that moves every {written(kept.slide_us)}" if times > 1 else ""
+        return RowFlow(
+            below.per_tuple * times,
+            1,
+            made,
+            kept.slide_us,
+            max(made - below.per_second, 0.0),
+            because or below.because,
+            below.read_once * times,
+        )
+    lasting_us = kept.size_us + kept.slide_us if kept.rows is None else None
+    made = below.per_second * CHANGED_ROWS
+    return replace(
+        below,
+        per_tuple=below.per_tuple * CHANGED_ROWS,
+        at_once=below.per_tuple,
+        per_second=made,
+        lasting_us=lasting_us,
+        made_per_second=made - below.per_second,
+        read_once=below.read_once * CHANGED_ROWS,
+    )
 
 
 def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFlow:

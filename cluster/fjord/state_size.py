@@ -22,6 +22,7 @@ from cluster.fjord.made_rows import (
     groups_of,
     known_at_rates,
 )
+from cluster.fjord.operators.kept_extent import BOOKKEEPING
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
@@ -93,8 +94,8 @@ def check_state(
         f"with this query the plan would keep up to {format_byte_size(total)} of state, "
         f"{format_byte_size(total - without)} of it for this "
         f"query alone ({rates}); the limit is {format_byte_size(limit_bytes)}",
-        hint="ask for a shorter window, a longer slide or a shorter MAX of sessions, drop other queries, or start the "
-        "cluster with a higher --max-state",
+        hint="ask for a shorter window, a longer slide or a shorter MAX of sessions, write KEEP n TUPLES behind a "
+        "COALESCE, drop other queries, or start the cluster with a higher --max-state",
     )
 
 
@@ -151,6 +152,8 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
             return operation.left
         case kinds.StampJoin():
             return (*operation.left, *operation.right)
+        case kinds.KeptExtent():
+            return (*operation.columns, *(Column(name, FieldType.INTEGER) for name in BOOKKEEPING))
         case kinds.Sequence():
             return (*operation.columns, *(Column(call.name, call.type) for call in operation.calls))
         case kinds.Zip():
@@ -186,7 +189,7 @@ class _Estimate:
             self._rows[node.id] = self._rows_of(node)
         return self._rows[node.id]
 
-    def _rows_of(self, node: OperatorNode) -> float:
+    def _rows_of(self, node: OperatorNode) -> float:  # noqa: C901 - a case per kind
         """Return how many rows the operator of a node keeps at most."""
         operation = node.operation
         match operation:
@@ -225,6 +228,9 @@ class _Estimate:
                 return groups_of(keys) * float(operation.most)
             case kinds.Sequence():
                 return self._kept_in_order(node, operation)
+            case kinds.KeptExtent(kept=kept):
+                window = self._flows.of(node.inputs[0]).per_second * kept.size_us / 1e6
+                return min(float(kept.most), window if kept.rows is None else kept.rows)
             case kinds.Zip():
                 left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-operation.low_us, 0) + 1)

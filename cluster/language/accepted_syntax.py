@@ -347,8 +347,10 @@ WINDOW_BOUND_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
 }
 """The syntax of WINDOW_START() and WINDOW_END()."""
 
+_KEEP = _kinds("KeepClause")
 VALIDITY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
-    syntax.StreamItem: {"valid": _kinds("ValidClause"), "coalesce": _kinds("CoalesceClause")},
+    syntax.StreamItem: {"valid": _kinds("ValidClause"), "coalesce": _kinds("CoalesceClause"), "keep": _KEEP},
+    validity_syntax.KeepClause: {"this": _QUANTITY},
     validity_syntax.CoalesceClause: {
         "expressions": _kinds("CoalescedAttribute"),
         "keys": _kinds(COLUMN),
@@ -358,7 +360,7 @@ VALIDITY_SYNTAX: Mapping[type[exp.Expr], Mapping[str, Kinds]] = {
     validity_syntax.Previous: {"expressions": _kinds(COLUMN)},
     validity_syntax.NearlyEqual: {"this": NUMBERS, "expression": NUMBERS, "tolerance": _kinds(NUMBER)},
     validity_syntax.ValidClause: {"keys": _kinds(COLUMN), "longest": _QUANTITY},
-    exp.Select: {"expressions": _kinds(INTERVAL)},
+    exp.Select: {"expressions": _kinds(INTERVAL), "keep": _KEEP},
     exp.Alias: {"this": _kinds(INTERVAL)},
     exp.Paren: {"this": _kinds(INTERVAL)},
     validity_syntax.Validity: {"this": _IDENTIFIER, "table": _IDENTIFIER},

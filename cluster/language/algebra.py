@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from cluster.language.columns import STAMP, AggregateCall, Column, Ordering, Output, RankFunction, Scalar, Schema
 from cluster.language.extents import Coalescing
+from cluster.language.kept_tuples import KeptTuples
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Allowed, Grid, Session
@@ -334,6 +335,16 @@ class Sequence(SharedNode, frozen=True):
     calls: tuple[SequenceCall, ...]
 
 
+class KeptExtent(SharedNode, frozen=True):
+    """Coalesced rows of at most so many tuples of a window (docs/reference/sql.md, Keeping fewer tuples).
+
+    Tuples are valid at their own instant only, and numbered in runs.
+    """
+
+    input: Node
+    kept: KeptTuples
+
+
 class SemiJoin(_Pair, frozen=True):
     """Left tuples, with their multiplicity, for which some right tuple satisfies the predicate."""
 
@@ -510,6 +521,7 @@ Node = (
     | PatternMatch
     | StampJoin
     | Sequence
+    | KeptExtent
     | SemiJoin
     | AntiJoin
     | Distinct
@@ -544,6 +556,10 @@ def schema_of(node: Node) -> Schema:
             return (*schema_of(node.left), *schema_of(node.right), Column(node.apart, FieldType.INTEGER, "us"))
         case Sequence():
             return (*schema_of(node.input), *(Column(call.name, call.type, call.unit) for call in node.calls))
+        case KeptExtent(kept=kept):
+            own = (column for column in schema_of(node.input) if column.name not in (kept.run, kept.number))
+            bounds = (Column(name, FieldType.INTEGER, "us") for name in kept.bounds)
+            return (*own, *bounds, Column(kept.quality, FieldType.REAL))
         case Aggregate():
             by_name = {column.name: column for column in schema_of(node.input)}
             return tuple(by_name[key] for key in node.keys) + tuple(

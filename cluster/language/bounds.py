@@ -29,6 +29,7 @@ OPERATOR_WORDS = {
     "PatternMatch": "MATCH_RECOGNIZE",
     "StampJoin": "a join by stamps",
     "Sequence": "OVER",
+    "KeptExtent": "KEEP",
     "SemiJoin": "a subquery in a condition",
     "AntiJoin": "a subquery in a condition",
     "Distinct": "DISTINCT",

@@ -23,13 +23,14 @@ from cluster.language.expressions import Checker
 from cluster.language.extents import Coalescing, Link
 from cluster.language.functions import Family
 from cluster.language.instants import is_instantaneous
+from cluster.language.kept_extents import Tuples, kept_rows
 from cluster.language.plans import passed_on, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.session_bounds import with_stamps
 from cluster.language.stamps import SELECTED
 from cluster.language.syntax import Slot, holds_query, slot_for
 from cluster.language.validities import all_of, tolerance_of, within
-from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, Previous
+from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, KeepClause, Previous
 from cluster.language.window_clauses import key_of, keys_of, windowed
 from protocols.wire.streams import FieldType
 
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 PREV_SHAPE = "PREV(x) is a column of the tuple before"
 
 
-def coalesced(node: Node, item: StreamItem, context: Context) -> tuple[Node, tuple[str, str]]:
+def coalesced(
+    node: Node, item: StreamItem, context: Context, keep: KeepClause | None = None
+) -> tuple[Node, tuple[str, str]]:
     """Return the rows of an item of FROM with COALESCE, and the columns that bound their intervals.
 
     Parameters
@@ -51,6 +54,8 @@ def coalesced(node: Node, item: StreamItem, context: Context) -> tuple[Node, tup
         Its syntax.
     context
         For errors.
+    keep
+        How many tuples it may keep, of itself or of its SELECT; None for all.
 
     Raises
     ------
@@ -74,10 +79,13 @@ def coalesced(node: Node, item: StreamItem, context: Context) -> tuple[Node, tup
     kept = dict.fromkeys((*keys, *attributes))
     link, linked = _link(clause, attributes, columns, names, context)
     read = [columns[name] for name in dict.fromkeys((*kept, *linked)) if name != STAMP.name]
-    below = windowed(project(node, passed_on((*read, STAMP))), item, context)
+    below = project(node, passed_on((*read, STAMP)))
     bounds = names.unique("fjord_valid_begin"), names.unique("fjord_valid_end")
     ties = tuple(column.name for column in read)
-    return Extent(below, keys, Coalescing(tuple(attributes), STAMP.name, ties, bounds, link)), bounds
+    how = Coalescing(tuple(attributes), STAMP.name, ties, bounds, link)
+    if keep is not None:
+        return kept_rows(Tuples(below, keys, how, names), keep, item, context), bounds
+    return Extent(windowed(below, item, context), keys, how), bounds
 
 
 def _check_item(node: Node, item: StreamItem, clause: CoalesceClause, context: Context) -> None:

@@ -22,6 +22,7 @@ from cluster.language.coalescing import coalesced
 from cluster.language.columns import STAMP
 from cluster.language.context import Context
 from cluster.language.errors import suggest
+from cluster.language.kept_extents import refuse_kept_alone
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
@@ -29,6 +30,7 @@ from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
 from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
 from cluster.language.validities import held
+from cluster.language.validity_syntax import KeepClause
 from cluster.language.walks import nodes_of
 from cluster.language.window_clauses import windowed
 
@@ -96,14 +98,32 @@ class SelectTranslator(Protocol):
         """Return the tuples for which all conditions are true."""
 
 
-def translate_item(
-    item: StreamItem,
-    translator: QueryTranslator,
-    *,
-    stamped: bool = False,
-    names: frozenset[str] = frozenset(),
-    validities: frozenset[str | None] = frozenset(),
-) -> FromItem:
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a SELECT reads of the items of its FROM, besides their columns.
+
+    Parameters
+    ----------
+    stamped
+        True if it reads the instants at which tuples were sampled.
+    names
+        The names of columns in it, without case: one of them may be that of the stamp.
+    validities
+        The items of FROM of which it reads VALID, by name without case; None for any.
+    keep
+        How many tuples extents may keep that have no KEEP of their own.
+    """
+
+    stamped: bool = False
+    names: frozenset[str] = frozenset()
+    validities: frozenset[str | None] = frozenset()
+    keep: KeepClause | None = None
+
+
+NOTHING_READ = Read()
+
+
+def translate_item(item: StreamItem, translator: QueryTranslator, read: Read = NOTHING_READ) -> FromItem:
     """Return the plan of one item of FROM.
 
     Parameters
@@ -112,19 +132,15 @@ def translate_item(
         Its syntax.
     translator
         For subqueries.
-    stamped
-        True if the query reads the instants at which tuples were sampled.
-    names
-        The names of columns in it, without case: one of them may be that of the stamp.
-    validities
-        The items of FROM of which it reads VALID, by name without case; None for any.
+    read
+        What its query reads of it.
 
     Raises
     ------
     FjordSqlError
         If a name is unknown or a clause makes no sense.
     """
-    context = translator.context
+    context, stamped = translator.context, read.stamped
     reference = item.this
     alias = item.args["alias"].name if item.args.get("alias") else None
     if alias and (meant := item.args["alias"].meta.get("meant")):
@@ -145,7 +161,7 @@ def translate_item(
         context.add_readings(entry.readings if isinstance(entry, DerivedStream) else 1, reference)
         if isinstance(entry, BaseStream):
             base, stamp = True, entry.stamp
-            stamped = stamped or (stamp or "").casefold() in names
+            stamped = stamped or (stamp or "").casefold() in read.names
             node: Node = _source(entry, item, context, stamped=stamped)
         elif isinstance(entry, StaticRelation):
             node = Relation(entry.name, entry.identity, entry.columns)
@@ -169,18 +185,22 @@ def translate_item(
         raise context.error(clause, reason, "each tuple of a stream meets the rows that are there when it is sampled")
     if since:
         raise context.error(since, "only a stream has a past that is stored", "put SINCE where the stream is read")
-    node, bounds = _lasting(node, item, context, read=not {None, (alias or "").casefold()}.isdisjoint(validities))
+    node, bounds = _lasting(node, item, context, read, alias)
     columns = _named_columns(node, {STAMP.name, *(bounds or ())})
     sampled_at, counted = STAMP.name if base and stamped else None, item.args.get("window") is not None
     sampled_at = None if item.args.get("coalesce") else sampled_at
     return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at, validity=bounds, counted=counted), base)
 
 
-def _lasting(node: Node, item: StreamItem, context: Context, *, read: bool) -> tuple[Node, tuple[str, str] | None]:
+def _lasting(
+    node: Node, item: StreamItem, context: Context, read: Read, alias: str | None
+) -> tuple[Node, tuple[str, str] | None]:
     """Return tuples with their window, or until the next one, and the columns that bound their intervals."""
     if item.args.get("coalesce"):
-        return coalesced(node, item, context)
-    node, bounds = held(node, item, context, read=read)
+        return coalesced(node, item, context, item.args.get("keep") or read.keep)
+    refuse_kept_alone(item, context)
+    validity = not {None, (alias or "").casefold()}.isdisjoint(read.validities)
+    node, bounds = held(node, item, context, read=validity)
     return windowed(node, item, context), bounds
 
 

@@ -274,7 +274,7 @@ class FjordSqlParser(
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
         # sqlglot accepts an alias of an operand of a set operation.
-        at_clause = self._at_lifetime() or self._at_clause("SAMPLE", "EVERY", "RATE")
+        at_clause = self._at_lifetime() or self._at_keep() or self._at_clause("SAMPLE", "EVERY", "RATE")
         return None if at_clause else super()._parse_table_alias(alias_tokens)
 
     def _parse_types(self, *arguments: Any, **options: Any) -> exp.Expr | None:

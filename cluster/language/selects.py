@@ -13,12 +13,13 @@ from cluster.language.algebra import Node
 from cluster.language.catalog import CatalogError, DerivedStream
 from cluster.language.conditions import Conditions
 from cluster.language.context import Readings
-from cluster.language.from_items import FromItem, sample_item, tolerate, translate_item
+from cluster.language.from_items import FromItem, Read, sample_item, tolerate, translate_item
 from cluster.language.functions import AGGREGATES
 from cluster.language.grouping import aggregates_in, function_name, group, with_parts_replaced
 from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.interval_joins import with_interval_joins
 from cluster.language.joins import join_items
+from cluster.language.kept_extents import tuples_dropped_from
 from cluster.language.over_functions import over_words
 from cluster.language.ranks import refuse_values
 from cluster.language.scalar_subqueries import with_values
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 KNOWN_PARTS = {
     *("expressions", "distinct", "from_", "joins", "where", "group", "having", "qualify", "top", "with_"),
-    *("sample", "lifetime"),
+    *("sample", "keep", "lifetime"),
 }
 JOINS = ("INNER", "CROSS", "LEFT", "RIGHT", "FULL", "OUTER")
 OWN_PARTS = ("with_", "lifetime", "top")
@@ -159,11 +160,10 @@ class Translator:
         named, names = stamps_read(select, self.context)
         stamped = stamped or named
         validities = intervals_read(select, self.context)
-        items = [
-            translate_item(first.this, self, stamped=stamped, names=names, validities=validities),
-            *(self._joined(join, stamped=stamped, names=names, validities=validities) for join in joins),
-        ]
         syntax = [first.this, *(join.this for join in joins)]
+        keep = tuples_dropped_from(select, syntax, self.context)
+        read = Read(stamped, names, validities, keep)
+        items = [translate_item(first.this, self, read), *(self._joined(join, read) for join in joins)]
         self._check_aliases(items, syntax)
         items = with_temporal_windows(items, syntax, select, self.context)
         for within in _own(select, Within):
@@ -208,11 +208,9 @@ class Translator:
             translator = Translator(replace(translator.context, catalog=catalog))
         return translator
 
-    def _joined(
-        self, join: exp.Join, *, stamped: bool, names: frozenset[str], validities: frozenset[str | None]
-    ) -> FromItem:
+    def _joined(self, join: exp.Join, read: Read) -> FromItem:
         if isinstance(join, ZipJoin | StampJoin):
-            return translate_item(join.this, self, stamped=stamped, names=names, validities=validities)
+            return translate_item(join.this, self, read)
         words = [str(join.args[part]) for part in ("method", "side", "kind") if join.args.get(part)]
         if unknown := [word for word in words if word not in JOINS]:
             raise self.context.error(
@@ -223,7 +221,7 @@ class Translator:
                 else "join with a comma and WHERE, or LEFT JOIN; [NOT] EXISTS tests whether there is a partner",
             )
         self._check_join(join)
-        return translate_item(join.this, self, stamped=stamped, names=names, validities=validities)
+        return translate_item(join.this, self, read)
 
     def _check_join(self, join: exp.Join) -> None:
         side, kind, on = (join.args.get(part) for part in ("side", "kind", "on"))

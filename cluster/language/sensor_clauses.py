@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from cluster.language.parameter_marks import is_mark
 from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENCY_UNITS
 from cluster.language.syntax import EventsClause, LifetimeClause, Quantity, SampleClause, SinceClause, Within
+from cluster.language.validity_syntax import KeepClause
 from cluster.language.words import EVENTS_SHAPE, SINCE_SHAPE
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 AFTER_QUANTITY = (
     *("SLIDE", "SLIDES", "MAX", "FINEST", "GRANULARITY", "SAMPLE", "EVENTS", "AT", "LIFETIME"),
-    *("TO", "STALE", "SINCE", "AGO", "EARLY", "OFFSET", "PRECEDING", "FOLLOWING"),
+    *("KEEP", "TO", "STALE", "SINCE", "AGO", "EARLY", "OFFSET", "PRECEDING", "FOLLOWING"),
 )
 UNITS = frozenset((*DURATION_UNITS, *CALENDAR_UNITS, *FREQUENCY_UNITS))
 LIFETIME_SHAPE = "SELECT ... FROM ... LIFETIME 90 DAYS"
@@ -54,6 +55,14 @@ class SensorClauseParsing(parser.Parser):
 
     def refuse_misspelled(self, token: Token) -> None:
         """Raise an error if `token`, or the word before it, is a misspelled word of the language."""
+        raise NotImplementedError
+
+    def _at_keep(self) -> bool:
+        """Return whether the clause KEEP comes next, and not a name."""
+        raise NotImplementedError
+
+    def _parse_keep_clause(self) -> KeepClause:
+        """Return KEEP number TUPLES."""
         raise NotImplementedError
 
     def _at_clause(self, word: str, *following: str) -> bool:
@@ -158,11 +167,13 @@ class SensorClauseParsing(parser.Parser):
         return self.expression(SampleClause(kind=token.text.upper(), this=self._parse_quantity()), token)
 
     def _parse_query_end(self, query: exp.Expr) -> None:
-        """Attach to `query` the clauses at its end: SAMPLE, of a SELECT only, and LIFETIME, in either order."""
+        """Attach to `query` the clauses at its end, in any order: SAMPLE and KEEP, of a SELECT only, and LIFETIME."""
         while self._curr:
             token = self._curr
             if isinstance(query, exp.Select) and (sample := self._parse_sample_clause()) is not None:
                 self._set_at_end(query, "sample", token, sample)
+            elif isinstance(query, exp.Select) and self._at_keep():
+                self._set_at_end(query, "keep", token, self._parse_keep_clause())
             elif self._at_lifetime():
                 self._advance()
                 lifetime = self.expression(LifetimeClause(this=self._parse_quantity()), token)
@@ -172,6 +183,9 @@ class SensorClauseParsing(parser.Parser):
             elif self._at_clause("SAMPLE", "EVERY", "RATE"):
                 reason = "SAMPLE is about one SELECT, not about several that are combined"
                 self.refuse(reason, token=token, hint="write it within the parentheses, or behind a stream")
+            elif self._at_keep():
+                reason = "KEEP is about one SELECT, not about several that are combined"
+                self.refuse(reason, token=token, hint="write it within the parentheses, or behind COALESCE")
             elif self._at_since():
                 self.refuse("SINCE stands behind a stream in FROM", token=token, hint=f"it is written {SINCE_SHAPE}")
             else:

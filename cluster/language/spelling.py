@@ -195,6 +195,10 @@ def _coalesce(node: exp.Expr) -> list[str]:
     return ["COALESCE", *_commas(len(node.expressions)), *by, *_if(condition, "WHILE")]
 
 
+def _keep(_: exp.Expr) -> list[str]:
+    return ["KEEP", "TUPLES"]
+
+
 def _over(node: exp.Expr) -> list[str]:
     partition = node.args.get("partition")
     keys = ["PARTITION BY", *_commas(len(partition))] if partition else []
@@ -312,6 +316,7 @@ _WORDS: Mapping[type[exp.Expr], Callable[[Any], list[str]]] = {
     validity_syntax.Validity: lambda _node: ["VALID"],
     validity_syntax.ValidClause: _valid,
     validity_syntax.CoalesceClause: _coalesce,
+    validity_syntax.KeepClause: _keep,
     validity_syntax.CoalescedAttribute: lambda node: _if(node.args.get("tolerance"), "TOLERANCE"),
     validity_syntax.Previous: lambda node: ["PREV", *_commas(len(node.expressions))],
     validity_syntax.NearlyEqual: lambda node: ["~", "=", *_if(node.args.get("tolerance"), "TOLERANCE")],

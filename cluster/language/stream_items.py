@@ -92,6 +92,8 @@ class StreamItemParsing(RowPatternParsing, StreamWindowParsing, ValidityParsing)
                 self._set_once(item, "valid", token, self._parse_valid_clause())
             elif self._at_clause("COALESCE", "("):
                 self._set_once(item, "coalesce", token, self._parse_coalesce_clause())
+            elif self._at_keep():
+                self._set_once(item, "keep", token, self._parse_keep_clause())
             elif self._at_clause("GRANULARITY", "("):
                 self._set_once(item, "granularity", token, self._parse_granularity())
             elif self._at_clause("EVENTS", "("):

@@ -210,6 +210,7 @@ class StreamItem(exp.Expression):
         "window": False,
         "valid": False,
         "coalesce": False,
+        "keep": False,
         "granularity": False,
         "sample": False,
         "events": False,

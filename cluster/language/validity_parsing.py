@@ -10,16 +10,18 @@ from sqlglot import exp, parser
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.sensor_clauses import SensorClauseParsing, stands_for_number
-from cluster.language.syntax import Match
+from cluster.language.syntax import Match, Quantity
 from cluster.language.validity_syntax import (
     COALESCE_SHAPE,
     INTERVAL_SHAPES,
+    KEEP_SHAPE,
     RELATIONS,
     VALID_SHAPE,
     CoalesceClause,
     CoalescedAttribute,
     CommonValidity,
     IntervalRelation,
+    KeepClause,
     NearlyEqual,
     Previous,
     ValidClause,
@@ -66,6 +68,26 @@ class ValidityParsing(SensorClauseParsing):
             self.refuse("a closing parenthesis was expected here", hint=COALESCED, words=words)
         clause = self.expression(CoalesceClause(expressions=attributes, keys=keys, condition=condition), token)
         clause.meta["start"], clause.meta["end"] = token.start, self._prev.end
+        return clause
+
+    def _at_keep(self) -> bool:
+        """Return whether the clause KEEP comes next, and not a name."""
+        following = self._next
+        begins = following and (following.token_type == TokenType.DASH or stands_for_number(following))
+        return bool(begins and self._curr and self._curr.token_type == TokenType.KEEP)
+
+    def _parse_keep_clause(self) -> KeepClause:
+        token = self._curr
+        self._advance()
+        written = f"it is written {KEEP_SHAPE}"
+        at = self._curr
+        number = self._parse_number()
+        if number is None:
+            self.refuse("the number of tuples that are kept is not a positive whole number", hint=written)
+        if not self._match_text_seq("TUPLES"):
+            self.refuse("TUPLES was expected here", hint=written, words=("TUPLES",))
+        clause = self.expression(KeepClause(this=self.expression(Quantity(this=number), at)), token)
+        clause.meta["end"] = self._prev.end
         return clause
 
     def _parse_coalesced_attribute(self) -> CoalescedAttribute:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 VALID_SHAPE = "FROM doors VALID UNTIL NEXT BY sensor MAX 10 MINUTES"
 COALESCE_SHAPE = "FROM climate WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE) COALESCE(humidity TOLERANCE 2 BY sensor)"
+KEEP_SHAPE = "FROM climate WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE) COALESCE(humidity BY sensor) KEEP 10000 TUPLES"
 INTERVAL_SHAPES = "VALID(t), or INTERSECT(VALID(t), VALID(u))"
 RELATIONS = ("OVERLAPS", "CONTAINS", "DURING", "EQUALS", "BEFORE", "AFTER", "MEETS", "STARTS", "FINISHES")
 """Words between two intervals."""
@@ -24,6 +25,12 @@ class CoalesceClause(exp.Expression):
     """``COALESCE(attribute, ... [BY key, ...] [WHILE condition])`` behind a window of an item of FROM."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True, "keys": False, "condition": False}
+
+
+class KeepClause(exp.Expression):
+    """``KEEP number TUPLES`` behind COALESCE, or at the end of a SELECT."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
 class CoalescedAttribute(exp.Expression):

@@ -6,6 +6,7 @@ For hints only: the parser decides what the language accepts.
 from __future__ import annotations
 
 from cluster.language.row_pattern_syntax import CLAUSE, CLAUSE_SHAPE
+from cluster.language.validity_syntax import KEEP_SHAPE
 
 WINDOW_SHAPES = "WINDOW(RANGE 5 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10) or WINDOW(PARTITION BY a ROWS 10)"
 SESSION_SHAPE = "WINDOW(SESSION GAP 5 MINUTES PARTITION BY a)"
@@ -124,6 +125,7 @@ FOLLOWED: dict[str, tuple[tuple[str, ...], str, str]] = {
     "ZIP": (("JOIN",), "JOIN", ZIP_SHAPE),
     "ASOF": (("JOIN", "LEFT"), "JOIN or LEFT JOIN", ASOF_SHAPE),
     "AT": (("LEAST",), "LEAST", "SAMPLE EVERY 30 SECONDS AT LEAST EVERY 5 MINUTES"),
+    "KEEP": ((), "a number of tuples", KEEP_SHAPE),
     "LIFETIME": ((), "a duration", "SELECT ... FROM ... LIFETIME 90 DAYS"),
     "EVENTS": ((), "an opening parenthesis", EVENTS_SHAPE),
     CLAUSE: ((), "an opening parenthesis", CLAUSE_SHAPE),
@@ -146,6 +148,7 @@ LANGUAGE = frozenset((
     *("SESSION", "GAP", "EARLY", "RESET", "OFFSET", "TIME", "ZONE"),
     "FUNCTION",
     *("VALID", "UNTIL", "NEXT", "DURATION", "ALLEN", "COALESCE", "TOLERANCE", "WHILE", "OVERLAPS", "CONTAINS"),
+    *("KEEP", "TUPLES"),
     *("DURING", "EQUALS", "BEFORE", "AFTER", "MEETS", "STARTS", "FINISHES"),
     *("SYMMETRIC", "ASYMMETRIC", "ALL", "TO", "BOTH", "LEADING", "TRAILING", "POSITION"),
     *("QUALIFY", "PRECEDING", "CURRENT", "IGNORE", "HYSTERESIS"),

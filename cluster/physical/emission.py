@@ -29,6 +29,8 @@ def holds_rows_back(operation: Operation) -> bool:
             return operation.session.early
         case kinds.UntilNext():
             return operation.bounds is None
+        case kinds.KeptExtent():
+            return not operation.kept.in_steps
         case _:
             return False
 

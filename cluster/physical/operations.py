@@ -23,6 +23,7 @@ from cluster.language.columns import (
     Schema,
 )
 from cluster.language.extents import Coalescing
+from cluster.language.kept_tuples import KeptTuples
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session
@@ -410,6 +411,24 @@ class StampJoin(_Operation, frozen=True):
     latest: bool
 
 
+class KeptExtent(_Operation, frozen=True):
+    """Coalesced rows of at most so many tuples of a window.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    kept
+        What is kept.
+    lag_us
+        How far it may lag behind its input, where rows last until the end; None for any distance.
+    """
+
+    columns: Schema
+    kept: KeptTuples
+    lag_us: int | None
+
+
 class Sequence(_Operation, frozen=True):
     """Rows with functions over those before and behind them, in order; fields as of the algebra's node."""
 
@@ -537,6 +556,7 @@ PlainOperation = (
     | StampJoin
     | Ranked
     | Sequence
+    | KeptExtent
     | Granularity
     | Changes
     | Sink

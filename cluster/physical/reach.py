@@ -25,6 +25,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -126,6 +127,7 @@ _NO_REACH: dict[type, str] = {
     SessionWindow: "where a session begins depends on all tuples before it",
     Zip: "which tuples a zipper join pairs depends on all tuples before them",
     PatternMatch: "where a match begins depends on the matches before it",
+    KeptExtent: "which tuples KEEP has kept depends on all tuples before them",
     Held: "rows of relations begin to flow with the query",
 }
 
@@ -152,7 +154,18 @@ def published_us(node: Node) -> int:
             return max(map(published_us, inputs_of(node))) + abs(node.low_us or 0) + abs(node.high_us) + 1
         case Istream() | Dstream() | Sequence():
             return published_us(node.input) + 1
-        case TimeWindow() | UntilNext() | SessionWindow() | CountWindow() | PartitionedWindow() | Zip() | Held():
+        case KeptExtent() if node.kept.rows is None:
+            return published_us(node.input) + node.kept.size_us + node.kept.slide_us
+        case (
+            TimeWindow()
+            | UntilNext()
+            | SessionWindow()
+            | CountWindow()
+            | PartitionedWindow()
+            | KeptExtent()
+            | Zip()
+            | Held()
+        ):
             raise UnboundedPlanError("rows are valid until a tuple comes, or for ever")
         case _:
             return max(map(published_us, inputs_of(node)))

@@ -16,6 +16,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -59,6 +60,8 @@ def longest_validity_us(node: Node) -> int | None:
             return node.session.longest_us
         case UntilNext():
             return node.longest_us
+        case KeptExtent():
+            return node.kept.size_us + node.kept.slide_us if node.kept.rows is None else None
         case Granularity():
             below = longest_validity_us(node.input)
             return None if below is None else below + node.granule_us
@@ -110,6 +113,7 @@ def multiplicity_sensitive(node: Node, *, above: bool) -> tuple[bool, ...]:
             | PartitionedWindow()
             | SessionWindow()
             | UntilNext()
+            | KeptExtent()
             | Istream()
             | Dstream()
         ):

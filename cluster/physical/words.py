@@ -19,6 +19,7 @@ from cluster.plan.explain import (
     grid_words,
     held_words,
     in_one_line,
+    kept_words,
     listed,
     output_words,
     pattern_words,
@@ -125,6 +126,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return held_words(table.table, filled=waits_us > 0)
         case kinds.Sequence(keys=keys, calls=calls):
             return sequence_words(calls, tuple(key for key in keys if key not in _MADE))
+        case kinds.KeptExtent(kept=kept):
+            return kept_words(kept)
         case kinds.Lookup(table=table):
             return described_lookup(table)
         case kinds.Ranked(function=function, order=order, above=above, most=most, name=name) as ranked:

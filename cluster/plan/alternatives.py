@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cluster.language.algebra import (
     CountWindow,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -35,7 +36,8 @@ MOST = 1_000
 MOST_CHANGES = 2
 """Places of a plan that are written differently at once."""
 AS_PLANNED = "as planned without costs"
-_BY_ORDER = CountWindow | PartitionedWindow | SessionWindow | UntilNext | Zip | PatternMatch | StampJoin | Sequence
+_Windows = CountWindow | PartitionedWindow | SessionWindow | KeptExtent
+_BY_ORDER = _Windows | UntilNext | Zip | PatternMatch | StampJoin | Sequence
 """What depends on the order in which rows come, or on where they begin: parts below stay as they are."""
 
 

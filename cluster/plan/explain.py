@@ -23,6 +23,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -47,6 +48,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import AggregateCall, Ordering, Output, RankFunction, Scalar
 from cluster.language.extents import Coalescing
+from cluster.language.kept_tuples import KeptTuples
 from cluster.language.plans import plain_column
 from cluster.language.row_patterns import RowPattern, pattern_text
 from cluster.language.sequence_calls import SequenceCall
@@ -161,6 +163,8 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
             return stamp_join_words(node.kind, bounds_us, node.keys, node.predicate, latest=node.latest)
         case Sequence():
             return sequence_words(node.calls, node.keys)
+        case KeptExtent():
+            return kept_words(node.kept)
         case SemiJoin():
             return "keep if any" + (f" {readable(node.predicate)}" if node.predicate else "")
         case AntiJoin():
@@ -251,6 +255,14 @@ def count_window_words(rows: int | None, slide_rows: int, keys: tuple[str, ...])
     """Return one line about a window by count."""
     size = "unbounded" if rows is None else f"of the last {_tuples(rows)}"
     return f"window {size}{f' for each {listed(keys)}' if keys else ''}{_row_slide(slide_rows)}"
+
+
+def kept_words(kept: KeptTuples) -> str:
+    """Return one line about coalesced rows of a window that keeps fewer tuples."""
+    in_time = window_words(kept.size_us, kept.slide_us)
+    window = in_time if kept.rows is None else count_window_words(kept.rows, kept.slide_rows, ())
+    by = f" by {listed(kept.keys)}" if kept.keys else ""
+    return f"coalesced{by}, at most {_tuples(kept.most)} kept of a {window}"
 
 
 def aggregate_words(calls: tuple[AggregateCall, ...], keys: tuple[str, ...]) -> str:

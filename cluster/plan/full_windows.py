@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Difference,
     Granularity,
     Held,
+    KeptExtent,
     Node,
     PatternMatch,
     SemiJoin,
@@ -44,6 +45,8 @@ def full_after_us(node: Node) -> int:
             return below + size + node.slide_us
         case SessionWindow():
             return below + node.session.longest_us
+        case KeptExtent():
+            return below + (node.kept.size_us + node.kept.slide_us if node.kept.rows is None else 0)
         case UntilNext(longest_us=int(longest)):
             return below + longest
         case Granularity():

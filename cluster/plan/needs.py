@@ -17,6 +17,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -96,7 +97,16 @@ def needed_below(  # noqa: C901, PLR0912 - a case per kind of node
             places = [place for place, column in enumerate(schema_of(node)) if column.name in wanted]
             for side in (node.left, node.right):
                 yield side, frozenset(schema_of(side)[place].name for place in places), ()
-        case Distinct() | Difference() | Intersection() | Istream() | Dstream() | PatternMatch() | Sequence():
+        case (
+            Distinct()
+            | Difference()
+            | Intersection()
+            | Istream()
+            | Dstream()
+            | PatternMatch()
+            | Sequence()
+            | KeptExtent()
+        ):
             # Equality of whole tuples, or their order: every column matters.
             for side in inputs_of(node):
                 yield side, names_of(side), ()

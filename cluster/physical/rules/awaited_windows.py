@@ -11,6 +11,7 @@ from cluster.language.algebra import (
     Extent,
     Filter,
     Granularity,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -26,6 +27,9 @@ MOST_LAG_US = 1_000_000
 """How far such a window may lag behind its input, in application time, before it cuts its tuples: 1 s."""
 
 
+_CutAtWatermarks = CountWindow | PartitionedWindow | SessionWindow | UntilNext | Ranked | Extent | KeptExtent
+
+
 def awaited_windows(root: Node) -> frozenset[Node]:
     """Return a plan's windows whose tuples wait for later ones, ranks and extents, for whose progress another waits."""
     found: set[Node] = set()
@@ -36,7 +40,7 @@ def awaited_windows(root: Node) -> frozenset[Node]:
         if (node, awaited) in seen:
             continue
         seen.add((node, awaited))
-        if awaited and isinstance(node, CountWindow | PartitionedWindow | SessionWindow | UntilNext | Ranked | Extent):
+        if awaited and isinstance(node, _CutAtWatermarks):
             found.add(node)
         waits = awaited or not isinstance(node, Filter | Project | Lookup | Granularity | TimeWindow)
         to_see.extend((each, waits) for each in inputs_of(node))

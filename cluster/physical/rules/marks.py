@@ -15,6 +15,7 @@ from cluster.language.algebra import (
     Held,
     Intersection,
     Join,
+    KeptExtent,
     Node,
     PartitionedWindow,
     PatternMatch,
@@ -76,6 +77,8 @@ def _marked_above(template: Node, inputs: tuple[Node, ...], marks: Schema) -> No
             | UntilNext()
         ):
             return replace(template, input=inputs[0], keys=(*template.keys, QUERY_GROUP.name))
+        case KeptExtent():
+            return replace(template, input=inputs[0], kept=replace(template.kept, apart=(QUERY_GROUP.name,)))
         case CountWindow(rows=int(rows)):
             return PartitionedWindow(inputs[0], (QUERY_GROUP.name,), rows, template.slide_rows)
         case Join() | SemiJoin() | AntiJoin():

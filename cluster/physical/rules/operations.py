@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Lookup,
     Node,
     PartitionedWindow,
@@ -94,6 +95,8 @@ def operation_of(node: Node, lag_us: int | None = None) -> Operation:  # noqa: C
             return _stamp_join(node)
         case Sequence():
             return operations.Sequence(schema_of(node.input), node.keys, node.ties, node.calls)
+        case KeptExtent():
+            return operations.KeptExtent(schema_of(node.input), node.kept, lag_us)
         case SemiJoin() | AntiJoin():
             left, right = schema_of(node.left), schema_of(node.right)
             return operations.SemiJoin(left, right, node.predicate, isinstance(node, AntiJoin))

@@ -20,7 +20,7 @@ from tests.cluster.language.example_catalog import CATALOG
 
 WORDS = (
     *("valid", "until", "duration", "allen", "contains", "during", "equals", "before", "after", "meets", "starts"),
-    *("finishes", "max", "coalesce", "tolerance", "prev"),
+    *("finishes", "max", "coalesce", "tolerance", "prev", "keep", "tuples", "quality"),
 )
 STREAM = StreamSchema("valid", tuple(Field(name, FieldType.INTEGER) for name in (*WORDS, "next", "overlaps")))
 
@@ -36,6 +36,8 @@ def test_words_are_names_elsewhere(word: str) -> None:
         f"SELECT VALID(valid) {word} FROM valid VALID UNTIL NEXT MAX 5 MINUTES",
         f"SELECT COUNT(*) {word}, 1 AS next FROM valid GROUP BY {word}",
         f"SELECT {word} AS x, VALID({word}) FROM valid WINDOW(RANGE 1 HOUR) COALESCE({word} TOLERANCE 2) {word}",
+        f"SELECT {word}.{word} FROM valid WINDOW(RANGE 1 HOUR) COALESCE({word}) {word} KEEP 5 TUPLES",
+        f"SELECT {word} AS x FROM valid {word} WHERE {word} > 1 UNION SELECT {word} FROM valid AS {word}",
         f"SELECT v.next ~= 5 {word} FROM valid AS v JOIN valid {word} ON ({word}.{word} ~= v.next TOLERANCE 2)",
     )
     for text in texts:

@@ -188,6 +188,8 @@ CASES: dict[str, str] = {
     "coalesced in a window by count": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(PARTITION BY sensor ROWS 4 SLIDE 2) COALESCE(lane BY sensor) AS s",
     "coalesced and joined": "SELECT a.sensor, b.lane, INTERSECT(VALID(a), VALID(b)) AS both FROM traffic WINDOW(RANGE 8 US SLIDE 2 US) COALESCE(open BY sensor) AS a, "
     "traffic WINDOW(RESET EVERY 16 US) COALESCE(lane BY sensor WHILE lane <= PREV(lane)) AS b WHERE a.sensor = b.sensor AND a.open AND VALID(a) OVERLAPS VALID(b)",
+    "coalesced and fewer kept": "SELECT sensor, lane, quality, VALID(s) AS held FROM traffic WINDOW(RANGE 24 US SLIDE 3 US) COALESCE(lane BY sensor) KEEP 3 TUPLES AS s",
+    "coalesced and fewer kept of a count": "SELECT open, MIN(quality) AS q, COUNT(*) AS n FROM traffic WINDOW(ROWS 12) COALESCE(open) KEEP 4 TUPLES GROUP BY open",
     "moved": "SELECT sensor, COUNT(*) AS n FROM traffic WINDOW(RANGE 12 US SLIDE 6 US OFFSET 2 US) GROUP BY sensor",
     "reset": "SELECT sensor, SUM(lane) AS n FROM traffic WINDOW(RESET EVERY 16 US OFFSET 5 US) GROUP BY sensor",
     "reset and shown in steps": "SELECT COUNT(*) AS n FROM traffic WINDOW(RESET EVERY 16 US SLIDE 3 US)",

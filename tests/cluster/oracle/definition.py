@@ -54,6 +54,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Node,
     PartitionedWindow,
     Project,
@@ -205,6 +206,8 @@ def horizon_of(node: Node, last: int) -> int:
             reach += (each.size_us or 0) + each.slide_us
         if isinstance(each, SessionWindow):
             reach += each.session.gap_us
+        if isinstance(each, KeptExtent):
+            reach += each.kept.size_us + each.kept.slide_us
         if isinstance(each, UntilNext):
             reach += each.longest_us or 0
     return last + reach

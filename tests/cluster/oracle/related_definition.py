@@ -1,7 +1,8 @@
-"""What a plan means with unchanging relations, zipper joins, joins by stamps and patterns: the oracle and its limits.
+"""What a plan means with unchanging relations, zipper joins, joins by stamps, patterns and KEEP: the oracle.
 
 A relation is a stream of the same rows at every instant, a left join is a union. A zipper join, a join by stamps or a
-pattern is the stream of its rows, defined one by one (zip_definition, stamp_join_definition and pattern_plans).
+pattern is the stream of its rows, defined one by one (zip_definition, stamp_join_definition and pattern_plans); what is
+kept of an extent is a stream of its rows at each instant (kept_definition).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from cluster.expressions.nodes import NULL
 from cluster.language.algebra import (
     AntiJoin,
     Join,
+    KeptExtent,
     Lookup,
     Node,
     PatternMatch,
@@ -33,7 +35,7 @@ from cluster.language.columns import Output, Scalar
 from cluster.language.plans import column_scalar
 from tests.cluster.oracle.definition import Row, Snapshots, Streams, evaluate
 from tests.cluster.pattern_plans import pattern_rows
-from tests.cluster.plan.snapshots import met_by
+from tests.cluster.plan.snapshots import kept_snapshots, met_by, stamped_rows
 from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
@@ -79,6 +81,9 @@ class _Given:
                 return self._stream(node, self._by_stamps(found))
             case PatternMatch():
                 return self._stream(node, pattern_rows(found, self._tuples(found.input)))
+            case KeptExtent():
+                taken = evaluate(found.input, [self.streams], self.instants).snapshots[0]
+                return self._stream(node, stamped_rows(kept_snapshots(found, taken)))
             case _:
                 return found
 
@@ -97,12 +102,7 @@ class _Given:
 
     def _tuples(self, node: Node) -> list[tuple[int, Row]]:
         """Return what is valid at each instant."""
-        return [
-            (at, row)
-            for at, bag in enumerate(evaluate(node, [self.streams], self.instants).snapshots[0])
-            for row, count in bag.items()
-            for _ in range(count)
-        ]
+        return stamped_rows(evaluate(node, [self.streams], self.instants).snapshots[0])
 
     def _by_stamps(self, node: StampJoin) -> list[tuple[int, Row]]:
         left, right = self._tuples(node.left), self._tuples(node.right)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from cluster.language.algebra import Held, Lookup, Node, PatternMatch, Relation, Source, StampJoin, Zip
+from cluster.language.algebra import Held, KeptExtent, Lookup, Node, PatternMatch, Relation, Source, StampJoin, Zip
 from tests.cluster.oracle import strategies
 from tests.cluster.oracle.strategies import KINDS
 
-ELSEWHERE = {Relation, Lookup, Held, StampJoin, Zip, PatternMatch}
-"""Drawn by the oracles of relations, of texts, and of patterns of rows; rows that flow by tests of cluster/local."""
+ELSEWHERE = {Relation, Lookup, Held, StampJoin, Zip, PatternMatch, KeptExtent}
+"""Drawn by the oracles of relations, of texts, of patterns and of what is kept; rows that flow by cluster/local."""
 
 
 def test_every_node_is_drawn() -> None:

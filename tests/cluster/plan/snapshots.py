@@ -26,6 +26,7 @@ from cluster.language.algebra import (
     Intersection,
     Istream,
     Join,
+    KeptExtent,
     Node,
     PartitionedWindow,
     PatternMatch,
@@ -49,6 +50,7 @@ from cluster.language.columns import AggregateCall, Ordering
 from cluster.language.dialect import parse_scalar
 from cluster.language.window_shapes import Grid, Session
 from tests.cluster.extent_definition import runs_of
+from tests.cluster.oracle.kept_definition import Sample, Window, rows_at
 from tests.cluster.pattern_plans import pattern_rows
 from tests.cluster.sequence_definition import sequence_rows
 from tests.cluster.stamp_join_definition import stamp_join_rows
@@ -175,7 +177,9 @@ def evaluate(node: Node, streams: Streams, instants: int) -> Snapshots:  # noqa:
         case Join() | SemiJoin() | AntiJoin():
             return [_joined(node, one, other) for one, other in zip(of(node.left), of(node.right), strict=True)]
         case PatternMatch():
-            return _stamped(pattern_rows(node, _tuples(of(node.input))), instants)
+            return _stamped(pattern_rows(node, stamped_rows(of(node.input))), instants)
+        case KeptExtent():
+            return kept_snapshots(node, of(node.input))
         case Ordered():
             return _ordered(node, of(node.input))
         case Zip():
@@ -285,6 +289,28 @@ def _bounds(grid: Grid, t: int) -> tuple[int, int]:
     return last - grid.size.count, last
 
 
+def kept_snapshots(node: KeptExtent, below: Snapshots) -> Snapshots:
+    """Return the rows of what is kept, at each instant."""
+    names, kept = [column.name for column in schema_of(node.input)], node.kept
+    found: Snapshots = [Counter() for _ in below]
+    apart = {tuple(row[names.index(each)] for each in kept.apart) for bag in below for row in bag}
+    for own in apart:
+        numbered: list[tuple[Any, Sample]] = []
+        for stamp, row in stamped_rows(below):
+            one = dict(zip(names, row, strict=True))
+            if tuple(one[each] for each in kept.apart) != own:
+                continue
+            key, run, number = tuple(one[each] for each in kept.keys), one.pop(kept.run), one.pop(kept.number)
+            place = (stamp, [(each is None, each) for each in key], number)
+            numbered.append((place, Sample(stamp, key, run, tuple(one.values()))))
+        samples = [each for _, each in sorted(numbered, key=lambda one: one[0])]
+        window = Window(kept.size_us if kept.rows is None else None, kept.slide_us, kept.rows)
+        window = window if kept.rows is None else Window(None, kept.slide_rows, kept.rows)
+        for t, bag in enumerate(found):
+            bag.update((*values, *rest) for values, *rest in rows_at(samples, window, kept.most, t))
+    return found
+
+
 def _sessions(below: Snapshots, places: list[int], session: Session) -> Snapshots:
     found: Snapshots = [Counter() for _ in below]
     for key in {tuple(row[place] for place in places) for bag in below for row in bag}:
@@ -348,7 +374,7 @@ def _joined(node: Join | SemiJoin | AntiJoin, left: Counter[Row], right: Counter
 
 
 def _zipped(node: Zip, left: Snapshots, right: Snapshots) -> Snapshots:
-    sides = [_tuples(side) for side in (left, right)]
+    sides = [stamped_rows(side) for side in (left, right)]
     names = [[column.name for column in schema_of(side)] for side in (node.left, node.right)]
     places = [[names[side].index(pair[side]) for pair in node.keys] for side in (0, 1)]
     keys = [lambda row, at=at: tuple(row[place] for place in at) for at in places]
@@ -357,7 +383,7 @@ def _zipped(node: Zip, left: Snapshots, right: Snapshots) -> Snapshots:
     return _stamped(found, len(left))
 
 
-def _tuples(snapshots: Snapshots) -> list[tuple[int, Row]]:
+def stamped_rows(snapshots: Snapshots) -> list[tuple[int, Row]]:
     """Return what is valid at each instant."""
     return [(t, row) for t, bag in enumerate(snapshots) for row in bag.elements()]
 

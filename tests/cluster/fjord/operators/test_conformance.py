@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator, Sequence
 from inspect import isabstract
+from typing import Any
 
 import polars as pl
 import pytest
@@ -34,6 +35,7 @@ from cluster.fjord.operators.grid_window import GridWindow
 from cluster.fjord.operators.grouped_filter import GroupedFilter
 from cluster.fjord.operators.held_rows import Held
 from cluster.fjord.operators.joining import Join
+from cluster.fjord.operators.kept_extent import KeptExtent
 from cluster.fjord.operators.lookup import Lookup, LookupTable
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.multiplicities import Multiplicities, difference, intersection
@@ -60,6 +62,7 @@ from cluster.fjord.operators.zipping import Zip
 from cluster.language.algebra import Node, Relation, TableLookup
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Ordering, Output, Scalar, Schema
 from cluster.language.extents import Coalescing, Keeping, Link
+from cluster.language.kept_tuples import KeptTuples
 from cluster.language.plans import passed_on
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.language.sequence_calls import SequenceCall
@@ -219,6 +222,12 @@ def in_order(*calls: SequenceCall) -> Case:
     return Case(lambda: Ordered(LEFT, ("k",), ("k", "n"), calls), chronons=True)
 
 
+def kept(most: int, *, lag_us: int | None = 1, keys: tuple[str, ...] = ("k",), **window: Any) -> Case:
+    """What an extent keeps; runs are of equal numbers."""
+    tuples = KeptTuples(most, keys, "n", "n", ("since", "until"), "quality", **window)
+    return Case(lambda: KeptExtent(LEFT, tuples, lag_us=lag_us), chronons=True)
+
+
 CASES: dict[type[Operator], tuple[Case, ...]] = {
     Changes: (Case(lambda: Changes(LEFT, insertions=True)), Case(lambda: Changes(LEFT, insertions=False))),
     Coalesce: (Case(lambda: Coalesce(LEFT, 4)), Case(lambda: Coalesce(LEFT, 30))),
@@ -294,6 +303,14 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         Case(lambda: SessionWindow(LEFT, ("k",), Session(3, 9, early=True), lag_us=0), chronons=True),
         Case(lambda: SessionWindow(LEFT, (), Session(3, 60, early=True), lag_us=2), chronons=True),
         Case(lambda: SessionWindow(LEFT, ("k",), Session(5, 60, early=True), lag_us=None), chronons=True),
+    ),
+    KeptExtent: (
+        kept(2, size_us=7),
+        kept(3, size_us=20, lag_us=2),
+        kept(1, size_us=9, slide_us=4),
+        kept(2, size_us=5, lag_us=None, keys=()),
+        kept(3, rows=5, lag_us=0),
+        kept(2, rows=4, slide_rows=3, apart=("k",)),
     ),
     Ordered: (
         in_order(
