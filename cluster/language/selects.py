@@ -353,8 +353,8 @@ class Translator:
                 name = item.alias
                 check_column_name(item.args["alias"], self.context)
                 if has_bare_alias(item, self.context) and scope.is_other_column(item.this, name):
-                    text = self.context.source_text(item)
-                    self.context.warn(f"{text} is {self.context.source_text(item.this)} under the name {name}: a comma may be missing")
+                    text, value = self.context.source_text(item), self.context.source_text(item.this)
+                    self.context.warn(f"{text} is {value} under the name {name}: a comma may be missing")
                 if name in taken:
                     raise self.context.error(item.args["alias"], f"two columns are called {name!r}")
                 taken.add(name)

@@ -20,7 +20,7 @@ KNOWN = CATALOG.with_stream(PLACES)
         ("SELECT lane FROM traffic LEFFT JOIN places AS p ON p.sensor = lefft.sensor", "did you mean LEFT?"),
         ("SELECT lane FROM traffic ZPI JOIN weather AS w ON zpi.sensor = w.sensor", "did you mean ZIP?"),
         ("SELECT lane speed FROM traffic", "lane speed is lane under the name speed: a comma may be missing"),
-        ("SELECT STAMP() sensor FROM traffic", "STAMP() sensor is STAMP() under the name sensor: a comma may be missing"),
+        ("SELECT STAMP() sensor FROM traffic", "STAMP() sensor is STAMP() under the name sensor"),
         ("SELECT lane FROM traffic WHERE speed = NULL", "speed = NULL is never true"),
         ("SELECT lane FROM traffic WHERE NULL <> speed", "IS NOT NULL"),
         ("SELECT lane FROM traffic WHERE sensor -> 'a' = 'open'", "sensor -> 'a' is JSON, in which texts have quotes"),
