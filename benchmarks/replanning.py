@@ -6,6 +6,8 @@ condition. On the local engine: operators are measured, the choice is that of th
 * `replanned_over_best`: tuples per second of processor time after they have migrated, over the most with any order, by
   brute force over all; at least 0.9.
 * `before_over_best`: the same before.
+* `families_over_one`: tuples per second of processor time of windows that share panes, when an odd one has been put
+  into a family of its own, over those of one family (`pane_families.py`).
 
     python benchmarks/replanning.py [--quick] [--json]
 """
@@ -24,6 +26,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 import numpy as np
+import pane_families
 import polars as pl
 from msgspec.structs import replace
 from reports import write_report
@@ -71,7 +74,9 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="measure for a shorter time")
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = arguments.parse_args()
-    write_report(measured(10 if options.quick else 40), "replanning", as_json=options.json)
+    seconds = 10 if options.quick else 40
+    report = measured(seconds) | pane_families.measured(20 if options.quick else 60)
+    write_report(report, "replanning", as_json=options.json)
 
 
 def measured(seconds: int) -> dict[str, Any]:

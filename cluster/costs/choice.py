@@ -201,6 +201,28 @@ def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME) -> list
     return found
 
 
+def best_first(lists: Sequence[Sequence[Change]], most: int = MOST_AT_A_TIME) -> list[Change]:
+    """Return changes that have nothing to do with each other, the best one first, of no more than so many queries.
+
+    Parameters
+    ----------
+    lists
+        Each in the order in which its changes have to be made.
+    most
+        Queries that may change; the first change may have more.
+    """
+    waiting = [list(each) for each in lists if each]
+    found: list[Change] = []
+    while waiting:
+        best = max(waiting, key=lambda each: each[0].saved_us)
+        if found and sum(len(each.plans) for each in (*found, best[0])) > most:
+            waiting.remove(best)
+            continue
+        found.append(best.pop(0))
+        waiting = [each for each in waiting if each]
+    return found
+
+
 def _best(
     chosen: Mapping[str, Option], waiting: Mapping[str, Candidate], load: _Load, most: int | None
 ) -> tuple[Change, Mapping[str, Option]] | None:
@@ -275,6 +297,11 @@ class Waiting:
         """Return whether a query has changed so lately that it stays as it is."""
         at = self.changed.get(name)
         return at is not None and now - at < REST_SECONDS
+
+    def rested(self, now: float) -> tuple[Waiting, frozenset[str]]:
+        """Return what waits on, and the queries that have rested for long enough since it was asked last."""
+        done = frozenset(name for name in self.changed if not self.rests(name, now))
+        return replace(self, changed={name: at for name, at in self.changed.items() if name not in done}), done
 
     def after(self, found: Sequence[Change], now: float) -> tuple[Waiting, list[Change]]:
         """Return what waits on, and the changes that begin now: those that have been wanted long enough.

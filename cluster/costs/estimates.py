@@ -30,9 +30,8 @@ from cluster.costs.characteristics import (
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.prices import SHIPPED, Prices
-from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, selectivity, share_of_pairs
+from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, share_of_pairs, share_passing
 from cluster.costs.work import SECOND_US, compared_per_second, work_us
-from cluster.expressions.conditions import conjuncts
 from cluster.expressions.nodes import Expression
 from cluster.language.algebra import (
     Aggregate,
@@ -167,7 +166,8 @@ def estimates_of(
         if isinstance(node, Source):
             estimate = _source(node, tuples_per_second.get(node.stream))
         elif isinstance(node, Filter):
-            estimate = Estimate(filtered(below[0], _passing(node, selectivities)))
+            share = share_passing(_stream_below(node.input), node.predicate.expression, selectivities)
+            estimate = Estimate(filtered(below[0], share))
         elif isinstance(node, Join):
             estimate = _joined(node, below[0], below[1], pair_shares)
         else:
@@ -258,17 +258,6 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
 def _combinations(keys: Sequence[object]) -> int:
     """Return how many combinations of the values of some keys there are."""
     return KEYS_ASSUMED if keys else 1
-
-
-def _passing(node: Filter, selectivities: Mapping[tuple[str, Expression], float]) -> float:
-    """Return the share of rows that pass a filter: as measured, whole or part by part, else as assumed."""
-    stream, condition = _stream_below(node.input), node.predicate.expression
-    if stream is None:
-        return selectivity(condition)
-    measured = selectivities.get((stream, condition))
-    if measured is not None:
-        return measured
-    return math.prod(selectivities.get((stream, each), selectivity(each)) for each in conjuncts(condition))
 
 
 def _stream_below(node: Node) -> str | None:

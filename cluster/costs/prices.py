@@ -30,7 +30,8 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     kept
         For each row that it keeps, in each batch.
     compared
-        For each pair of rows that it compares; of an aggregate: of a row and a partial aggregate that changes with it.
+        For each pair of rows that it compares; of an aggregate: of a row and a partial aggregate that changes with it;
+        of panes: for each partial row in each position of a window.
     """
 
     batch: Microseconds = 0.0
@@ -46,7 +47,8 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     kinds
-        By the name of the node of the algebra. Kinds that are missing cost as in :data:`SHIPPED`, or as a filter.
+        By the name of the node of the algebra; ``Panes`` are a family of windows that share panes
+        (:mod:`cluster.costs.pane_families`). Kinds that are missing cost as in :data:`SHIPPED`, or as a filter.
     measured
         When they were measured, as text; empty for those that are shipped.
     machine
@@ -91,6 +93,7 @@ SHIPPED = Prices(
         "Istream": Price(batch=420, row_out=0.36, kept=0.6),
         "Sequence": Price(batch=1_050, row_in=0.08, row_out=0.08),
         "Lookup": Price(batch=230, row_in=0.05, row_out=0.05),
+        "Panes": Price(batch=2_700, row_in=0.1, row_out=0.6, kept=0.09, compared=0.25),
     }
 )
 """Prices of a machine of 2026, for clusters on which none have been measured."""

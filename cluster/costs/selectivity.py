@@ -66,6 +66,26 @@ def selectivity(condition: Expression, operands: Sequence[float]) -> float:
             return OTHER
 
 
+def share_passing(stream: str | None, condition: Expression, measured: Mapping[tuple[str, Expression], float]) -> float:
+    """Return the share of tuples that meet a condition: as measured, whole or part by part, else as assumed.
+
+    Parameters
+    ----------
+    stream
+        Whose tuples they are; None if they are computed.
+    condition
+        The condition.
+    measured
+        Shares by stream and condition, as far as they are known.
+    """
+    if stream is None:
+        return selectivity(condition)
+    whole = measured.get((stream, condition))
+    if whole is not None:
+        return whole
+    return math.prod(measured.get((stream, each), selectivity(each)) for each in conjuncts(condition))
+
+
 def share_of_pairs(
     condition: Expression | None, left: frozenset[str], right: frozenset[str], measured: Mapping[Expression, float]
 ) -> float:

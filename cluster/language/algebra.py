@@ -165,6 +165,8 @@ class TimeWindow(SharedNode, frozen=True):
     grid: Grid | msgspec.UnsetType = msgspec.UNSET
     allowed: Allowed | msgspec.UnsetType = msgspec.UNSET
     """The range that its author allows (cluster/language/size_ranges.py); plans that run have none."""
+    family_us: Annotated[int, Meta(ge=1)] | msgspec.UnsetType = msgspec.UNSET
+    """Its panes are shared with windows of this family only (cluster/plan/pane_families.py); unset: the common one."""
 
 
 class SessionWindow(SharedNode, frozen=True):

@@ -21,6 +21,7 @@ from cluster.physical.reach import UnboundedPlanError, delay_us, published_us, r
 from cluster.physical.whole_rows import interval_shape
 from cluster.plan.epoch import Handover
 from cluster.plan.history import EVER_US, has_own_beginning
+from cluster.plan.pane_families import differ_in_families_only
 from cluster.plan.pipelines import is_pipeline
 
 DEADLINE_HINT = "state a deadline: how long after the last tuple that was read the new plan takes over, full or not"
@@ -53,7 +54,9 @@ class Migration:
         _check_alike(old, new)
         if deadline_us is not None and deadline_us <= 0:
             raise MigrationRefusedError("a deadline is a time after the last tuple that was read: more than nothing")
-        self.cut = interval_shape(old) is None or interval_shape(old) != interval_shape(new)
+        shape = interval_shape(old)
+        alike = differ_in_families_only(old, new) if shape is None else shape == interval_shape(new)
+        self.cut = not alike
         """Whether rows are cut at the instant; those that go on in both plans are put together again."""
         try:
             self.delay_us = delay_us(old)

@@ -245,9 +245,10 @@ class Extent(_Operation, frozen=True):
 
 
 class Panes(_Operation, frozen=True):
-    """One stamp for all rows of a pane."""
+    """One stamp for all rows of a pane; of a family with a name: of that, a width."""
 
     width_us: int
+    family_us: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class PartialAggregate(_Operation, frozen=True):

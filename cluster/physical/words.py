@@ -88,8 +88,9 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return extent_words(how, tuple(key for key in keys if key not in _MADE))
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
             return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
-        case kinds.Panes(width_us=width_us):
-            return f"panes of {format_duration(width_us)}"
+        case kinds.Panes(width_us=width_us, family_us=family_us):
+            family = "" if family_us is msgspec.UNSET else f", of the family of {format_duration(family_us)}"
+            return f"panes of {format_duration(width_us)}{family}"
         case kinds.PartialAggregate(keys=keys, calls=calls):
             return f"first half of {aggregate_words(calls, _keys(keys))}"
         case kinds.DeviceAggregates(missing=missing):

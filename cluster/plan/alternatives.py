@@ -27,6 +27,7 @@ from cluster.language.walks import nodes_of, rebuilt
 from cluster.plan.called_functions import functions_of
 from cluster.plan.history import has_own_beginning
 from cluster.plan.join_orders import inner_parts
+from cluster.plan.pane_families import pane_families
 from cluster.plan.rewrite import rewrite
 from cluster.plan.variations import VARIATIONS, aggregate_before_join, join_orders, lookup_orders
 from cluster.planning_budget import spend
@@ -113,6 +114,8 @@ def _varied(given: Alternative, first: int) -> Iterator[tuple[int, Alternative]]
         for node in nodes_of(plan):
             if id(node) in kept or (variation is join_orders and id(node) in inner):
                 continue
+            if variation is pane_families and node is not plan:
+                continue  # what shares panes is a whole query
             for changed, words in variation(node):
                 spend()
                 other = _replaced(plan, node, changed)

@@ -135,7 +135,7 @@ def describe(node: Node) -> str:  # noqa: C901, PLR0911, PLR0912 - one line per 
         case TimeWindow():
             if node.grid is not UNSET:
                 return grid_words(node.grid, node.slide_us)
-            return window_words(node.size_us, node.slide_us) + allowed_words(node)
+            return window_words(node.size_us, node.slide_us) + allowed_words(node) + _family_words(node)
         case WindowBounds():
             return bounds_words(node.grid, node.start, node.end)
         case SessionWindow():
@@ -203,6 +203,10 @@ def allowed_words(node: TimeWindow | Granularity) -> str:
         return ""
     worst = format_duration(node.allowed.worst_us)
     return f", at least {worst}" if isinstance(node, TimeWindow) else f", at most {worst}"
+
+
+def _family_words(node: TimeWindow) -> str:
+    return "" if node.family_us is UNSET else f", with panes of the family of {format_duration(node.family_us)}"
 
 
 def grid_words(grid: Grid, slide_us: int) -> str:

@@ -53,6 +53,8 @@ class PaneQuery:
         The condition on its tuples; None for all.
     tolerances, slowest_us
         The tolerances and the longest period that its author allows.
+    family_us
+        The width that names the family with which it shares panes; None for the common one.
     """
 
     source: Source
@@ -64,6 +66,7 @@ class PaneQuery:
     predicate: Scalar | None
     tolerances: tuple[Tolerance, ...] = ()
     slowest_us: int = 0
+    family_us: int | None = None
 
     @property
     def counts_samples(self) -> bool:
@@ -76,14 +79,24 @@ class PaneQuery:
         return math.gcd(self.size_us, self.slide_us)
 
     @property
+    def pane_class(self) -> int:
+        """Equal for all windows that may share panes in a common family."""
+        return self.own_pane_us.bit_length() // PANE_CLASS_BITS
+
+    @property
     def family(self) -> str:
-        """Equal for all queries that may share panes; never changes."""
-        pane_class = self.own_pane_us.bit_length() // PANE_CLASS_BITS
-        what = identity_of((self.source, self.keys, pane_class))
+        """Equal for all queries that share panes; never changes."""
+        members = f"family {self.family_us}" if self.family_us else self.pane_class
+        what = identity_of((self.source, self.keys, members))
         if called_by([*self.keys, *(scalar for call in self.calls for scalar in call.reads)]):
             # A function that fails is no matter of queries that call others, or this one with other tuples.
-            what = identity_of((self.source, self.keys, pane_class, self.calls, self.predicate))
+            what = identity_of((self.source, self.keys, members, self.calls, self.predicate))
         return f"panes-{hashlib.blake2b(what, digest_size=8).hexdigest()}"
+
+    @property
+    def panes_of(self) -> str:
+        """Equal for all queries whose panes are of the same tuples and keys, whatever their families."""
+        return hashlib.blake2b(identity_of((self.source, self.keys)), digest_size=8).hexdigest()
 
 
 @lru_cache(maxsize=65_536)
@@ -119,7 +132,7 @@ def pane_query_of(node: Node) -> PaneQuery | None:
     top: Node = Project(shared, outputs)
     for each in reversed(above):
         top = replace(each, input=top)
-    allowed = (below.tolerances, below.slowest_us)
+    allowed = (below.tolerances, below.slowest_us, below.family_us)
     return PaneQuery(source, sorted_keys, below.size_us, below.slide_us, own_calls, top, below.predicate, *allowed)
 
 
@@ -134,6 +147,7 @@ class _Below:
     predicate: Scalar | None = None
     size_us: int | None = None
     slide_us: int | None = None
+    family_us: int | None = None
 
 
 def _below(node: Node) -> _Below | None:
@@ -152,7 +166,8 @@ def _below(node: Node) -> _Below | None:
     if isinstance(node, TimeWindow):
         if below.slide_us is not None or node.grid is not msgspec.UNSET:
             return None
-        return dataclasses.replace(below, size_us=node.size_us, slide_us=node.slide_us)
+        family_us = None if node.family_us is msgspec.UNSET else node.family_us
+        return dataclasses.replace(below, size_us=node.size_us, slide_us=node.slide_us, family_us=family_us)
     if isinstance(node, Filter):
         condition = substituted(node.predicate, below.columns)
         if condition is None:

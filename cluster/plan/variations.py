@@ -41,6 +41,7 @@ from cluster.plan.expressions import (
 )
 from cluster.plan.join_orders import joined_by, order_words, orders_of, region_of, without_narrowing
 from cluster.plan.lookup_order import in_order
+from cluster.plan.pane_families import pane_families
 from cluster.plan.relations_read import relations_of
 from cluster.plan.rules.duplicates import duplicate_free
 
@@ -214,5 +215,6 @@ VARIATIONS: tuple[Variation, ...] = (
     lookup_orders,
     filter_above_aggregate,
     filter_above_join,
+    pane_families,
 )
 """All of them, in the order in which plans are numbered."""

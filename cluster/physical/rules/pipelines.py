@@ -30,7 +30,7 @@ from cluster.plan.push_down import event_fingerprint
 
 
 def pipeline(
-    name: str, stateless: Node, aggregate: Aggregate | None, *, pane_us: int | None = None, preaggregated: bool = False
+    name: str, stateless: Node, aggregate: Aggregate | None, *, panes: Panes | None = None, preaggregated: bool = False
 ) -> tuple[OperatorNode, ...]:
     """Return the nodes of a pipeline, the scan first.
 
@@ -42,20 +42,20 @@ def pipeline(
         Its logical plan. If its source has the query group as a column, a grouped filter is placed above the scan.
     aggregate
         The aggregate above, whose first half belongs to the pipeline; or None.
-    pane_us
-        Width of the panes in which the aggregate begins; None if it has none.
+    panes
+        In which the aggregate begins; None if it has none.
     preaggregated
         True if devices may have aggregated samples already.
     """
     found: list[OperatorNode] = []
-    for operation in _operations(stateless, aggregate, pane_us, preaggregated=preaggregated):
+    for operation in _operations(stateless, aggregate, panes, preaggregated=preaggregated):
         below = (found[-1].id,) if found else ()
         found.append(OperatorNode(f"{name}/{len(found)} {type(operation).__name__}", operation, below))
     return tuple(found)
 
 
 def _operations(
-    stateless: Node, aggregate: Aggregate | None, pane_us: int | None, *, preaggregated: bool
+    stateless: Node, aggregate: Aggregate | None, panes: Panes | None, *, preaggregated: bool
 ) -> Iterator[Operation]:
     above: list[Node] = []
     node = stateless
@@ -80,8 +80,8 @@ def _operations(
         yield PreaggregatedFilter()
     for each in reversed(above):
         yield operation_of(each)
-    if pane_us is not None:
-        yield Panes(pane_us)
+    if panes is not None:
+        yield panes
     if aggregate is not None:
         yield PartialAggregate(aggregate.keys, aggregate.calls)
 

@@ -32,6 +32,7 @@ from cluster.physical.operations import (
     Exchange,
     Measures,
     PaneAggregate,
+    Panes,
     ScanAggregates,
     Sink,
 )
@@ -56,7 +57,7 @@ class WindowedQuery:
 
     @property
     def identity(self) -> str:
-        """Name of the fragment; depends on stream, keys and the class of pane widths only."""
+        """Name of the fragment; depends on stream, keys, and the family or else the class of pane widths only."""
         return self.pane_query.family
 
     def subscriber(self, query: PlannedQuery) -> Subscriber:
@@ -109,6 +110,7 @@ class WindowedQuery:
             math.gcd(*(length for window in tally.windows for length in window)),
             _measures(tally),
             tally.missing > 0,
+            self.pane_query.family_us,
         )
         return Fragment(self.identity, Host.STATEFUL, _nodes(panes), subscribers, shares_rows=True)
 
@@ -131,6 +133,8 @@ class _Panes:
         What devices report to them; None for nothing.
     missing
         True if proxies report missing samples to any of them.
+    family_us
+        The width that names their family; None for the common one.
     """
 
     name: str
@@ -140,6 +144,12 @@ class _Panes:
     pane_us: int
     measures: Measures | None
     missing: bool
+    family_us: int | None = None
+
+    @property
+    def operation(self) -> Panes:
+        """What puts tuples into panes."""
+        return Panes(self.pane_us) if self.family_us is None else Panes(self.pane_us, self.family_us)
 
     @property
     def named_keys(self) -> tuple[Output, ...]:
@@ -181,7 +191,7 @@ def _measures(tally: SubscriberTally) -> Measures | None:
 def _nodes(panes: _Panes) -> tuple[OperatorNode, ...]:
     name, aggregate = f"{panes.name}/0", panes.aggregate
     upstream = pipeline(
-        name, panes.pipeline_plan, aggregate, pane_us=panes.pane_us, preaggregated=panes.measures is not None
+        name, panes.pipeline_plan, aggregate, panes=panes.operation, preaggregated=panes.measures is not None
     )  # fmt: skip
     reported = tuple(_reported(panes, name))
     keys = tuple(key.name for key in panes.named_keys)

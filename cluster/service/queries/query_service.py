@@ -332,7 +332,7 @@ class QueryService:
 
     async def _cheapest(self, queries: Sequence[PlannedText]) -> list[PlannedText]:
         """Return queries with the plans that cost least beside all others, where these fit."""
-        figures = self.replanning.figures_for(queries)
+        figures = await self.replanning.figures_for(queries)
         return list(queries) if figures is None else [await self._cheaper(each, figures) for each in queries]
 
     async def _cheaper(self, planned: PlannedText, figures: Figures) -> PlannedText:

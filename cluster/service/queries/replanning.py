@@ -1,6 +1,9 @@
 """Lets running queries go on with cheaper plans, and gives new ones the plan that is cheapest beside all others.
 
-What is decided is decided by :mod:`cluster.costs.choice`. Here are the figures that it is given, and the clock.
+What is decided is decided by :mod:`cluster.costs.choice` and :mod:`cluster.costs.pane_families`. Here are the figures
+that they are given, whose turn it is, and the clock. All of it runs beside the event loop, and takes so long at most:
+
+    a look, every 5 s    costs of 2,000 plans, 500 queries compared, joins of 100 measured    then it is others' turn
 """
 
 from __future__ import annotations
@@ -13,26 +16,36 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from cluster.costs.choice import Candidate, Change, Option, Waiting, changes, cheapest, have_drifted, smoothed
+from cluster.costs.choice import (
+    MOST_AT_A_TIME,
+    Candidate,
+    Change,
+    Waiting,
+    best_first,
+    changes,
+    have_drifted,
+    smoothed,
+)
 from cluster.costs.estimate_text import duration_words
+from cluster.costs.pane_families import Move
 from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
-from cluster.fjord.measured_nodes import measured_nodes
-from cluster.fjord.measured_pair_shares import measured_pair_shares
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import ranges_of
 from cluster.language.walks import streams_of
 from cluster.physical.nodes import PhysicalPlan
-from cluster.physical.reach import UnboundedPlanError, reach_us
-from cluster.plan.alternatives import Alternative, alternatives
-from cluster.plan.history import has_own_beginning
+from cluster.plan.alternatives import Alternative
+from cluster.plan.pane_families import with_family
 from cluster.plan.sized import quality_of
 from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.operator_prices import OperatorPrices
-from cluster.service.queries.plan_options import Figures, candidate, has_choice, options_of
+from cluster.service.queries.pair_shares import PairShares, shares_have_drifted
+from cluster.service.queries.pane_options import family_moves, pane_users
+from cluster.service.queries.plan_options import Figures, candidate, has_choice
 from cluster.service.queries.planned_text import PlannedText
+from cluster.service.queries.plans_of_new import in_cheapest_family, may_choose, with_cheapest_plan
 from cluster.service.queries.query_alternatives import plans_of, running_plan
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -44,10 +57,14 @@ LOOK_SECONDS = 5.0
 """Between two looks at the figures."""
 WEIGHT = 0.5
 """Figures come nearer to the newest ones by this share of the distance with each look."""
-FEWEST_SECONDS = 30.0
-"""What joins do is measured once their query has run for so long, and for as long as its plan reaches back."""
 MOST_KEPT = 1_000
 """Queries whose plans are kept until they are looked at again."""
+MOST_COSTED = 2_000
+"""Plans whose costs are computed in a look, but for the last query's; other queries have their turn later."""
+PLANS_OF_A_TEXT = 50
+"""Finding the plans of a query takes as long as computing what so many cost."""
+MOST_COMPARED = 500
+"""Queries with joins that may change in a look: those in the fragments whose turn it is."""
 
 
 class KnownRates(Protocol):
@@ -67,6 +84,42 @@ class _Looked:
 
     epoch: int
     figures: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A query as it was compared last, with the shares of pairs of then, and the plan by which it ran."""
+
+    candidate: Candidate
+    shares: Mapping[Expression, float]
+    plan: Node
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What runs in a look.
+
+    Parameters
+    ----------
+    queries
+        By name, oldest first.
+    physical
+        Their plan.
+    context
+        That in which they are planned.
+    now
+        Seconds that only go forward.
+    """
+
+    queries: Mapping[str, RegisteredQuery]
+    physical: PhysicalPlan
+    context: PlanningContext
+    now: float
+
+    def fragment_of(self, name: str) -> str:
+        """Return the fragment that answers a query."""
+        fragment = self.physical.by_query.get(self.queries[name].identity)
+        return "" if fragment is None else fragment.identity
 
 
 class Replanning:
@@ -117,18 +170,20 @@ class Replanning:
         self._migrate = migrate
         self._on = on
         self._clock = clock
-        self._wall = wall
         self._looked: _Looked | None = None
         self._smooth: dict[str, float] = {}
         self._waiting = Waiting()
         self._plans: OrderedDict[tuple[str, int], tuple[Alternative, ...]] = OrderedDict()
         self._planned_in: PlanningContext | None = None
         """In which these were planned."""
-        self._shares: dict[str, dict[Expression, float]] = {}
+        self._shares = PairShares(operators, weight=WEIGHT, wall=wall)
+        self._compared: dict[str, _Compared] = {}
+        self._due: dict[str, None] = {}
+        """Queries with joins that are to be compared, in turns; those of a fragment one after the other."""
 
     def shares_of(self, query: str) -> Mapping[Expression, float]:
         """Return, by condition, the shares of pairs that the joins of a query have found, as far as they are known."""
-        return self._shares.get(query, {})
+        return self._shares.known.get(query, {})
 
     async def run(self) -> None:
         """Look at the figures now and then, until cancelled."""
@@ -142,92 +197,146 @@ class Replanning:
     async def step(self) -> list[Change]:
         """Look at the figures, and begin the changes that have paid for a while; return these.
 
-        Plans are compared when queries have come or gone, when figures have drifted, and while a change is wanted.
+        Plans are compared when queries have come or gone or have rested, when figures have drifted, and while a change
+        is wanted: in each look some of them, until all have been.
         """
-        queries = [each for each in self._registry.queries() if has_choice(each.node)]
         physical = self._registry.physical
-        rates = self._limits.rates(_streams(queries))
-        figures = await self._planning.run(lambda: self._figures(queries, physical, rates), internal=True)
-        self._smooth = smoothed(self._smooth, _flat(figures), WEIGHT)
-        looked = self._looked
-        if (
-            looked is not None
-            and looked.epoch == physical.epoch
-            and not self._waiting.wanted
-            and not have_drifted(looked.figures, self._smooth)
-        ):
+        running = _Running(
+            {each.name: each for each in self._registry.queries()}, physical, self._context(), self._clock()
+        )
+        rates = self._limits.rates(physical.streams)
+        figures = await self._planning.run(partial(self._look, running, rates), internal=True)
+        if figures is None:
             return []
-        self._looked = _Looked(physical.epoch, self._smooth)
-        figures = _with_smoothed(figures, self._smooth)
-        context, now = self._context(), self._clock()
-        found: list[Candidate] = []
-        for query in queries:
-            one = await self._planning.run(partial(self._candidate, query, figures, context, now), internal=True)
-            if one is not None:
-                found.append(one)
-        self._waiting, due = self._waiting.after(await asyncio.to_thread(changes, found), now)
+        costed = await self._cost(running, figures)
+        moves = await self._planning.run(partial(self._moves, running, figures), internal=True)
+        lists = [await self._planning.run(partial(self._changes, running, costed), internal=True)]
+        lists += [await self._planning.run(partial(self._numbered, each, running), internal=True) for each in moves]
+        self._waiting, due = self._waiting.after(best_first(lists), running.now)
         for change in due:
-            await self._begin(change, context)
+            await self._begin(change, running.context)
         return due
 
-    def figures_for(self, queries: Sequence[PlannedText]) -> Figures | None:
-        """Return what plans of queries cost by that are to be added; None if they have no choice."""
-        if not self._on or not any(has_choice(each.node) for each in queries):
+    def _look(self, running: _Running, rates: Mapping[str, float]) -> Figures | None:
+        """Return the figures, smoothed; None if there is nothing to compare. Puts those in turn that are to be."""
+        measured = self._measured(rates, running.physical)
+        self._smooth = smoothed(self._smooth, _flat(measured), WEIGHT)
+        figures = _with_smoothed(measured, self._smooth)
+        choosing = {name: each for name, each in running.queries.items() if has_choice(each.node)}
+        self._waiting, rested = self._waiting.rested(running.now)
+        again = {name for name in rested if name in choosing} | self._with_drifted_shares(choosing, running, figures)
+        looked = self._looked
+        if looked is None or looked.epoch != running.physical.epoch or have_drifted(looked.figures, self._smooth):
+            self._looked = _Looked(running.physical.epoch, self._smooth)
+            again = set(choosing)
+        elif not (rested or again or self._due or self._waiting.wanted):
             return None
-        return self._measured(self._limits.rates(_streams(queries)), self._registry.physical)
+        self._compared = {
+            name: each
+            for name, each in self._compared.items()
+            if name in choosing and each.plan is running_plan(choosing[name])
+        }
+        self._due = {name: None for name in self._due if name in choosing}
+        self._due.update(dict.fromkeys(sorted(again, key=lambda name: (running.fragment_of(name), name))))
+        return replace(figures, shares=dict(self._shares.known))
+
+    def _with_drifted_shares(
+        self, choosing: Mapping[str, RegisteredQuery], running: _Running, figures: Figures
+    ) -> set[str]:
+        measured = self._shares.measure(choosing, running.physical, figures)
+        compared = {name: self._compared[name].shares for name in measured if name in self._compared}
+        return {name for name, shares in compared.items() if shares_have_drifted(shares, self._shares.known[name])}
+
+    async def _cost(self, running: _Running, figures: Figures) -> set[str]:
+        """Compute what plans of some queries cost whose turn it is; return these queries."""
+        wanted = {name: None for name, _ in self._waiting.wanted if name in self._compared}
+        costed: set[str] = set()
+        spent = 0
+        for name in (*wanted, *(each for each in self._due if each not in wanted)):
+            query = running.queries[name]
+            known = (name, query.created_us) in self._plans
+            one = await self._planning.run(partial(self._candidate, query, figures, running.context), internal=True)
+            self._due.pop(name, None)
+            self._compared.pop(name, None)
+            if one is not None:
+                self._compared[name] = _Compared(one, dict(figures.shares.get(name, {})), running_plan(query))
+            costed.add(name)
+            spent += len(self._plans.get((name, query.created_us), ())) + (0 if known else PLANS_OF_A_TEXT)
+            if spent >= MOST_COSTED:
+                break
+        return costed
+
+    def _changes(self, running: _Running, costed: Collection[str]) -> list[Change]:
+        """Return changes of queries with joins that pay; those of fragments of which some plans have been costed."""
+        if not costed:
+            return []
+        fragments = {running.fragment_of(name) for name in costed}
+        free = [
+            name for name in self._compared if running.fragment_of(name) in fragments and self._is_free(name, running)
+        ]
+        may_change = frozenset(free[:MOST_COMPARED])
+        return changes(
+            [
+                each.candidate if name in may_change else replace(each.candidate, options=())
+                for name, each in self._compared.items()
+            ]
+        )
+
+    def _moves(self, running: _Running, figures: Figures) -> list[list[Move]]:
+        """Return moves of windows to other families that pay, by what their panes are of."""
+        users = pane_users(
+            running.queries.values(),
+            running.physical,
+            figures,
+            self._operators.rates,
+            lambda query: self._is_free(query.name, running) and quality_of(running_plan(query)) is None,
+        )
+        return [found for each in users.values() if (found := family_moves(each, figures, MOST_AT_A_TIME))]
+
+    def _is_free(self, name: str, running: _Running) -> bool:
+        return running.queries[name].next is None and not self._waiting.rests(name, running.now)
+
+    def _numbered(self, moves: Sequence[Move], running: _Running) -> list[Change]:
+        """Return moves as changes to numbered plans, up to one whose plan has no number any more."""
+        found: list[Change] = []
+        for move in moves:
+            plans: dict[str, int] = {}
+            for name, family in move.families.items():
+                node = with_family(running_plan(running.queries[name]), family if family > 0 else None)
+                kept = self._kept(running.queries[name], running.context)
+                number = next((place + 1 for place, each in enumerate(kept) if each.node == node), None)
+                if number is None:
+                    return found
+                plans[name] = number
+            found.append(Change(plans, move.before_us, move.after_us))
+        return found
+
+    async def figures_for(self, queries: Sequence[PlannedText]) -> Figures | None:
+        """Return what plans of queries cost by that are to be added; None if they have no choice."""
+        physical = self._registry.physical
+        if not self._on or not any(may_choose(each, physical) for each in queries):
+            return None
+        rates = self._limits.rates(_streams(queries))
+        return await self._planning.run(lambda: self._measured(rates, physical), internal=True)
 
     async def placed(self, query: PlannedText, figures: Figures) -> PlannedText:
         """Return a query that is to be added with the plan that costs least beside those that run."""
-        if not has_choice(query.node):
+        physical, queries = self._registry.physical, self._registry.queries()
+        if has_choice(query.node):
+            return await self._planning.run(partial(with_cheapest_plan, query, physical, figures), internal=True)
+        if not may_choose(query, physical):
             return query
-        return await self._planning.run(partial(self._placed, query, figures, self._registry.physical), internal=True)
-
-    def _placed(self, query: PlannedText, figures: Figures, physical: PhysicalPlan) -> PlannedText:
-        if has_own_beginning(query.node) or ranges_of(query.query.node):
-            return query
-        planned = query.in_epoch(physical.epoch + 1)
-        first = options_of(planned, (Alternative(query.node),), figures)
-        if not first:
-            return query
-        plans = alternatives(query.node)
-        options = [*first, *(each for each in options_of(planned, plans, figures) if each.number != 1)]
-        best = cheapest(options, _running_beside(options, physical))
-        return query if best.number == 1 else replace(query, node=plans[best.number - 1].node)
+        in_family = partial(in_cheapest_family, query, queries, physical, figures, self._operators.rates)
+        return await self._planning.run(in_family, internal=True)
 
     def _measured(self, rates: Mapping[str, float], physical: PhysicalPlan) -> Figures:
         return Figures(rates, measured_selectivities(physical, self._operators.rates), self._prices.current())
 
-    def _figures(
-        self, queries: Collection[RegisteredQuery], physical: PhysicalPlan, rates: Mapping[str, float]
-    ) -> Figures:
-        figures = self._measured(rates, physical)
-        names = {each.name for each in queries}
-        self._shares = {name: shares for name, shares in self._shares.items() if name in names}
-        for query in queries:
-            if query.next is None and self._is_filled(query):
-                fragment = physical.by_query.get(query.identity)
-                if fragment is not None:
-                    measured = measured_nodes(query.node, fragment, self._operators.rates)
-                    new = measured_pair_shares(query.node, measured, figures.rates, figures.selectivities)
-                    # What other plans of the query have shown is still the best that is known.
-                    self._shares[query.name] = {**self._shares.get(query.name, {}), **new}
-        return replace(figures, shares=dict(self._shares))
-
-    def _is_filled(self, query: RegisteredQuery) -> bool:
-        try:
-            reach_s = reach_us(query.node) / 1e6
-        except UnboundedPlanError:
-            return False
-        return self._wall() - query.created_us / 1e6 >= FEWEST_SECONDS + reach_s
-
-    def _candidate(
-        self, query: RegisteredQuery, figures: Figures, context: PlanningContext, now: float
-    ) -> Candidate | None:
+    def _candidate(self, query: RegisteredQuery, figures: Figures, context: PlanningContext) -> Candidate | None:
         running = running_plan(query)
-        rests = query.next is not None or self._waiting.rests(query.name, now)
         # Its text is translated only if its rows show a choice: this is asked of all queries, again and again.
-        stays = rests or (quality_of(running) is not None and bool(ranges_of(context.ranged(query.sql))))
-        plans = (Alternative(running),) if stays else self._kept(query, context)
+        ranges = quality_of(running) is not None and bool(ranges_of(context.ranged(query.sql)))
+        plans = (Alternative(running),) if ranges or query.next is not None else self._kept(query, context)
         return candidate(query, plans, running, figures)
 
     def _kept(self, query: RegisteredQuery, context: PlanningContext) -> tuple[Alternative, ...]:
@@ -261,22 +370,11 @@ def _streams(queries: Iterable[RegisteredQuery | PlannedText]) -> frozenset[str]
     return frozenset[str]().union(*(streams_of(each.node) for each in queries))
 
 
-def _running_beside(options: Sequence[Option], physical: PhysicalPlan) -> list[Option]:
-    """Return what runs in the fragments that plans would join, a plan for each query group."""
-    return [
-        replace(each, number=0, group=str(group))
-        for each in {option.fragment: option for option in options}.values()
-        if each.fragment in physical.by_identity
-        for group in physical.by_identity[each.fragment].groups
-    ]
-
-
 def _flat(figures: Figures) -> dict[str, float]:
     """Return figures by name, so that they can be smoothed and compared."""
     return {
         **{f"rate {stream}": rate for stream, rate in figures.rates.items()},
         **{f"share {key!r}": share for key, share in figures.selectivities.items()},
-        **{f"pairs {name} {key!r}": share for name, shares in figures.shares.items() for key, share in shares.items()},
     }
 
 
@@ -285,5 +383,4 @@ def _with_smoothed(figures: Figures, smooth: dict[str, float]) -> Figures:
         {stream: smooth[f"rate {stream}"] for stream in figures.rates},
         {key: smooth[f"share {key!r}"] for key in figures.selectivities},
         figures.prices,
-        {name: {key: smooth[f"pairs {name} {key!r}"] for key in shares} for name, shares in figures.shares.items()},
     )

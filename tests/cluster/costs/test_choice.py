@@ -20,6 +20,7 @@ from cluster.costs.choice import (
     Change,
     Option,
     Waiting,
+    best_first,
     changes,
     cheapest,
     cost_us,
@@ -110,6 +111,34 @@ def test_nothing_that_pays_by_itself_is_left(given_queries: list[Candidate]) -> 
             other = [o.running for at, o in enumerate(queries) if at != place] + [option]
             saved = total - cost_us(other)
             assert saved < max(LEAST_US, LEAST_SHARE * each.running.alone_us) + 1e-6
+
+
+@settings(max_examples=300, deadline=None)
+@given(candidates())
+def test_sharing_never_costs_more_than_running_alone(given_queries: list[Candidate]) -> None:
+    """What one more query adds is at most what it costs alone, and nothing if an equal plan runs already."""
+    plans = [each.running for each in _consistent(given_queries)]
+    for place, each in enumerate(plans):
+        added = cost_us(plans[: place + 1]) - cost_us(plans[:place])
+        assert -1e-6 <= added <= each.alone_us + 1e-6
+        assert cost_us([*plans, each]) == pytest.approx(cost_us(plans))
+
+
+def test_the_best_changes_come_first_within_a_number_of_queries() -> None:
+    def change(saved: float, *names: str) -> Change:
+        return Change(dict.fromkeys(names, 2), saved, 0.0)
+
+    one, two = [change(5, "a", "b"), change(9, "c")], [change(7, "d"), change(1, "e", "f")]
+    assert [list(each.plans) for each in best_first([one, two, []], most=4)] == [["d"], ["a", "b"], ["c"]]
+    many = change(8, *(f"q{n}" for n in range(20)))
+    assert best_first([[many], [change(7, "d")]], most=4) == [many]
+
+
+def test_queries_that_have_rested_are_named_once() -> None:
+    waiting = Waiting(changed={"a": 0.0, "b": 50.0})
+    rested, names = waiting.rested(REST_SECONDS)
+    assert (names, dict(rested.changed)) == ({"a"}, {"b": 50.0})
+    assert rested.rested(REST_SECONDS) == (rested, frozenset())
 
 
 def test_what_pays_only_together_changes_together() -> None:

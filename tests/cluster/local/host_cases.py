@@ -21,6 +21,7 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pane_families import with_family
 from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -394,9 +395,16 @@ CASES: dict[str, str] = {
     "ONE ROW PER MATCH AFTER MATCH SKIP TO NEXT ROW PATTERN (up{2,4}? down) WITHIN 9 US DEFINE up AS lane >= PREV(lane), down AS lane < up.lane)",
     "pattern of so many rows": "SELECT sensor, a, b FROM (SELECT * FROM traffic WHERE lane > 1) MATCH_RECOGNIZE (PARTITION BY sensor "
     "ORDER BY STAMP() MEASURES A.speed AS a, B.speed AS b PATTERN (A B) DEFINE B AS NOT open OR B.speed > PREV(speed)) AS m",
+    # families of panes
+    "panes of a family": "SELECT segment, COUNT(*) AS n, SUM(lane) AS lanes FROM traffic WINDOW(RANGE 14 US SLIDE 6 US) GROUP BY segment",
+    "panes of the same family": "SELECT MAX(speed) AS top, segment FROM traffic WINDOW(RANGE 8 US SLIDE 4 US) WHERE open GROUP BY segment",
+    "wide panes of a family": "SELECT segment, COUNT(DISTINCT sensor) AS n FROM traffic WINDOW(RANGE 18 US SLIDE 6 US) GROUP BY segment",
     "aggregate of patterns": "SELECT segment, COUNT(*) AS n FROM traffic MATCH_RECOGNIZE (PARTITION BY segment ORDER BY STAMP() "
     "MEASURES SUM(A.lane) AS lanes PATTERN (A+ B??) WITHIN 8 US DEFINE A AS SUM(A.lane) < 6) AS m WINDOW(RANGE 12 US SLIDE 6 US) GROUP BY segment",
 }
+
+FAMILIES = {"panes of a family": 2, "panes of the same family": 2, "wide panes of a family": 6}
+"""Cases whose windows are in a family of panes."""
 
 SCHEMAS = {
     name: StreamSchema(name, tuple(Field(each, kind) for each, kind in columns.items()))
@@ -450,9 +458,10 @@ def relation_frame(name: str) -> pl.DataFrame:
 def planned() -> tuple[PlannedQuery, ...]:
     """Return all cases as one plan holds them; their functions may be called from now on."""
     CALLS.use(RULES)
+    plans = {name: rewrite(translate(sql, CATALOG).node).node for name, sql in CASES.items()}
     return tuple(
-        PlannedQuery(name.replace(" ", "-"), 1, rewrite(translate(sql, CATALOG).node).node)
-        for name, sql in CASES.items()
+        PlannedQuery(name.replace(" ", "-"), 1, with_family(plan, FAMILIES[name]) if name in FAMILIES else plan)
+        for name, plan in plans.items()
     )
 
 

@@ -19,6 +19,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.plans import passed_on
+from cluster.plan.pane_families import families_of, with_family
 from tests.cluster.local.plans_cut_apart import PAIRS, renamed
 from tests.cluster.local.random_plans import plan_and_rewritten, two_alternatives
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, window
@@ -121,6 +122,17 @@ def having(dice: random.Random) -> Case:
     return _either(dice, old, new)
 
 
+def pane_families(dice: random.Random) -> Case:
+    """A window whose panes are shared with others, in a family or another one."""
+    tuples = Filter(A, condition("x < 3")) if dice.random() < 0.5 else A
+    a = window(tuples, 2 * dice.randint(1, 6), 2 * dice.randint(1, 3))
+    top: Node = grouped(a, dice.choice(("x", "", "xy")), call("count"), call("sum", "y"), call("max", "x"))
+    if dice.random() < 0.3:
+        top = Filter(top, condition("count > 1"))
+    one, other = dice.sample([top, *(with_family(top, each) for each in families_of(top))], 2)
+    return Case(one, other)
+
+
 def until_next(dice: random.Random) -> Case:
     """A condition on the keys of tuples that hold until the next one, above and below."""
     longest = dice.randint(1, 12)
@@ -199,6 +211,7 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
     distributed,
     aggregates,
     having,
+    pane_families,
     until_next,
     early_groups,
     semi_joins,

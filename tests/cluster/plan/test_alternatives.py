@@ -307,6 +307,7 @@ VARIED: dict[str, Callable[[], Node]] = {
         TimeWindow(where(prefixed("a", "a"), '"ay" > 1'), 5), TimeWindow(prefixed("b", "b"), 5),
         condition('"ax" = "bx"'),
     ),
+    "pane_families": lambda: Aggregate(TimeWindow(source("a", "x", "y"), 6, 4), ("x",), (call("count"),)),
 }  # fmt: skip
 
 

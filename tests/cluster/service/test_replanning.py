@@ -14,13 +14,15 @@ from cluster.fjord.operator_statistics import NONE_YET, OperatorStatistics, Rate
 from cluster.language.algebra import Join
 from cluster.language.walks import nodes_of
 from cluster.physical.operations import Join as JoinOperation
+from cluster.physical.operations import Panes
 from cluster.plan.alternatives import alternatives
 from cluster.plan.explain import explain
 from cluster.planning_budget import PlanningLimitError
 from cluster.service.catalog.planning import Planning
 from cluster.service.queries import replanning
 from cluster.service.queries.operator_prices import OperatorPrices
-from cluster.service.queries.replanning import FEWEST_SECONDS, Replanning
+from cluster.service.queries.pair_shares import FEWEST_SECONDS
+from cluster.service.queries.replanning import Replanning
 from cluster.service.registry.registry import Registry
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
@@ -85,6 +87,7 @@ class _Bench:
 async def bench(service: Service) -> _Bench:
     for name in "abc":
         await service.handle(topics.stream_offer("p", name), encode(StreamOffer(1, "p", StreamSchema(name, FIELDS))))
+    service.registry._max_queries = 100
     return _Bench(service, SLOW_FIRST)
 
 
@@ -150,6 +153,90 @@ async def test_a_new_query_has_the_cheapest_plan_at_once(bench: _Bench) -> None:
     assert "join m_2 = m_3\n   ├─" in first
 
 
+def _window(seconds: int, slide: int, function: str = "AVG") -> str:
+    return f"SELECT k, {function}(x) AS m FROM a WINDOW(RANGE {seconds} SECONDS SLIDE {slide} SECONDS) GROUP BY k"
+
+
+EVEN = tuple(_window(seconds, 5, function) for seconds in (60, 125, 305, 600) for function in ("AVG", "MAX"))
+ODD = _window(61, 7)
+
+
+def _families(bench: _Bench) -> dict[str, int]:
+    """Return which width of panes each query has."""
+    return {
+        each.query: next(node.operation for node in fragment.nodes if isinstance(node.operation, Panes)).width_us
+        for fragment in bench.service.registry.physical.fragments
+        for each in fragment.subscribers
+    }
+
+
+async def test_a_window_that_makes_the_panes_of_others_narrow_gets_a_family(bench: _Bench) -> None:
+    bench.rates.known = {"a": 0.2}
+    for number, text in enumerate((*EVEN, ODD)):
+        await bench.service.queries.add(text, f"q{number}")
+    assert await bench.looks(60) == []
+    bench.rates.known = {"a": 2_000.0}
+    assert await bench.looks(60) == [{"q8": 2}]
+    (step,) = [each for each in bench.service.registry.plan_history(30) if each.migrations_begin]
+    assert "plan 2: panes are shared in the family of 1s only (it saves: " in step.words
+    assert {each.migration for each in await bench.service.queries.alternatives.of("q8")} == {"", "whole"}
+    assert await bench.looks(120) == []
+
+
+async def test_a_new_window_that_would_make_panes_narrow_begins_in_a_family(bench: _Bench) -> None:
+    bench.rates.known = {"a": 2_000.0}
+    queries = bench.service.queries
+    queries.replanning = bench.replanning
+    for number, text in enumerate(EVEN):
+        await queries.add(text, f"q{number}")
+    await queries.add(ODD, "odd")
+    await queries.add(_window(59, 13), "also")
+    await queries.add(_window(90, 10), "even")
+    assert _families(bench) == {f"q{n}": 5_000_000 for n in range(8)} | {
+        "odd": 1_000_000,
+        "also": 1_000_000,
+        "even": 10_000_000,
+    }
+    assert await bench.looks(60) == []
+    await queries.drop("odd")
+    await queries.drop("also")
+
+
+async def test_a_family_ends_when_it_makes_nothing_wider_any_more(bench: _Bench) -> None:
+    bench.rates.known = {"a": 2_000.0}
+    queries = bench.service.queries
+    queries.replanning = bench.replanning
+    await queries.add(EVEN[0], "even")
+    for number, text in enumerate(EVEN):
+        await queries.add(text, f"q{number}")
+    await queries.add(ODD, "odd")
+    for number in range(len(EVEN)):
+        await queries.drop(f"q{number}")
+    await queries.drop("even")
+    bench.rates.known = {"a": 0.2}
+    await queries.add(EVEN[0].replace("60", "14"), "short")
+    (found,) = await bench.looks(60)
+    assert found == {"odd": 1}
+
+
+async def test_queries_have_their_turn(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look computes the costs of some plans only; those that share a fragment change together all the same."""
+    monkeypatch.setattr(replanning, "MOST_COSTED", 1)
+    for number in range(6):
+        await bench.service.queries.add(JOINED.replace("WHERE", f"WHERE a.x > {number} AND"), f"q{number}")
+    compared: list[str] = []
+    candidate = bench.replanning._candidate
+    monkeypatch.setattr(
+        bench.replanning, "_candidate", lambda query, *given: compared.append(query.name) or candidate(query, *given)
+    )
+    bench.rates.known = dict(SLOW_LAST)
+    assert await bench.looks(5) == []
+    assert compared == ["q0"]
+    found = await bench.looks(120)
+    assert set(compared) == {f"q{n}" for n in range(6)}
+    assert set().union(*found) == {f"q{n}" for n in range(6)}
+
+
 async def test_a_plan_that_does_not_fit_is_not_taken(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Costs are averages; limits are bounds, which the first plan may keep and the cheapest may not."""
     queries = bench.service.queries
@@ -188,7 +275,7 @@ async def test_what_joins_have_shown_counts(bench: _Bench, monkeypatch: pytest.M
     assert await bench.looks(30) == []
     bench.wall += FEWEST_SECONDS + 200
     assert await bench.looks(60) != []
-    shares: Mapping[Expression, float] = bench.replanning._shares["joined"]
+    shares: Mapping[Expression, float] = bench.replanning._shares.known["joined"]
     assert len(shares) == len([each for each in nodes_of(query.node) if isinstance(each, Join)])
 
 
