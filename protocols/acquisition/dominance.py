@@ -36,7 +36,7 @@ def _strength(need: Need) -> tuple[object, ...]:
     widths = (_width(high) - _width(low) for _, intervals in need.bands for low, high in intervals)
     return (
         *(kinds.index(need.kind), need.period_us, -len(read), len(need.bands)),
-        *(need.patience_us, -round(math.fsum(widths), 12), repr(need)),
+        *(need.patience_us, need.silence_us, -round(math.fsum(widths), 12), repr(need)),
     )
 
 
@@ -47,7 +47,7 @@ def _width(bound: float) -> float:
 
 def _implied(need: Need, other: Need, least: SamplingProgram) -> bool:
     """Return whether another need dominates this one; `least` is the least report that answers the other."""
-    if need.patience_us < other.patience_us:
+    if need.patience_us < other.patience_us or need.silence_us < other.silence_us:
         return False
     tolerant = all(width <= dict(need.tolerances).get(name, 0.0) for name, width in other.tolerances)
     return tolerant and answers(least, need)

@@ -60,6 +60,8 @@ class Need:
         How late records may arrive.
     slowest_us
         The longest period that is acceptable to save batteries.
+    silence_us
+        How long samples that equal the one before may stay away; 0 if its queries need each of them.
     """
 
     kind: NeedKind
@@ -72,6 +74,7 @@ class Need:
     threshold: Threshold | None = None
     patience_us: int = 0
     slowest_us: int = 0
+    silence_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +277,7 @@ def _need(demand: QueryDemand, schema: StreamSchema, default_period_us: int, sam
             tolerances,
             patience_us=patience_us,
             slowest_us=demand.slowest_us,
+            silence_us=demand.silence_us,
         )
     return Need(
         NeedKind.PANES,

@@ -73,8 +73,8 @@ def changes_report(needs: Sequence[Need], order: Sequence[FieldName]) -> Program
     tolerances, which may be zero.
     """
     plain = sampling_report(needs, order)
-    patience_us = min(need.patience_us for need in needs)
-    if plain.bands or patience_us < 2 * plain.every_us or any(need.threshold is not None for need in needs):
+    silence_us = _longest_silence(needs)
+    if plain.bands or silence_us < 2 * plain.every_us or any(need.threshold is not None for need in needs):
         return None
     widths: dict[FieldName, float] = {}
     for need in needs:
@@ -83,7 +83,7 @@ def changes_report(needs: Sequence[Need], order: Sequence[FieldName]) -> Program
             width = allowed.get(name, 0.0)
             widths[name] = min(widths.get(name, width), width)
     dead_bands = tuple(DeadBand(name, widths.get(name, 0.0)) for name in plain.fields)
-    return ProgramReport(plain.fields, plain.every_us, (), SendOnChange(dead_bands, patience_us))
+    return ProgramReport(plain.fields, plain.every_us, (), SendOnChange(dead_bands, silence_us))
 
 
 def pane_reports(needs: Sequence[Need], order: Sequence[FieldName], listen_every_us: int = 0) -> list[ProgramReport]:
@@ -162,6 +162,18 @@ def reports_in(program: SamplingProgram) -> tuple[ProgramReport, ...]:
 def sends_samples(report: ProgramReport) -> bool:
     """Return whether a report sends samples: changed ones or all."""
     return report.kind is None or isinstance(report.kind, SendOnChange)
+
+
+def _longest_silence(needs: Sequence[Need]) -> int:
+    """Return how long a sample that equals the one before may stay away, by all of these needs.
+
+    Beside a need of all samples it may not, whatever the others allow: what is lost is filled in with NULLs, and these
+    are for queries that only ask what held for how long.
+    """
+    silences = {need.silence_us for need in needs}
+    if 0 in silences and len(silences) > 1:
+        return 0
+    return max(min(silences), min(need.patience_us for need in needs))
 
 
 def _widths(needs: Sequence[Need], listen_every_us: int) -> list[int]:

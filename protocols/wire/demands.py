@@ -139,6 +139,9 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         Its lifetime hint: how long batteries should last; 0 for none.
     completeness
         Set if it needs counts of missing samples.
+    silence_us
+        How long samples that equal the one before may stay away, as it only asks what held for how long; 0 if it needs
+        each at once. Where samples that stayed away cannot be known, as packets are missing, it gets NULLs.
     """
 
     query: Name
@@ -153,6 +156,7 @@ class QueryDemand(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     slowest_us: Annotated[int, Meta(ge=0, le=LONGEST_PERIOD_US)] = 0
     lifetime_us: DurationMicroseconds = 0
     completeness: CompletenessDemand | None = None
+    silence_us: Annotated[int, Meta(ge=0, le=LONGEST_PERIOD_US)] = 0
 
 
 class StreamDemand(Frame, frozen=True):

@@ -24,7 +24,7 @@ SPEED = Field("speed", FieldType.REAL, "mph")
 TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), SPEED))
 
 Q1 = demands.QueryDemand("q1", ("sensor", "speed"))
-DIGEST = bytes.fromhex("0c6d60f2d05cb724")
+DIGEST = bytes.fromhex("96033f5f29aa8f3c")
 
 EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
     "packet": (

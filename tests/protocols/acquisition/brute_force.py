@@ -127,12 +127,16 @@ def kinds(group: Sequence[Need], order: Sequence[str]) -> Iterator[ProgramReport
     yield ProgramReport(fields, every_us, tuple(bands))
     if bands:
         yield ProgramReport(fields, every_us)
-    patience_us = min(need.patience_us for need in group)
+    silence_us = min(need.patience_us for need in group)
+    if all(need.silence_us for need in group):
+        silence_us = max(silence_us, min(need.silence_us for need in group))
+    elif any(need.silence_us for need in group):
+        silence_us = 0  # one of them needs each sample
     if not bands and not any(need.threshold for need in group):
         widths = [min(dict(need.tolerances).get(name, 0.0) for need in group if name in need.fields) for name in fields]
-        if patience_us >= 2 * every_us:
+        if silence_us >= 2 * every_us:
             dead = tuple(DeadBand(name, width) for name, width in zip(fields, widths, strict=True))
-            yield ProgramReport(fields, every_us, (), SendOnChange(dead, patience_us))
+            yield ProgramReport(fields, every_us, (), SendOnChange(dead, silence_us))
     first = group[0]
     same = all(
         (need.period_us, need.bands, need.threshold) == (first.period_us, first.bands, first.threshold)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocols.acquisition.covering import answers
 from protocols.acquisition.merging import MergedProgram, Merger
-from protocols.acquisition.needs import fold_demands
+from protocols.acquisition.needs import Need, fold_demands
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.program_reports import Abilities, ProgramStyle
 from protocols.acquisition.sensor_traits import SensorTraits
@@ -22,6 +22,7 @@ from protocols.wire.programs import (
     Measure,
     Panes,
     SamplingProgram,
+    SendOnChange,
     Several,
     Threshold,
     reports_of,
@@ -216,6 +217,7 @@ demands = st.lists(
         st.sampled_from([(), (SLOW,), (Band("flow", 1.0, 5.0),), (SLOW, Band("speed", low=90.0))]),
         st.just(()),
         st.none() | panes,
+        silence_us=st.sampled_from([0, 0, MINUTE, 10 * MINUTE]),
     ),
     max_size=5,
 )
@@ -225,8 +227,38 @@ def own_fingerprint(demand: QueryDemand) -> QueryDemand:
     """Give a demand the fingerprint of the samples that it aggregates."""
     if demand.panes is None:
         return demand
+    demand = msgspec.structs.replace(demand, silence_us=0)
     number = hash((demand.period_us, demand.bands)) & 0xFFFF
     return msgspec.structs.replace(demand, panes=msgspec.structs.replace(demand.panes, fingerprint=f"f{number:x}"))
+
+
+def comes_in_time(report: SamplingProgram, need: Need) -> bool:
+    """Return whether samples of a report stay away for no longer than a need allows; only then it may be NULLs."""
+    if not isinstance(report.report, SendOnChange):
+        return True
+    return report.report.maximum_silence_us <= max(need.patience_us, need.silence_us)
+
+
+def test_changes_are_sent_while_all_queries_need_only_these():
+    observed = Observed()
+    for value in range(1000):
+        observed.see("speed", float(value // 50), float((value - 1) // 50))
+        observed.see("flow", float(value), float(value - 1))
+    held, longer = q("held", "speed", 2, silence_us=MINUTE), q("longer", "speed", 4, silence_us=10 * MINUTE)
+    alone, _ = merge([held], observed=observed, most=1)
+    assert alone.program.report == SendOnChange((DeadBand("speed", 0.0),), MINUTE)
+    assert "instead of" in alone.reason
+    together, _ = merge([held, longer], observed=observed, most=1)
+    assert together.program.report == SendOnChange((DeadBand("speed", 0.0),), MINUTE)
+    assert kinds(merge([held, q("all", "speed", 2)], observed=observed, most=1)[0]) == ["all"]
+    assert kinds(merge([held, q("all", "speed", 4)], observed=observed, most=1)[0]) == ["all"]
+    assert kinds(merge([q("all", "speed", 2)], observed=observed, most=1)[0]) == ["all"]
+    assert kinds(merge([q("all", "speed", 2)], observed=observed, most=7)[0]) == ["SendOnChange"]
+    assert kinds(merge([held, q("all", "speed", 2)], observed=observed, most=7)[0]) == ["all"], "it would get NULLs"
+    many = [q(f"held{number}", "speed", 2, silence_us=(10 + number) * SECOND) for number in range(20)]
+    assert kinds(merge(many, observed=observed, most=1)[0]) == ["SendOnChange"]
+    later = q("all", "speed", 2, output_us=MINUTE)
+    assert kinds(merge([*many, later], observed=observed, most=1)[0]) == ["all"], "the others do not imply it"
 
 
 @settings(max_examples=60, deadline=None)
@@ -237,7 +269,9 @@ def test_every_need_is_answered_whatever_the_order(demanded, most, random):
     assert not refused
     assert merged.program.sleeping == (not demanded)
     for need, _ in merged.needs:
-        assert any(answers(report, need) for report in reports_of(merged.program)), need
+        answering = [report for report in reports_of(merged.program) if answers(report, need)]
+        assert answering, need
+        assert any(comes_in_time(report, need) for report in answering), need
     random.shuffle(demanded)
     again, _ = merge(demanded, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
     assert again.milliwatts == pytest.approx(merged.milliwatts)

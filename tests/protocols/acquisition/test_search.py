@@ -45,7 +45,8 @@ def needs(draw: st.DrawFn) -> Need:
     bands = tuple((name, draw(intervals)) for name in sorted(banded))
     tolerances = tuple((name, 2.0) for name in fields if draw(st.booleans()))
     if kind is NeedKind.SAMPLES:
-        return Need(kind, fields, period_us, bands, tolerances, patience_us=batching)
+        silence_us = draw(st.sampled_from([0, 0, 60 * SECOND, 600 * SECOND]))
+        return Need(kind, fields, period_us, bands, tolerances, patience_us=batching, silence_us=silence_us)
     pane_us = period_us * draw(st.sampled_from([1, 2, 5, 30, 60]))
     measures = (Measure.COUNT, *draw(st.sampled_from([(Measure.SUM,), (Measure.MIN,), (Measure.SUM, Measure.MAX)])))
     return Need(kind, fields, period_us, bands, tolerances, pane_us, measures, patience_us=max(batching, pane_us))
