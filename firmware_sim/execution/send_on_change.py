@@ -42,5 +42,5 @@ class ChangeReporter:
 def _left(before: SampleValue, now: SampleValue, width: float) -> bool:
     """Return whether a value has left the dead band around the previous one."""
     if isinstance(before, int | float) and isinstance(now, int | float):
-        return abs(now - before) > width
+        return not abs(now - before) <= width  # of NaN, too
     return before != now

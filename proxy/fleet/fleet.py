@@ -264,8 +264,12 @@ class Fleet:
             if not mote.needs_time(radio_us):
                 continue
             before = mote.watermark
-            instructions += [ForMote(mote.mote, each) for each in mote.handle(passed)]
-            stream = self._members.stream_of(mote)
+            found, stream = mote.handle(passed), self._members.stream_of(mote)
+            for each in found:
+                if type(each) is TuplesAccepted and stream is not None:
+                    kept = each.tuples if stream.watermark_us is None else each.tuples.since(stream.watermark_us)
+                    instructions += [] if kept is None else self._enqueue(stream, mote, kept)
+                instructions.append(ForMote(mote.mote, each))
             if stream is None:
                 if mote.silent:
                     forgotten.append(mote.mote)
@@ -385,26 +389,24 @@ class Fleet:
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
             if type(each) is TuplesAccepted and stream is not None:
-                dropped = self._enqueue(stream, mote, each.tuples)
-                if dropped:
-                    instructions.append(TuplesDropped(stream.name, dropped))
+                instructions += self._enqueue(stream, mote, each.tuples)
             instructions.append(ForMote(packet.mote, each))
         if stream is not None:
             stream.note_change()
         return instructions
 
-    def _enqueue(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> int:
-        """Let the tuples of a packet wait for their batch; return how many old ones were dropped for them."""
+    def _enqueue(self, stream: StreamState, mote: MoteTracking, tuples: PacketTuples) -> list[FleetInstruction]:
+        """Let the tuples of a packet wait for their batch; return what to do if old ones were dropped for them."""
         if stream.observes(tuples) and mote.sends_every_sample:
             stream.observe(tuples)
         dropped = stream.enqueue(tuples)
         if not dropped:
-            return 0
+            return []
         for each in dropped:
             feeding = self.motes.get(each.mote)
             if feeding is not None:
                 feeding.ledger.drop(each)
-        return sum(map(len, dropped))
+        return [TuplesDropped(stream.name, sum(map(len, dropped)))]
 
     def _kinds_of(self, stream_name: str) -> list[SensorKind]:
         kinds = map(self._choice.kind_of, self._members.motes_of(stream_name))

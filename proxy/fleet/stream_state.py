@@ -15,6 +15,7 @@ from protocols.acquisition.observed import Observed
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.searches import Searches
 from protocols.wire.demands import RefusedDemand, StreamDemand
+from protocols.wire.frames import Value
 from protocols.wire.programs import SECOND_US
 from protocols.wire.streams import FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
@@ -84,6 +85,10 @@ class StreamState:
     _cut_us: int | None = None
     _counted_panes_us: frozenset[int] = frozenset()
     _counted_since_us: dict[str, int] = field(default_factory=dict)
+    _looks_at_changes: bool = False
+    """Whether a query needs changes only: then values are compared across packets, too, which may hold one each."""
+    _latest: dict[str, tuple[int, tuple[Value, ...]]] = field(default_factory=dict)
+    """By mote: the number of a packet whose next one is observed, and the values of its last sample."""
 
     def __post_init__(self) -> None:
         self._waiting = WaitingTuples(self.limits)
@@ -145,22 +150,32 @@ class StreamState:
 
     def observes(self, packet: PacketTuples) -> bool:
         """Return whether the values of a packet are to be observed."""
-        return packet.sequence % self.observe_every == 0 and self.schema is not None
+        place = packet.sequence % self.observe_every
+        if place == self.observe_every - 1 and self._looks_at_changes:
+            self._latest[packet.mote] = packet.sequence, packet.rows[-1]
+        return place == 0 and self.schema is not None
 
     def observe(self, packet: PacketTuples) -> None:
         """Observe the values of a packet from which no sample was filtered out."""
         tuples = tuple(packet)
+        number, latest = self._latest.pop(packet.mote, (-1, ()))
+        if number + 1 != packet.sequence or self.schema is None or len(latest) != len(self.schema.fields):
+            latest = ()
         for place, each in enumerate(() if self.schema is None else self.schema.fields):
-            if each.fixed or each.type is FieldType.TEXT:
+            if each.fixed or (each.type is FieldType.TEXT and not self._looks_at_changes):
                 continue
-            before: float | None = None
+            before = latest[place] if latest else None
             for sample in tuples:
                 value = sample.values[place]
-                if isinstance(value, int | float) and (
-                    sample.aggregated is None or sample.aggregated.fingerprint is None
-                ):
-                    self.observed.see(each.name, float(value), before)
-                    before = float(value)
+                if value is None or not (sample.aggregated is None or sample.aggregated.fingerprint is None):
+                    continue
+                if isinstance(value, str):
+                    if before is not None:
+                        self.observed.see(each.name, float(value != before), 0.0)
+                else:
+                    known = None if before is None or isinstance(before, str) else float(before)
+                    self.observed.see(each.name, float(value), known)
+                before = value
 
     def set_mote_count(self, motes: int) -> None:
         """Set how many motes feed the stream."""
@@ -298,6 +313,9 @@ class StreamState:
         folded = self.merger.demands
         counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
         self._counted_panes_us = frozenset(each.pane_us for each in counted)
+        self._looks_at_changes = any(each.demand.silence_us for each in folded.classes)
+        if not self._looks_at_changes:
+            self._latest.clear()
         fingerprints = {each.fingerprint for each in counted}
         self._counted_since_us = {
             fingerprint: at for fingerprint, at in self._counted_since_us.items() if fingerprint in fingerprints

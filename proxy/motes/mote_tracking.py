@@ -34,6 +34,7 @@ from proxy.motes.mote_events import (
     Rebooted,
     TimePassed,
     TuplesAccepted,
+    WentSilent,
 )
 from proxy.motes.mote_presence import MotePresence
 from proxy.motes.packet_numbers import NEXT, PacketNumbers
@@ -246,6 +247,13 @@ class MoteTracking:
         return tuples_of(counts, self.announcement, (boot, sequence, clock_us))
 
     @property
+    def _known_until_us(self) -> int | None:
+        """All samples before it were sent, or left out as they had not changed; None if that is not known."""
+        if self._low_watermark_us is None and self.numbers.any_received:
+            return self.numbers.position.clock_us  # from before the proxy's restart
+        return self._low_watermark_us
+
+    @property
     def _snapshot(self) -> MoteSnapshot:
         running = None if self.running is None else self._programs.get(self.running)
         active = self.running is not None and not self.silent
@@ -290,6 +298,10 @@ class MoteTracking:
         running = self._programs.get(self.running or 0) or SLEEP
         found = self._presence.time_passed(radio_us, (running, self.desired))
         self._passed_over |= self.silent
+        if any(isinstance(each, WentSilent) for each in found):
+            # The stream goes on without it: what held until now must not hold for longer.
+            unknown = self._readers.unknown_from(self.running or 0, self._low_watermark_us, self.numbers.position)
+            found += [] if unknown is None else [TuplesAccepted(unknown)]
         return found
 
     def _fast_path(self, event: PacketReceived) -> TuplesAccepted | None:
@@ -345,6 +357,7 @@ class MoteTracking:
             return [reject_unreachable(packet, self.numbers, self.counters), PublishEntry(changed=False)]
         if wrong is not None and self.announcement is not None:
             return self._accept_without_samples(event, wrong)
+        known_until_us = self._known_until_us
         instructions = self._number(event)
         if wrong is None and (self._low_watermark_us is None or packet.promise_us > self._low_watermark_us):
             self._low_watermark_us = packet.promise_us
@@ -364,6 +377,7 @@ class MoteTracking:
                 announced=self.announcement is not None,
                 watermark_us=event.watermark_us,
                 oldest_us=self.clock.oldest_stamp_us(event.received_us, slack),
+                known_until_us=known_until_us,
             )
             instructions += unread
         if prior is not None:
@@ -390,11 +404,11 @@ class MoteTracking:
 
         So the mote can still be sent controls, and its samples are accepted from the first packet whose clock is right.
         """
-        packet, low_watermark_us = event.packet, self._low_watermark_us
+        packet, low_watermark_us, known_until_us = event.packet, self._low_watermark_us, self._known_until_us
         instructions = self._number(event, keeps_real_time=False)
         if self._follow(packet, event.radio_us) or self._low_watermark_us != low_watermark_us:
             self.ledger.stop(low_watermark_us)
-        self._readers.lost(packet.program)
+        self._readers.lost(packet.program, known_until_us)
         self._samples_skipped = True
         changed = self.clock.mark_wrong(wrong)
         if changed:
@@ -409,7 +423,7 @@ class MoteTracking:
     def _number(self, event: PacketReceived, *, keeps_real_time: bool = True) -> list[MoteInstruction]:
         """Note the packet's number."""
         instructions: list[MoteInstruction] = []
-        packet = event.packet
+        packet, known_until_us = event.packet, self._known_until_us
         advance = self.numbers.advance(packet, event.radio_us, event.received_us, keeps_real_time=keeps_real_time)
         if advance is not NEXT:
             if advance.rebooted:
@@ -419,7 +433,7 @@ class MoteTracking:
             if advance.lost:
                 self.counters.packets_lost += advance.lost
                 instructions.append(PacketsLost(advance.lost))
-                self._readers.lost(packet.program)
+                self._readers.lost(packet.program, None if advance.rebooted else known_until_us)
         self.counters.packets_received += 1
         return instructions
 

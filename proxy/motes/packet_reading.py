@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from protocols.errors import SchemaError
 from protocols.wire.catalog import ClockFault
 from protocols.wire.packets import Health, Packet
@@ -22,6 +24,7 @@ def read_packet(
     announced: bool,
     watermark_us: int | None,
     oldest_us: int | None,
+    known_until_us: int | None,
 ) -> tuple[PacketTuples | None, list[Rejected]]:
     """Return the tuples of a packet that are accepted, None for none, and the rejections.
 
@@ -39,14 +42,23 @@ def read_packet(
         Of the stream: tuples stamped before it are late. None before the first.
     oldest_us
         A right clock stamps nothing before it; None for no such bound.
+    known_until_us
+        The mote's low watermark before the packet; None if it is not known.
     """
     if reader is None or not announced:
         return None, _reject_unreadable(packet, counters, announced=announced)
     rejected: list[Rejected] = []
+    if watermark_us is not None:
+        reader.passed(watermark_us)
     try:
         tuples = reader.read(packet)
     except SchemaError as error:
-        return None, [reject(Rejection.SHAPE, str(error), packet, counters)]
+        rejected.append(reject(Rejection.SHAPE, str(error), packet, counters))
+        if not reader.fills:
+            return None, rejected
+        # Changes in it are lost: what was sent before must not be repeated.
+        reader.lost(known_until_us)
+        tuples = reader.read(msgspec.structs.replace(packet, records=()))
     if tuples is not None and oldest_us is not None:
         tuples, older = drop_older(tuples, oldest_us)
         if older is not None:

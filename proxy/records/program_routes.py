@@ -57,6 +57,8 @@ class Routes:
         False if no query needs the samples themselves.
     periods_us
         Samples that are stamped at a multiple of one of these are needed; empty if all are.
+    wants_unknown
+        Whether a query gets NULLs where samples were left out and cannot be filled in.
     """
 
     fingerprints: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
@@ -64,6 +66,7 @@ class Routes:
     detections: tuple[Detection, ...] = ()
     forwards_samples: bool = True
     periods_us: tuple[int, ...] = ()
+    wants_unknown: bool = False
 
 
 FindRoutes = Callable[[SamplingProgram, Needs], Routes]
@@ -105,6 +108,7 @@ def routes_of(program: SamplingProgram, needs: Needs) -> Routes:
         ),
         bool(periods_us) or not needs,
         () if every else tuple(sorted(periods_us)),
+        any(need.silence_us for need, _ in needs),
     )
 
 

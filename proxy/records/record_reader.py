@@ -91,12 +91,40 @@ class RecordReader:
         begun = [each.open_us for each in self._detections]
         return min((each for each in begun if each is not None), default=None)
 
-    def lost(self) -> None:
-        """Note that a packet is missing."""
+    def lost(self, known_until_us: int | None = None) -> None:
+        """Note that a packet is missing, or could not be read.
+
+        Parameters
+        ----------
+        known_until_us
+            The mote's low watermark before that; None if it is not known.
+        """
         for filling in self._fillings.values():
-            filling.lost()
+            filling.lost(known_until_us)
         for detection in self._detections:
             detection.lost()
+
+    def passed(self, watermark_us: int) -> None:
+        """Note that the stream has passed an instant."""
+        for filling in self._fillings.values():
+            filling.passed(watermark_us)
+
+    def unknown_from(self, known_until_us: int, position: MotePosition) -> PacketTuples | None:
+        """Return a sample of NULLs where a mote that sends nothing any more may have left out some; None if it may not.
+
+        Parameters
+        ----------
+        known_until_us
+            Its low watermark.
+        position
+            Of its last packet.
+        """
+        self.lost(known_until_us)
+        tuples: list[WaitingTuple] = []
+        for number, filling in self._fillings.items():
+            longest_us = max(self._reports[number].period_us, *self.routes.periods_us, 0)
+            self._fill(number, filling, known_until_us + longest_us, position, tuples)
+        return PacketTuples.of(tuples, self._announcement.default_period_us) if tuples else None
 
     def read(self, packet: Packet) -> PacketTuples | None:
         """Return the tuples of a packet, in no particular order; None if there are none.
@@ -186,7 +214,10 @@ class RecordReader:
         for start_us, values in filling.before(until_us):
             if len(tuples) >= MOST_SAMPLES_FILLED:
                 raise SchemaError(f"more than {MOST_SAMPLES_FILLED:,} samples between two packets")
-            self._forward(start_us, decoder.row(values), 1 << number, position, tuples)
+            if values is not None:
+                self._forward(start_us, decoder.row(values), 1 << number, position, tuples)
+            elif self.routes.wants_unknown:
+                self._forward(start_us, self._blank, 0, position, tuples)
 
     def _forward(
         self, start_us: int, row: tuple[Value, ...], reports: int, position: MotePosition, tuples: list[WaitingTuple]

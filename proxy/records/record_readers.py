@@ -9,6 +9,7 @@ from protocols.wire.packets import Announcement
 from protocols.wire.programs import SLEEP
 from proxy.records.program_routes import Needs
 from proxy.records.record_reader import RecordReader
+from proxy.records.waiting_tuples import MotePosition, PacketTuples
 
 if TYPE_CHECKING:
     from proxy.records.program_table import ProgramTable
@@ -28,6 +29,8 @@ class RecordReaders:
         self._announcement: Announcement | None = None
         self._needs: Needs = ()
         self._readers: dict[int, RecordReader | None] = {}
+        self._lost_since_us: int | None = None
+        """Since this instant samples are missing that a mote with another program may have left out."""
 
     def announced(self, announcement: Announcement) -> None:
         """Set what the mote has announced."""
@@ -53,16 +56,43 @@ class RecordReaders:
     def rebooted(self) -> None:
         """Note that the mote has rebooted."""
         self._readers.clear()
+        self._lost_since_us = None
 
-    def lost(self, number: int) -> None:
-        """Note that packets of the mote are missing."""
+    def lost(self, number: int, known_until_us: int | None) -> None:
+        """Note that packets of the mote are missing.
+
+        Parameters
+        ----------
+        number
+            The program of the next one.
+        known_until_us
+            The mote's low watermark before; None if it is not known.
+        """
         reader = self._readers.get(number)
         if reader is not None:
-            reader.lost()
+            reader.lost(known_until_us)
+        # Changes may have been lost in the last packet of the program before, or while the proxy was away.
+        elif not self._readers or any(each is not None and each.fills for each in self._readers.values()):
+            self._lost_since_us = known_until_us
+
+    def unknown_from(self, number: int, known_until_us: int | None, position: MotePosition) -> PacketTuples | None:
+        """Return what is not known of a mote that sends nothing any more; None for nothing.
+
+        Parameters
+        ----------
+        number
+            The program that it runs.
+        known_until_us
+            Its low watermark; None if it is not known.
+        position
+            Of its last packet.
+        """
+        reader = self._readers.get(number)
+        return None if reader is None or known_until_us is None else reader.unknown_from(known_until_us, position)
 
     def fills(self, number: int) -> bool:
         """Return whether a packet without records means unchanged samples, which are filled in."""
-        reader = self._readers.get(number)
+        reader = self._readers.get(number) if self._lost_since_us is None else self.of(number)
         return reader is not None and reader.fills
 
     def held_back(self, number: int | None, low_watermark_us: int | None) -> int | None:
@@ -76,6 +106,9 @@ class RecordReaders:
         reader = self._readers.get(number)
         if reader is None and number not in self._readers:
             reader = self._readers[number] = self._made(number)
+            if reader is not None and self._lost_since_us is not None:
+                reader.lost(self._lost_since_us)
+                self._lost_since_us = None
         return reader
 
     def _made(self, number: int) -> RecordReader | None:

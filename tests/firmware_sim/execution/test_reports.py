@@ -80,6 +80,7 @@ def test_bands_of_several_fields_must_all_hold():
     ([0, 0, 0, 0, 0, 0, 0], 3, [0, 3, 6]),
     ([0, 5, 5, 5, 5, 5], 3, [0, 1, 4]),
     ([0, None, None, 1], 100, [0, 1, 3]),
+    ([0, math.nan, math.inf, math.inf, 0], 100, [0, 1, 2, 3, 4]),  # what cannot be compared has changed
 ])  # fmt: skip
 def test_send_on_change(levels, silence_s, expected):
     assert sent(program(SendOnChange((DeadBand("level", 1.0),), silence_s * SECOND)), levels) == expected
