@@ -61,6 +61,21 @@ class History(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
+class Unchanged(msgspec.Struct, frozen=True):
+    """Whether samples that equal the one before may stay away, as a query only asks what held for how long.
+
+    Parameters
+    ----------
+    silence_us
+        For how long; 0 if each is needed.
+    why_not
+        Why it is; empty if it is not.
+    """
+
+    silence_us: Annotated[int, Meta(ge=0)]
+    why_not: str = ""
+
+
 class _Pair(SharedNode, frozen=True):
     """Base of nodes with two inputs."""
 
@@ -118,6 +133,8 @@ class Source(SharedNode, frozen=True):
     """Relations that each tuple is looked up in as it comes, one after the other; their columns are among `columns`."""
     history: History | None = None
     """Its past, if the query reads that first."""
+    unchanged: Unchanged | msgspec.UnsetType = msgspec.UNSET
+    """Set where it is read for what held until when: COALESCE, VALID UNTIL NEXT."""
 
     @property
     def found(self) -> frozenset[str]:

@@ -18,6 +18,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.catalog import BaseStream, DerivedStream, StaticRelation
+from cluster.language.changes_only import noted
 from cluster.language.coalescing import coalesced
 from cluster.language.columns import STAMP
 from cluster.language.context import Context
@@ -197,11 +198,12 @@ def _lasting(
 ) -> tuple[Node, tuple[str, str] | None]:
     """Return tuples with their window, or until the next one, and the columns that bound their intervals."""
     if item.args.get("coalesce"):
-        return coalesced(node, item, context, item.args.get("keep") or read.keep)
+        rows, ends = coalesced(node, item, context, item.args.get("keep") or read.keep)
+        return noted(rows, node, item, context), ends
     refuse_kept_alone(item, context)
     validity = not {None, (alias or "").casefold()}.isdisjoint(read.validities)
-    node, bounds = held(node, item, context, read=validity)
-    return windowed(node, item, context), bounds
+    tuples, bounds = held(node, item, context, read=validity)
+    return noted(windowed(tuples, item, context), node, item, context), bounds
 
 
 def _named_columns(node: Node, hidden: set[str]) -> tuple[ScopeColumn, ...]:

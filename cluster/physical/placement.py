@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import UNSET
+
 from cluster.errors import PlanError
-from cluster.language.algebra import Node
+from cluster.language.algebra import Node, Source
 from cluster.language.plans import plain_column
+from cluster.language.walks import nodes_of
 from cluster.physical.answer_files import answers_words
 from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, Host, OperatorNode
@@ -44,6 +47,9 @@ def placement_of(node: Node) -> str:
         lines += [f"on the motes of {stream}: {_demanded(demand)}" for demand in demands]
     if query.demands.refused:
         lines.append(f"it would be refused: {query.demands.refused}")
+    notes = {each.unchanged for each in nodes_of(node) if isinstance(each, Source) and each.unchanged is not UNSET}
+    reasons = sorted(each.why_not for each in notes if each.why_not)
+    lines += [f"  not only changes: {reason}" for reason in reasons]
     windowed = pane_query_of(node)
     if windowed is not None:
         lines += [f"  {reason}" for reason in _why(windowed)]
@@ -100,6 +106,10 @@ def _demanded(demand: QueryDemand) -> str:
     parts += [f"{each.field} may be wrong by {each.width:g}" for each in demand.tolerances]
     if demand.sensors:
         parts.append(f"only of motes with {', '.join(dict.fromkeys(map(_property, demand.sensors)))}")
+    if demand.silence_us:
+        parts.append(
+            f"only changes: one that equals the one before may stay away for {format_duration(demand.silence_us)}"
+        )
     if demand.slowest_us:
         parts.append(f"down to every {format_duration(demand.slowest_us)} if batteries are to last")
     if demand.lifetime_us:

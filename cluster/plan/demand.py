@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.language.algebra import Node, Source
@@ -72,6 +73,7 @@ def _samples_demand(query: str, source: Source, predicate: Scalar | None) -> Que
         tolerances=tuple(DeadBand(each.field, each.error) for each in source.tolerances),
         slowest_us=source.slowest_us,
         lifetime_us=source.lifetime_us,
+        silence_us=0 if source.unchanged is UNSET else source.unchanged.silence_us,
     )
 
 

@@ -202,7 +202,7 @@ def _over_the_stream(call: AggregateCall, columns: Mapping[str, Scalar]) -> Aggr
 
 def without_acquisition_hints(source: Source) -> Source:
     """Return a source without its acquisition hints (batteries, tolerances), which have no meaning for operators."""
-    return replace(source, tolerances=(), slowest_us=0, lifetime_us=0)
+    return replace(source, tolerances=(), slowest_us=0, lifetime_us=0, unchanged=msgspec.UNSET)
 
 
 def key_name(key: Scalar) -> str:
