@@ -16,11 +16,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import random
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +29,8 @@ from msgspec.structs import replace as struct_replace
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reports import write_report
-from rich.progress import track
+from resources_many import many_queries
 
-from cluster.costs.adaptation import RESERVE, Cost
 from cluster.costs.estimates import estimates_of, totals_of
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.fjord.batch import START
@@ -51,9 +48,6 @@ from cluster.physical.migration import Migration
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from cluster.plan.sized import sized
-from cluster.service.catalog.planning import PlanningContext
-from cluster.service.queries.size_costs import SizeCosts
-from cluster.service.queries.size_decisions import NoRoomError, RangedQuery, admitted, changed_sizes
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -71,7 +65,7 @@ EQUAL = "SELECT a.x, b.x AS y, a.k FROM a WINDOW(RANGE {0} SECONDS) JOIN b WINDO
 def main() -> None:
     """Measure and report."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--quick", action="store_true", help="200 queries, and prices as shipped")
+    arguments.add_argument("--quick", action="store_true", help="240 queries, and prices as shipped")
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = arguments.parse_args()
     prices = SHIPPED if options.quick else calibrated(lambda _: None, machine="", measured="")
@@ -261,95 +255,6 @@ def kept_bytes(engine: LocalEngine) -> int:
         for value in unpack_state(each).values()
         if isinstance(value, pl.DataFrame)
     )
-
-
-SOURCES = 50
-
-
-def many_queries(count: int, *, quiet: bool) -> dict[str, Any]:
-    """Return how queries of several kinds fit into two fifths of what they may use, and how long decisions take."""
-    dice = random.Random(3)  # noqa: S311 - queries that are drawn again
-    names = [f"s{number}" for number in range(SOURCES)]
-    catalog = Catalog.of([StreamSchema(name, FIELDS) for name in names])
-    rates = {name: dice.uniform(2, 600) / 60 for name in names}
-    costs = SizeCosts(PlanningContext(catalog, {}, frozenset()), rates, SHIPPED, timed=False)
-    running: list[RangedQuery] = []
-    longest, refused, began = 0.0, 0, time.perf_counter()
-    burst = count // 10
-    texts = [*itertools.islice(_texts(dice, names), count + burst)]
-    every = [RangedQuery(f"q{place}", each, ranges_of(costs.ranged(each)), {}) for place, each in enumerate(texts)]
-    least, most = (sum(costs.of(each, each.at(end, end)).state_bytes for each in every) for end in (0.0, 1.0))
-    budget = Cost((least + 0.4 * (most - least)) / (1 - RESERVE), float("inf"))
-    batches = [every[at : at + burst] for at in range(0, len(every), burst)]
-    for new in batches if quiet else track(batches, "queries", transient=True):
-        before = time.perf_counter()
-        try:
-            choice = admitted(new, running, costs.beside(_total(costs, running), running), budget)
-        except NoRoomError:
-            refused += len(new)
-            continue
-        finally:
-            longest = max(longest, time.perf_counter() - before)
-        running = [replace(each, sizes=choice.sizes.get(each.name, each.sizes)) for each in (*running, *new)]
-    estimated = _total(costs, running).state_bytes
-    before = time.perf_counter()
-    again = changed_sizes(running, costs.beside(_total(costs, running), running), budget)
-    some = running[:: max(len(running) // 500, 1)]
-    queries = tuple(PlannedQuery(each.name, 1, costs.plan(each.kind, each.sizes)) for each in some)
-    shared = state_bytes(lower(Plan(1, queries)), rates)
-    alone = sum(costs.of(each, each.sizes).state_bytes for each in some)
-    return {
-        "queries": len(running),
-        "queries_budget_bytes": budget.state_bytes,
-        "queries_refused": refused,
-        "queries_state_over_budget": estimated / budget.state_bytes,
-        "queries_mean_share": float(np.mean([_share(each) for each in running])) if running else 0.0,
-        "queries_change_again": len(again.sizes),
-        "queries_shared_state_over_alone": shared / alone if alone else 1.0,
-        "queries_longest_decision_s": longest,
-        "queries_next_decision_s": time.perf_counter() - before,
-        "queries_s": time.perf_counter() - began,
-    }
-
-
-def _total(costs: SizeCosts, running: list[RangedQuery]) -> Cost:
-    return costs.beside(Cost(), []).steady(running, {each.name: each.sizes for each in running})
-
-
-def _share(query: RangedQuery) -> float:
-    shares = [(size - each.worst_us) / (each.best_us - each.worst_us) for each, size in query.sizes.items()]
-    return sum(shares) / len(shares)
-
-
-def _texts(dice: random.Random, names: list[str]) -> Iterator[str]:
-    """Yield queries: joins of two to four windows, counts at a granularity, and joins of these."""
-    kinds: list[tuple[float, Callable[[], str]]] = [
-        (0.3, lambda: _chain(dice, names, 2)),
-        (0.2, lambda: _chain(dice, names, 3)),
-        (0.2, lambda: _chain(dice, names, 4)),
-        (0.3, lambda: f"SELECT MAX(k) AS m FROM {dice.choice(names)} {_window(dice)} {_granularity(dice)}"),
-    ]
-    while True:
-        (kind,) = dice.choices([each for _, each in kinds], [weight for weight, _ in kinds])
-        yield kind()
-
-
-def _chain(dice: random.Random, names: list[str], count: int) -> str:
-    chosen = dice.sample(names, count)
-    window = _window(dice)
-    joins = "".join(
-        f" JOIN {name} {window} AS t{place} ON t0.k = t{place}.k" for place, name in enumerate(chosen[1:], start=1)
-    )
-    return f"SELECT t0.x FROM {chosen[0]} {window} AS t0{joins}"
-
-
-def _window(dice: random.Random) -> str:
-    least = dice.randint(1, 5)
-    return f"WINDOW(RANGE MIN {least} MINUTES, MAX {least * dice.randint(2, 6)} MINUTES)"
-
-
-def _granularity(dice: random.Random) -> str:
-    return f"GRANULARITY(COARSEST {dice.choice((1, 2, 5, 10))} SECONDS, FINEST {dice.choice((10, 100, 200))} MS)"
 
 
 def plot(curve: Curve, path: Path) -> None:

@@ -17,7 +17,6 @@ from cluster.language.algebra import Node
 from cluster.language.size_ranges import SizeRange, Sizes, ranges_of
 from cluster.language.walks import streams_of
 from cluster.physical.lowering import lower
-from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.plan.epoch import Plan
 from cluster.plan.history import EVER_US
 from cluster.plan.pipelines import is_pipeline
@@ -28,8 +27,10 @@ from cluster.service.queries.migrations import MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.planned_text import PlannedText
 from cluster.service.queries.query_limits import QueryLimits
+from cluster.service.queries.ranged_queries import RangedQuery
 from cluster.service.queries.size_costs import SizeCosts
-from cluster.service.queries.size_decisions import UNCHANGED, Choice, RangedQuery, admitted, changed_sizes
+from cluster.service.queries.size_decisions import UNCHANGED, Choice, admitted, changed_sizes
+from cluster.service.queries.size_plans import SizePlans
 from cluster.service.registry.registry import Registry
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger
@@ -116,31 +117,50 @@ class AdaptedSizes:
         return placed
 
     def _placed(self, queries: Sequence[PlannedText], costs: SizeCosts) -> tuple[Choice, list[PlannedText]]:
-        running = list(self._running(costs))
         new: dict[int, RangedQuery] = {}
         for place, each in enumerate(queries):
             ranges = ranges_of(each.query.node)
             if ranges and not is_pipeline(each.node):
-                costs.note(each.sql, each.query.node)
+                costs.plans.note(each.sql, each.query.node)
                 new[place] = RangedQuery(f"new {place}", each.sql, ranges, {})
-        physical = self._registry.physical
-        nodes = self._nodes()
-        others = [each.in_epoch(physical.epoch + 1) for place, each in enumerate(queries) if place not in new]
-        if others:
-            others = [struct_replace(each, name=f"new {place}") for place, each in enumerate(others)]
-            physical = lower(Plan(physical.epoch + 1, (*self._registry.plan.queries, *others)), physical)
-            nodes += [each.node for each in others]
-        everything = costs.of_running(physical, nodes)
-        if not new and (not running or everything.fits(self._budget)):
+        everything = self._with_others([each for place, each in enumerate(queries) if place not in new], costs)
+        if not new and everything.fits(self._budget):
             return UNCHANGED, list(queries)
-        asked = [*new.values()] or [RangedQuery("new", "", (), {})]
-        choice = admitted(asked, running, costs.beside(everything, running), self._budget)
+        if new and self._fits_at_best([*new.values()], everything, costs):
+            choice = Choice({each.name: each.at(1.0, 1.0) for each in new.values()})
+        else:
+            running = list(self._running(costs))
+            if not new and not running:
+                return UNCHANGED, list(queries)
+            asked = [*new.values()] or [RangedQuery("new", "", (), {})]
+            choice = admitted(asked, running, costs.beside(everything, running), self._budget)
         placed = list(queries)
         for place, ranged in new.items():
-            node = costs.plan(ranged.kind, choice.sizes[ranged.name])
+            node = costs.plans.plan(ranged.kind, choice.sizes[ranged.name])
             placed[place] = replace(queries[place], node=node)
-        named = {each.name for each in asked}
+        named = {each.name for each in new.values()} | {"new"}
         return Choice({name: sizes for name, sizes in choice.sizes.items() if name not in named}), placed
+
+    def _with_others(self, others: Sequence[PlannedText], costs: SizeCosts) -> Cost:
+        """Return what all queries take with some new ones that have no ranges."""
+        physical, nodes = self._registry.physical, self._nodes()
+        if others:
+            epoch = physical.epoch + 1
+            new = [struct_replace(each.in_epoch(epoch), name=f"new {place}") for place, each in enumerate(others)]
+            physical = lower(Plan(epoch, (*self._registry.plan.queries, *new)), physical)
+            nodes += [each.node for each in new]
+        return costs.of_running(physical, nodes)
+
+    def _fits_at_best(self, new: Sequence[RangedQuery], everything: Cost, costs: SizeCosts) -> bool:
+        """Return whether new queries fit at their best whatever the others could change: no text is translated for it.
+
+        Of what all take together, those with ranges take what they would take alone, at most.
+        """
+        plans = {(each.sql, node) for each in self._with_quality() for node in (each.node, each.next_node) if node}
+        alone = sum((costs.of_plan(node) for _, node in plans), Cost())
+        own = sum({each.kind: costs.of(each, each.at(1.0, 1.0)) for each in new}.values(), Cost())
+        taken = Cost(max(everything.state_bytes, alone.state_bytes), max(everything.busy, alone.busy))
+        return (taken + own).fits(self._budget.less_reserve())
 
     def note_change(self) -> None:
         """Note that a query has come or gone."""
@@ -174,8 +194,8 @@ class AdaptedSizes:
     async def _begin(self, choice: Choice, costs: SizeCosts) -> None:
         for name, sizes in choice.sizes.items():
             query = self._registry.query(name)
-            node = await self._planning.run(partial(costs.plan, query.sql, sizes), internal=True)
-            quality = quality_words(ranges_of(costs.ranged(query.sql)), sizes)
+            node = await self._planning.run(partial(costs.plans.plan, query.sql, sizes), internal=True)
+            quality = quality_words(ranges_of(costs.plans.ranged(query.sql)), sizes)
             try:
                 state = await self._migrate(name, node, f"{quality} fits into --max-state and --max-busy")
             except (UnwritableError, PlanningLimitError):
@@ -228,7 +248,7 @@ class AdaptedSizes:
             if is_pipeline(query.node):
                 continue
             try:
-                ranges = ranges_of(costs.ranged(query.sql))
+                ranges = ranges_of(costs.plans.ranged(query.sql))
             except PlanningLimitError:
                 raise
             except ClusterError as error:  # it was added by another version, or what it reads has changed
@@ -246,18 +266,17 @@ class AdaptedSizes:
     def _can_change(self, query: RegisteredQuery, sizes: Sizes, costs: SizeCosts) -> bool:
         ends = [{each: each.worst_us for each in sizes}, {each: each.best_us for each in sizes}]
         other = ends[0] if ends[0] != sizes else ends[1]
-        try:
-            Migration(query.node, costs.plan(query.sql, other))
-        except MigrationRefusedError:
-            return False
-        return True
+        return costs.plans.can_change(query.node, query.sql, other)
 
     def _size_costs(self, streams: frozenset[str]) -> SizeCosts:
-        context, rates = self._context(), dict(self._limits.rates(streams))
-        prices, known = self._prices.current(), self._estimates
-        if known is None or (known.context, known.rates, known.prices) != (context, rates, prices):
+        context, rates, prices = self._context(), dict(self._limits.rates(streams)), self._prices.current()
+        known = self._estimates
+        plans = SizePlans(context) if known is None else known.plans.moved_to(context)
+        if known is None or not known.holds(plans, rates, prices):
             timed = self._budget.busy != float("inf")
-            self._estimates = known = SizeCosts(context, rates, prices, timed)
+            found = SizeCosts(plans, rates, prices, timed=timed)
+            self._estimates = known = found if known is None else found.with_all_of(known)
+        known.keep([each.sql for each in self._with_quality()])
         return known
 
 

@@ -15,24 +15,30 @@ from cluster.costs.prices import Prices
 from cluster.fjord.state_size import state_bytes
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import Sizes
-from cluster.physical.lowering import lower, lower_alone
+from cluster.language.walks import from_below
 from cluster.physical.nodes import PhysicalPlan
-from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.service.catalog.planning import PlanningContext
-from cluster.service.queries.size_decisions import Costs, RangedQuery
+from cluster.service.queries.ranged_queries import Costs, RangedQuery, items_of
+from cluster.service.queries.size_plans import Shape, SizePlans, shape_of
 
-_Key = tuple[str, tuple[object, ...]]
 SECOND_US = 1e6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a shape at the rates of its streams: its costs, by choices of sizes."""
+
+    shape: Shape
+    rates: Mapping[str, float]
+    costs: dict[object, Cost] = field(default_factory=dict)
+
+
 class SizeCosts:
-    """Estimates of queries at their sizes; each is made once.
+    """Estimates of queries at their sizes; each is made once, and again when the rates of its streams have changed.
 
     Parameters
     ----------
-    context
-        In which queries are planned.
+    plans
+        The plans of queries.
     rates
         By stream: tuples in a second.
     prices
@@ -41,31 +47,47 @@ class SizeCosts:
         Whether time is limited: else it is not estimated.
     """
 
-    context: PlanningContext
-    rates: Mapping[str, float]
-    prices: Prices
-    timed: bool
-    _ranged: dict[str, Node] = field(default_factory=dict)
-    _plans: dict[_Key, Node] = field(default_factory=dict)
-    _costs: dict[_Key, Cost] = field(default_factory=dict)
-    _panes: dict[str, bool] = field(default_factory=dict)
+    def __init__(
+        self,
+        plans: SizePlans,
+        rates: Mapping[str, float],
+        prices: Prices,
+        *,
+        timed: bool,
+    ) -> None:
+        self.plans = plans
+        self.rates = rates
+        self.prices = prices
+        self._timed = timed
+        self._by_text: dict[str, _Known] = {}
+        self._alone: dict[Node, _Known] = {}
+        self._panes: dict[Node, bool] = {}
+        self._estimates: dict[Node, Estimate] = {}
+        self._checked: set[str] = set()
+        """Texts whose shape and rates are those of the present context."""
 
-    def ranged(self, sql: str) -> Node:
-        """Return the translated plan of a query that was added."""
-        if sql not in self._ranged:
-            self._ranged[sql] = self.context.ranged(sql)
-        return self._ranged[sql]
+    def with_all_of(self, before: SizeCosts) -> SizeCosts:
+        """Return these with what holds of earlier estimates, at other rates or in another context."""
+        if (before.prices, before._timed) == (self.prices, self._timed):
+            holds = self.plans.holds_of(before.plans.context)
+            self._by_text = {sql: each for sql, each in before._by_text.items() if holds(each.shape.node)}
+            self._alone = {node: each for node, each in before._alone.items() if holds(node)}
+            self._panes = {node: each for node, each in before._panes.items() if holds(node)}
+            self._estimates = dict(before._estimates) if before.rates == self.rates else {}
+        return self
 
-    def note(self, sql: str, node: Node) -> None:
-        """Note the translated plan of a query that has not been added."""
-        self._ranged[sql] = node
+    def holds(self, plans: SizePlans, rates: Mapping[str, float], prices: Prices) -> bool:
+        """Return whether these are the estimates of plans at some rates and prices."""
+        return self.plans is plans and (self.rates, self.prices) == (rates, prices)
 
-    def plan(self, sql: str, sizes: Sizes) -> Node:
-        """Return the plan of a query with a choice of sizes."""
-        key = sql, tuple(sizes.items())
-        if key not in self._plans:
-            self._plans[key] = self.context.at(self.ranged(sql), sizes)
-        return self._plans[key]
+    def keep(self, texts: Iterable[str]) -> None:
+        """Forget all other texts, once there are many of them."""
+        kept = set(texts)
+        self.plans.keep(kept)
+        if len(self._by_text) > 2 * len(kept) + 100:
+            self._by_text = {sql: each for sql, each in self._by_text.items() if sql in kept}
+        if len(self._alone) > 10 * len(kept) + 1_000:
+            self._alone.clear()
 
     def of(self, query: RangedQuery, sizes: Sizes) -> Cost:
         """Return what a query takes alone; one without ranges is part of all others."""
@@ -77,36 +99,61 @@ class SizeCosts:
             return self._cost(query, old) + self._cost(query, new)
         return self._cost(query, old, new)
 
+    def of_plan(self, node: Node) -> Cost:
+        """Return what a plan that runs would take alone."""
+        shape = shape_of(node)
+        rates = shape.rates(self.rates)
+        known = self._alone.get(node)
+        if known is None or known.rates != rates:
+            known = self._alone[node] = _Known(shape, rates, {(): self._of_plans((shape.node,), rates)})
+        return known.costs[()]
+
     def _shares_panes(self, sql: str, sizes: Sizes) -> bool:
-        if sql not in self._panes:
-            self._panes[sql] = lower_alone(self.plan(sql, sizes)).shares_panes
-        return self._panes[sql]
+        shape = self._known(sql).shape.node
+        if shape not in self._panes:
+            (fragment,) = self.plans.lowered((self.plans.at(self._known(sql).shape, sizes),)).fragments
+            self._panes[shape] = fragment.shares_panes
+        return self._panes[shape]
+
+    def _known(self, sql: str) -> _Known:
+        known = self._by_text.get(sql)
+        if known is None or sql not in self._checked:
+            shape = self.plans.shape(sql)
+            rates = shape.rates(self.rates)
+            if known is None or (known.shape, known.rates) != (shape, rates):
+                known = self._by_text[sql] = _Known(shape, rates)
+            self._checked.add(sql)
+        return known
 
     def _cost(self, query: RangedQuery, *choices: Sizes) -> Cost:
         if not query.ranges:
             return Cost()
-        key = query.kind, tuple(tuple(each.items()) for each in choices)
-        if key not in self._costs:
-            self._costs[key] = self.of_plans([self.plan(query.kind, each) for each in choices])
-        return self._costs[key]
+        known, key = self._known(query.kind), tuple(map(items_of, choices))
+        if key not in known.costs:
+            nodes = tuple(self.plans.at(known.shape, each) for each in choices)
+            known.costs[key] = self._of_plans(nodes, known.rates)
+        return known.costs[key]
 
-    def of_plans(self, nodes: Iterable[Node]) -> Cost:
-        """Return what plans take together."""
-        plans = list(nodes)
-        queries = tuple(PlannedQuery("alone", place, node) for place, node in enumerate(plans))
-        return Cost(state_bytes(lower(Plan(0, queries)), self.rates), self._busy(plans))
+    def _of_plans(self, nodes: tuple[Node, ...], rates: Mapping[str, float]) -> Cost:
+        """Return what plans of shapes take together."""
+        estimates: dict[Node, Estimate] = {}
+        for node in nodes if self._timed else ():
+            estimates_of(node, rates, prices=self.prices, known=estimates)
+        return Cost(state_bytes(self.plans.lowered(nodes), rates), totals_of(estimates.values()).work_us / SECOND_US)
 
     def of_running(self, physical: PhysicalPlan, nodes: Iterable[Node]) -> Cost:
         """Return what all queries take, given the plan that runs and those of the queries."""
         return Cost(state_bytes(physical, self.rates), self._busy(nodes))
 
     def _busy(self, nodes: Iterable[Node]) -> float:
-        if not self.timed:
+        if not self._timed:
             return 0.0
-        found: dict[Node, Estimate] = {}
+        used: dict[Node, Estimate] = {}
         for node in nodes:
-            estimates_of(node, self.rates, prices=self.prices, known=found)
-        return totals_of(found.values()).work_us / SECOND_US
+            estimates_of(node, self.rates, prices=self.prices, known=self._estimates)
+            used.update((each, self._estimates[each]) for each in from_below(node))
+        self._estimates = used  # of plans that are gone nothing is kept
+        return totals_of(used.values()).work_us / SECOND_US
 
     def beside(self, everything: Cost, queries: Iterable[RangedQuery]) -> Costs:
         """Return the costs of queries with ranges, beside those of all others, which is what is left of everything."""

@@ -9,110 +9,27 @@ Sizes shrink when half of that fifth is used, and grow where that is worth a cha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop
 
 from cluster.costs.adaptation import RESERVE, UNLIMITED, WORTHWHILE, Cost, Fit, adapt
 from cluster.errors import PlanError
-from cluster.language.size_ranges import SizeRange, Sizes
+from cluster.language.size_ranges import Sizes
+from cluster.service.queries.ranged_queries import Costs, RangedQuery, share_of
+from cluster.service.queries.size_totals import ChangingTotal, SizeTotals, no_less, no_more
 from protocols.text.byte_sizes import format_byte_size
 
 FURTHER = (1.0, 0.75, 0.5, 0.25, 0.0)
 """To so much of a share queries shrink, one after the other, until they fit while they change."""
+ROUNDING = 2.0**-30
+"""By such a part sums may be wrong to which much has been added, and from which much has been taken."""
 NAMED = 3
 """So many queries are named whose end would have made room."""
 
 
 class NoRoomError(PlanError):
     """A query for which there is no room, however small the sizes of all are."""
-
-
-@dataclass(frozen=True, slots=True)
-class RangedQuery:
-    """A query with ranges.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    kind
-        What its plan follows from, besides its sizes: queries of one kind and the same sizes share all that they keep.
-    ranges
-        What its author allows.
-    sizes
-        Those that it has, or gets; none of a query that has not begun.
-    before
-        Those that it has until then, while it changes: it does not change again before.
-    """
-
-    name: str
-    kind: str
-    ranges: tuple[SizeRange, ...]
-    sizes: Sizes
-    before: Sizes = field(default_factory=dict)
-
-    def at(self, windows: float, granularities: float) -> Sizes:
-        """Return its sizes with windows and granularities at a share each; while it changes, those that it gets."""
-        if self.before:
-            return self.sizes
-        return {each: each.at(windows if each.kind == "window" else granularities) for each in self.ranges}
-
-    def at_most(self, windows: float, granularities: float) -> Sizes:
-        """Return its sizes at these shares, or those that it has where they are worse."""
-        found = self.at(windows, granularities)
-        return {each: min(size, self.sizes.get(each, size), key=_share_of(each)) for each, size in found.items()}
-
-    def at_least(self, windows: float, granularities: float) -> Sizes:
-        """Return its sizes at these shares, or those that it has where they are better."""
-        found = self.at(windows, granularities)
-        return {each: max(size, self.sizes.get(each, size), key=_share_of(each)) for each, size in found.items()}
-
-
-def _share_of(allowed: SizeRange) -> Callable[[int], float]:
-    return lambda size: (size - allowed.worst_us) / (allowed.best_us - allowed.worst_us)
-
-
-CostOf = Callable[[RangedQuery, Sizes], Cost]
-"""Returns what a query of these sizes takes in its steady state, alone."""
-CostOfBoth = Callable[[RangedQuery, Sizes, Sizes], Cost]
-"""Returns what a query takes while its plan of the first sizes hands over to that of the second."""
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Estimates of what queries take.
-
-    Parameters
-    ----------
-    fixed
-        All queries without ranges together.
-    of, of_both
-        A query with ranges.
-    """
-
-    fixed: Cost
-    of: CostOf
-    of_both: CostOfBoth
-
-    def steady(self, queries: Iterable[RangedQuery], sizes: Mapping[str, Sizes]) -> Cost:
-        """Return what all take with these sizes by name; queries of one kind and the same sizes count once."""
-        return self._all((each, self.of(each, sizes[each.name]), sizes[each.name]) for each in queries)
-
-    def during(self, queries: Iterable[RangedQuery], sizes: Mapping[str, Sizes]) -> Cost:
-        """Return what all take while they change to these sizes."""
-
-        def cost(query: RangedQuery) -> Cost:
-            old, new = query.before or query.sizes, sizes[query.name]
-            return self.of(query, new) if not old or old == new else self.of_both(query, old, new)
-
-        return self._all((each, cost(each), sizes[each.name]) for each in queries)
-
-    def _all(self, costs: Iterable[tuple[RangedQuery, Cost, Sizes]]) -> Cost:
-        found = {
-            (query.kind, *(tuple(each.items()) for each in (sizes, query.sizes, query.before))): cost
-            for query, cost, sizes in costs
-        }
-        return sum(found.values(), self.fixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +113,10 @@ def _shrunk(
     than have to: what does not change is not kept twice. Should too much be kept even so, fewer shrink further.
     """
     everyone = (*queries, *new)
+    totals = SizeTotals(everyone, no_more)
 
     def cost_at(windows: float, granularities: float) -> Cost:
-        return costs.steady(everyone, {each.name: each.at_most(windows, granularities) for each in everyone})
+        return totals.at(windows, granularities, costs.of, costs.fixed)
 
     fit = adapt(cost_at, limit, fineness=2.0**-10)
     if fit is None:
@@ -218,23 +136,31 @@ def _fewest(
     """Return the sizes of all, of which as few as possible have those of two shares."""
     everyone = (*queries, *new)
     sizes = {each.name: each.sizes for each in queries} | {each.name: each.at_most(*at) for each in new}
-    total = costs.steady(everyone, sizes)
-    saved = {each.name: _less(costs.of(each, each.sizes), costs.of(each, each.at_most(*at))) for each in queries}
-    largest = sorted(queries, key=lambda each: (saved[each.name].state_bytes, saved[each.name].busy), reverse=True)
-    for each in largest:
-        if total.fits(limit) and costs.steady(everyone, sizes).fits(limit):
+    changing = ChangingTotal(everyone, sizes, costs)
+    largest: list[tuple[float, float, int, Sizes]] = []
+    for place, each in enumerate(queries):
+        target = each.at_most(*at)
+        saved = _less(costs.of(each, each.sizes), costs.of(each, target))
+        largest.append((-saved.state_bytes, -saved.busy, place, target))
+    heapify(largest)
+    nearly = _scaled(limit, 1 + ROUNDING)
+    while largest:
+        if changing.total.fits(nearly) and costs.steady(everyone, sizes).fits(limit):
             break
-        sizes[each.name] = each.at_most(*at)
-        total = _less(total, saved[each.name])
+        *_, place, target = heappop(largest)
+        each = queries[place]
+        changing.change(each, sizes[each.name], target)
+        sizes[each.name] = target
     return sizes
 
 
 def _grown(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost) -> Fit | None:
     """Return the shares up to which all may grow: they fit into a limit, and while they change into the budget."""
+    steadily, on_the_way = SizeTotals(queries, no_less), SizeTotals(queries, no_less)
 
     def cost_at(windows: float, granularities: float) -> Cost:
-        sizes = {each.name: each.at_least(windows, granularities) for each in queries}
-        steady, during = costs.steady(queries, sizes), costs.during(queries, sizes)
+        steady = steadily.at(windows, granularities, costs.of, costs.fixed)
+        during = on_the_way.at(windows, granularities, costs.of_change, costs.fixed)
         # What they take on the way has the whole budget: as much of the limit as it takes of that.
         return Cost(
             max(steady.state_bytes, during.state_bytes * _part(limit.state_bytes, budget.state_bytes)),
@@ -261,7 +187,7 @@ def _share(sizes: Sizes) -> float:
     """Return how far sizes are from the worst to the best, on average."""
     if not sizes:
         return 1.0
-    return sum(_share_of(each)(size) for each, size in sizes.items()) / len(sizes)
+    return sum(share_of(each)(size) for each, size in sizes.items()) / len(sizes)
 
 
 def _no_room(new: Sequence[RangedQuery], queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> NoRoomError:

@@ -11,7 +11,9 @@ from cluster.physical.lowering import lower
 from cluster.physical.nodes import Host
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.sized import quality_of
+from cluster.service.catalog.planning import PlanningContext
 from cluster.service.queries.migration_steps import Answered
+from cluster.service.queries.planned_text import PlannedText
 from cluster.service.queries.size_decisions import NoRoomError
 from cluster.storage.stream_tables import StreamPosition
 from tests.cluster.service.conftest import application, traffic_rows
@@ -206,3 +208,47 @@ async def test_sizes_outlive_a_restart(service: Service, hour: float) -> None:
     assert queries.sizes.history(query) == [{"from": None, "quality": "window 5h"}]
     await queries.drop("ranged")
     assert service.registry.sizes.of("ranged", query.created_us) == []
+
+
+async def test_one_more_query_plans_no_other_anew(
+    service: Service, hour: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = service.started(max_state_bytes=int(1000 * hour))
+    for number in range(3):
+        await queries.add(PAIRS.format(HOURS).replace("speed", f"speed + {number} AS more"), f"q{number}")
+    queries = service.started(max_state_bytes=int(1000 * hour))
+    translated: list[str] = []
+    monkeypatch.setattr(PlanningContext, "ranged", lambda _, sql: translated.append(sql))
+    await queries.add(PAIRS.format(HOURS), "one_more")
+    await queries.add(PAIRS.format("2 HOURS"), "without_ranges")
+    assert translated == []
+    assert quality(service, "one_more") == "window 12h"
+
+
+async def test_what_fits_at_its_best_at_once_is_what_would_be_decided(
+    service: Service, hour: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queries that share panes take less together than they would alone: decisions count them alone."""
+    text = (
+        "SELECT lane, MAX(speed) AS m FROM traffic WINDOW(RANGE MIN {0} HOURS, MAX 12 HOURS SLIDE 1 HOUR) GROUP BY lane"
+    )
+    queries = service.started(max_state_bytes=10**9)
+    for least in (1, 2, 3):
+        await queries.add(text.format(least), f"q{least}")
+    alone = state_of(service, text.format(4))
+    query, node = queries._context().planned(text.format(4))
+    asked = [PlannedText("q4", text.format(4), query, node)]
+    found: dict[bool, list[str | None]] = {True: [], False: []}
+    for part in range(4, 24):
+        sizes = service.started(max_state_bytes=int(alone * part / 4)).sizes
+        for quick, qualities in found.items():
+            if not quick:
+                monkeypatch.setattr(sizes, "_fits_at_best", lambda *_: False)
+            try:
+                _, (placed,) = sizes._placed(asked, sizes._size_costs(frozenset()))
+            except NoRoomError:
+                qualities.append(None)
+            else:
+                qualities.append(quality_of(placed.node))
+    assert found[True] == found[False]
+    assert {None, "window 12h"} < {*found[True]}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.costs.adaptation import RESERVE, WORTHWHILE, Cost
 from cluster.language.size_ranges import SizeRange, Sizes
-from cluster.service.queries.size_decisions import Costs, NoRoomError, RangedQuery, admitted, changed_sizes
+from cluster.service.queries.ranged_queries import Costs, RangedQuery
+from cluster.service.queries.size_decisions import NoRoomError, admitted, changed_sizes
+from tests.cluster.service import plain_size_decisions as plain
 
 HOUR = 3_600_000_000
 HOURS = SizeRange("window", HOUR, 12 * HOUR, HOUR)
@@ -144,6 +146,60 @@ def test_whatever_is_decided_fits(hours: list[int], fixed: float, limit: float, 
         before, now = (all_costs.steady(running, each) for each in ({each.name: each.sizes for each in running}, sizes))
         assert now.fits(budget.less_reserve()) or now.state_bytes <= before.state_bytes
     assert all(HOUR <= each[HOURS] <= 12 * HOUR for each in sizes.values())
+
+
+GRANULES = SizeRange("granularity", 60_000_000, 1_000_000)
+WIDE = SizeRange("window", 2 * HOUR, 8 * HOUR, 2 * HOUR)
+
+
+@st.composite
+def drawn_queries(draw: st.DrawFn, prefix: str, *, runs: bool) -> list[RangedQuery]:
+    """Return queries, some of one kind, some that change."""
+    found = []
+    for place in range(draw(st.integers(2, 8) if runs else st.integers(1, 2))):
+        ranges = draw(st.sampled_from([(HOURS,), (HOURS,), (WIDE,), (HOURS, GRANULES)]))
+        kind = f"{draw(st.sampled_from('xyz'))} {[each.words for each in ranges]}"
+        sizes, before = (
+            {each: draw(st.sampled_from([each.at(share / 2) for share in (0, 1, 2, 2)])) for each in ranges}
+            for _ in range(2)
+        )
+        changes = runs and draw(st.integers(0, 5)) == 0
+        found.append(RangedQuery(f"{prefix}{place}", kind, ranges, sizes if runs else {}, before if changes else {}))
+    return found
+
+
+@settings(max_examples=300)
+@given(
+    drawn_queries("q", runs=True),
+    drawn_queries("new", runs=False),
+    st.integers(0, 20),
+    st.integers(2, 12),
+    st.integers(2, 24),
+    st.booleans(),
+)
+def test_decisions_are_those_of_the_plain_form(
+    running: list[RangedQuery], new: list[RangedQuery], fixed: int, limit: int, busy: int, granules_cost: bool
+) -> None:
+    """Costs are whole, or halves and so on, so that sums are exact in any order."""
+
+    def cost_of(query: RangedQuery, sizes: Sizes) -> Cost:
+        own = 1 + "xyz".index(query.kind[0])
+        windows = sum(size / HOUR for each, size in sizes.items() if each.kind == "window")
+        finer = sum(60_000_000 // size for each, size in sizes.items() if each.kind == "granularity")
+        return Cost(own * windows + (finer / 8 if granules_cost else 0), own * (finer + 1) / 128)
+
+    def both(query: RangedQuery, old: Sizes, now: Sizes) -> Cost:
+        return cost_of(query, old) + cost_of(query, now)
+
+    all_costs = Costs(Cost(fixed, 0.25), cost_of, both)
+    present = all_costs.steady(running, {each.name: each.sizes for each in running})
+    budget = Cost(present.state_bytes * limit / 8, present.busy * busy / 8)
+    try:
+        found: plain.Found = dict(admitted(new, running, all_costs, budget).sizes)
+    except NoRoomError:
+        found = None
+    assert found == plain.admitted(new, running, all_costs, budget)
+    assert dict(changed_sizes(running, all_costs, budget).sizes) == plain.changed(running, all_costs, budget)
 
 
 def test_the_reserve_is_a_fifth() -> None:
