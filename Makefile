@@ -60,9 +60,9 @@ oracle: $(INSTALLED) ## Random queries over random streams against their definit
 coalescing: $(INSTALLED) ## Coalescing of random streams, eager, lazy and in batches, against brute force: [STREAMS=10000] [SEED=n]
 	@$(BIN)/python -m tests.cluster.temporal $(if $(STREAMS),--streams '$(STREAMS)') $(if $(SEED),--seed '$(SEED)')
 
-migrations: $(INSTALLED) ## Queries go on with other plans, against plans that run alone: [MIGRATIONS=10000] [SEED=n] [SPARK=n kills of the driver]
+migrations: $(INSTALLED) ## Queries go on with other plans, against plans that run alone: [MIGRATIONS=10000] [SEED=n] [SPARK=n of them with kills of the driver]
 	@$(BIN)/python -m tests.cluster.local $(if $(MIGRATIONS),--migrations '$(MIGRATIONS)') $(if $(SEED),--seed '$(SEED)')
-	@$(if $(SPARK),FJORD_MIGRATIONS='$(SPARK)' $(BIN)/pytest -q tests/system/test_killed_migration.py)
+	@$(if $(SPARK),FJORD_MIGRATIONS='$(SPARK)' $(BIN)/pytest -q -s tests/system/test_killed_migration.py)
 
 mutants: $(INSTALLED) ## Small faults put into translator, rules and operators, which tests must find: [COUNT=200] [SEED=n] [WORKERS=2]
 	@$(BIN)/python -m tests.mutants --count '$(COUNT)' --workers '$(WORKERS)' $(if $(SEED),--seed '$(SEED)')

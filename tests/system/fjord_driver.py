@@ -22,7 +22,7 @@ def say(word: str) -> None:
     sys.stdout.flush()
 
 
-def main(folder: Path, master: str, returned: int) -> None:
+def main(folder: Path, master: str, returned: int, rows: int) -> None:
     """Run until there is nothing left to do; tasks write their answers themselves if they have more than `returned`."""
     spark = open_session(SessionSettings(master=master, extra={"spark.executor.memory": "512m"}), folder / "spark")
     fjord = start_engine(
@@ -32,7 +32,7 @@ def main(folder: Path, master: str, returned: int) -> None:
             str(folder / "plans"),
             4,
             2,
-            MAX_ROWS,
+            rows,
             history_rows=HISTORY_ROWS,
             answers_returned=returned,
         ),
@@ -49,4 +49,4 @@ def main(folder: Path, master: str, returned: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

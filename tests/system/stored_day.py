@@ -22,6 +22,7 @@ from cluster.plan.history import with_history_starts
 from cluster.plan.rewrite import rewrite
 from cluster.storage.stream_tables import StreamPosition, StreamTable, arrow_schema
 from protocols.wire.streams import Field, FieldType, StreamSchema
+from tests.system.fjord_driver import MAX_ROWS
 
 READINGS = StreamSchema("readings", (Field("k", FieldType.INTEGER), Field("x", FieldType.INTEGER)))
 VERSIONS, ROWS = 90, 100
@@ -46,12 +47,12 @@ EARLY, FINAL = "q10", "q11"
 """Two that differ in EMIT alone."""
 
 
-def store_stream(folder: Path) -> list[pl.DataFrame]:
+def store_stream(folder: Path, versions: int = VERSIONS) -> list[pl.DataFrame]:
     """Store the stream, disordered within its watermarks; return the rows of each version."""
     dice = random.Random(5)
     stored = []
     table = StreamTable(str(folder / "streams" / READINGS.name), READINGS)
-    for version in range(VERSIONS):
+    for version in range(versions):
         stamps = [(version * ROWS + number) * STEP_US for number in range(ROWS)]
         dice.shuffle(stamps)
         rows = pl.DataFrame(
@@ -105,10 +106,15 @@ def run_undisturbed(folder: Path) -> Undisturbed:
         return Undisturbed(stored, left, time.monotonic() - began)
 
 
-def start(folder: Path, master: str = "local[2]", *, returned: int = ANSWERS_RETURNED) -> subprocess.Popen[str]:
-    """Start the process that answers everything stored; its tasks write answers if they have more than `returned`."""
+def start(
+    folder: Path, master: str = "local[2]", *, returned: int = ANSWERS_RETURNED, rows: int = MAX_ROWS
+) -> subprocess.Popen[str]:
+    """Start the process that answers everything stored, by micro-batches of so many rows.
+
+    Its tasks write answers if they have more than `returned`.
+    """
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.system.fjord_driver", str(folder), master, str(returned)],
+        [sys.executable, "-m", "tests.system.fjord_driver", str(folder), master, str(returned), str(rows)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
     )  # fmt: skip
 

@@ -1,24 +1,27 @@
 """The Spark driver is killed while queries migrate: they answer what one of their plans answers that runs alone.
 
-    epochs      1        2       3       4 ...      a query begins to migrate, or its plan before ends, with each
-    driver      |--------------X  |-----------|     killed at a random instant, and started again
+    epochs      1        2       3       4 ...      queries go on with their other plans, and back, again and again
+    driver      |--------------X  |---X  |----X     killed in the middle of migrations, and started again
 
-One run by default; ``make migrations SPARK=200`` asks for more (FJORD_MIGRATIONS).
+The driver goes on in one folder. It is killed until so many migrations have had a kill in their middle: four, or as
+``make migrations SPARK=200`` asks for (FJORD_MIGRATIONS).
 """
 
 from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
+import msgspec
 import polars as pl
 import pytest
 from msgspec.structs import replace
@@ -33,15 +36,18 @@ from cluster.language.translation import translate
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.physical.lowering import lower
 from cluster.physical.migration import Migration
+from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
-from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from tests.cluster.plan.plans import condition, where
-from tests.system.stored_day import READINGS, ROWS, STEP_US, VERSIONS, start, store_stream, wait_for
+from tests.system.stored_day import READINGS, ROWS, STEP_US, start, store_stream, wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
-RUNS = int(os.environ.get("FJORD_MIGRATIONS", "1"))
+WANTED = int(os.environ.get("FJORD_MIGRATIONS", "4"))
+MARGIN = 1.5
+"""So many times as many migrations are there: some begin and end between two kills."""
 VERSION_US = ROWS * STEP_US
 Row = tuple[int, int, str]
 
@@ -75,88 +81,106 @@ def readings(name: str, size_us: int) -> Node:
 
 
 def pairs(left: Node, right: Node) -> Node:
-    joined = Join(left, right, condition("ak = bk AND ax < 100 AND bx > 800"))
+    joined = Join(left, right, condition("ak = bk AND ax < 50 AND bx > 900"))
     columns = {each.name: each for each in schema_of(joined)}
     return Project(joined, tuple(Output(name, column_scalar(columns[name])) for name in ("ak", "ax", "bx")))
 
 
 def distinct(*, below: bool) -> Node:
-    """Keys of large values that are there within the last 20 milliseconds, and pairs of them."""
+    """Keys of large values that are there within the last 200 milliseconds, and pairs of them."""
     sides = []
-    for name, most in (("a", 20_000), ("b", 30_000)):
-        rows = where(readings(name, most), f"{name}x > 900")
+    for name, most in (("a", 200_000), ("b", 300_000)):
+        rows = where(readings(name, most), f"{name}x > 980")
         key = Project(rows, (Output(f"{name}k", column_scalar(schema_of(rows)[0])),))
         sides.append(Distinct(key) if below else key)
     joined = Join(*sides, condition("ak = bk"))
     return joined if below else Distinct(joined)
 
 
-TOTALS = "SELECT k, SUM(x) AS total FROM readings WINDOW(RANGE {} SECONDS SLIDE 1 SECOND) GROUP BY k"
-LARGEST = "SELECT k, MAX(x) AS most FROM readings WINDOW(RANGE 30 MILLISECONDS) WHERE x > 800 GROUP BY k"
+TOTALS = "SELECT k, SUM(x) AS total FROM readings WINDOW(RANGE {} MILLISECONDS SLIDE 200 MILLISECONDS) GROUP BY k"
+LARGEST = "SELECT k, MAX(x) AS most FROM readings WINDOW(RANGE 300 MILLISECONDS) WHERE x > 950 GROUP BY k"
 SOME = "SELECT k, x FROM readings WHERE x < 60"
-QUERIES = {
+LONGEST_US = 1_000_000
+"""No row lasts longer, and no answer is later."""
+PLANS = {
     "some": Migrating(planned(SOME), filtered(SOME)),
-    "pairs": Migrating(pairs(readings("a", 20_000), readings("b", 1)), pairs(readings("b", 1), readings("a", 20_000))),
-    "totals": Migrating(planned(TOTALS.format(2)), filtered(TOTALS.format(2))),
-    "longer": Migrating(planned(TOTALS.format(1)), planned(TOTALS.format(3)), changes=True),
-    "shorter": Migrating(planned(TOTALS.format(3)), planned(TOTALS.format(2)), changes=True),
+    "pairs": Migrating(
+        pairs(readings("a", 200_000), readings("b", 1)), pairs(readings("b", 1), readings("a", 200_000))
+    ),
+    "totals": Migrating(planned(TOTALS.format(600)), filtered(TOTALS.format(600))),
+    "longer": Migrating(planned(TOTALS.format(200)), planned(TOTALS.format(600)), changes=True),
+    "shorter": Migrating(planned(TOTALS.format(600)), planned(TOTALS.format(400)), changes=True),
     "distinct": Migrating(distinct(below=False), distinct(below=True)),
     "largest": Migrating(planned(LARGEST), filtered(LARGEST)),
     "early": Migrating(planned(LARGEST), filtered(LARGEST), early=True),
 }
-
-
-WHOLE = ("totals", "largest", "early")
-"""Queries whose rows are cut at the instant, and put together again."""
+COPIES = min(1 + WANTED // 20, 5)
+QUERIES = {f"{name}_{number}": each for name, each in PLANS.items() for number in range(COPIES)}
+"""Several of each if many migrations are wanted: more are under way at a time, and hit by one kill."""
+CUT = ("longer", "shorter", "distinct")
+"""Queries whose rows are cut at the instants, and stay so; of the others all rows are those of one plan."""
 
 
 @dataclass(frozen=True)
-class Ran:
-    """When a query goes on with its other plan, and whether rows are cut there."""
+class Step:
+    """A migration of a query: between which versions of the stream both plans are there, and where they change."""
 
-    at_us: int
-    cut: bool
+    begins: int
+    ends: int
+    handover: Handover
 
 
-def write_plans(folder: Path, dice: random.Random) -> dict[str, Ran]:
-    """Write the plans of all epochs, in which each query migrates at a version of its own."""
-    found: dict[str, Ran] = {}
-    events: list[tuple[int, int, str]] = []
-    queries: dict[str, tuple[PlannedQuery, ...]] = {}
-    decided = {}
-    for name, each in QUERIES.items():
-        migration, ends = Migration(each.old, each.new), VERSIONS
-        while ends > VERSIONS - 12:
-            begins = dice.randrange(5, VERSIONS)
-            handover = migration.handover((begins * ROWS - 1) * STEP_US)
-            ends = -(-handover.opens_us // VERSION_US) + dice.choice((0, 0, 3))
-        queries[name] = (PlannedQuery(name, 1, each.old, each.early),)
-        events += [(begins, 0, name), (ends, 1, name)]
-        decided[name] = handover
-        found[name] = Ran(handover.at_us, migration.cut)
-    files = PlanFiles(folder / "plans")
+def steps_of(query: Migrating, dice: random.Random) -> Iterator[Step]:
+    """Yield the migrations of a query to its other plan, and back, and so on."""
+    plans, before, at = (query.old, query.new), None, dice.randrange(4, 10)
+    for number in count():
+        migration = Migration(plans[number % 2], plans[1 - number % 2])
+        before = migration.handover((at * ROWS - 1) * STEP_US, before)
+        ends = max(-(-before.opens_us // VERSION_US), at + 2) + dice.choice((0, 0, 3))
+        yield Step(at, ends, before)
+        at = ends + dice.randrange(1, 4)
 
-    def write(epoch: int, version: int) -> None:
-        running = sorted((one for each in queries.values() for one in each), key=lambda one: one.since_epoch)
-        files.write(lower(Plan(epoch, tuple(running), {READINGS.name: version})))
 
-    write(1, 0)
-    for epoch, (version, ends, name) in enumerate(sorted(events), 2):
-        each, handover = QUERIES[name], decided[name]
+def schedule(dice: random.Random, wanted: int) -> tuple[int, dict[str, list[Step]]]:
+    """Return how many versions of the stream are needed for so many migrations, and these by query."""
+    coming = {name: steps_of(each, random.Random(dice.random())) for name, each in QUERIES.items()}
+    following = {name: next(each) for name, each in coming.items()}
+    found: dict[str, list[Step]] = {name: [] for name in QUERIES}
+    while sum(map(len, found.values())) < wanted or not all(found.values()):
+        name = min(following, key=lambda each: following[each].ends)
+        found[name].append(following[name])
+        following[name] = next(coming[name])
+    last = max(step.ends for steps in found.values() for step in steps)
+    return last + 2 * LONGEST_US // VERSION_US, found
+
+
+def write_plans(files: PlanFiles, steps: Mapping[str, Sequence[Step]]) -> None:
+    """Write the plans of all epochs."""
+    queries = {name: (PlannedQuery(name, 1, each.old, each.early),) for name, each in QUERIES.items()}
+    files.write(lower(Plan(1, tuple(one for each in queries.values() for one in each), {READINGS.name: 0})))
+    events = [
+        (version, ends, name, number)
+        for name, each in steps.items()
+        for number, step in enumerate(each)
+        for ends, version in enumerate((step.begins, step.ends))
+    ]
+    for epoch, (version, ends, name, number) in enumerate(sorted(events), 2):
         if ends:
             queries[name] = queries[name][1:]
         else:
-            new = PlannedQuery(name, epoch, each.new, each.early, since=handover)
-            queries[name] = replace(queries[name][0], until=handover), new
-        write(epoch, version)
-    return found
+            handover, (running,) = steps[name][number].handover, queries[name]
+            node = QUERIES[name].old if number % 2 else QUERIES[name].new
+            following = PlannedQuery(name, epoch, node, running.early, since=handover)
+            queries[name] = replace(running, until=handover), following
+        of_all = sorted((one for each in queries.values() for one in each), key=lambda one: one.since_epoch)
+        files.write(lower(Plan(epoch, tuple(of_all), {READINGS.name: version})))
 
 
 def alone(stored: Sequence[pl.DataFrame]) -> Mapping[str, list[Row]]:
     """Run each plan from the beginning, in one process; return its rows, those of new plans as `name new`."""
-    running = [PlannedQuery(name, 1, each.old) for name, each in QUERIES.items()]
-    running += [PlannedQuery(f"{name} new", 1, each.new) for name, each in QUERIES.items() if each.changes]
-    engine = LocalEngine(Plan(1, tuple(running)), buckets=2)
+    running = [PlannedQuery(name, 1, each.old) for name, each in PLANS.items()]
+    running += [PlannedQuery(f"{name} new", 1, each.new) for name, each in PLANS.items() if each.changes]
+    engine = LocalEngine(Plan(1, tuple(running)), buckets=2, keeps_state=False)
     found: dict[str, list[Row]] = {each.name: [] for each in running}
     ends = [*((number + 1) * VERSION_US for number in range(len(stored))), NEVER]
     for rows, watermark in zip([*stored, None], ends, strict=True):
@@ -179,54 +203,110 @@ def closed(rows: pl.DataFrame) -> list[Row]:
     return found
 
 
-def valid_at(rows: Sequence[Row], instant: int) -> Counter[str]:
-    return Counter(row for begin, end, row in rows if begin <= instant < end)
+def changes(rows: Sequence[Row], since_us: int, below_us: int) -> Counter[tuple[int, str]]:
+    """Return, by instant and row, by how many more or fewer there are than just before: equal for equal snapshots."""
+    found = Counter[tuple[int, str]]()
+    for begin, end, row in rows:
+        first, last = max(begin, since_us), min(end, below_us)
+        if first < last:
+            found[first, row] += 1
+            found[last, row] -= 1
+    return Counter({change: by for change, by in found.items() if by and change[0] < below_us})
 
 
-def compare(name: str, ran: Ran, found: list[Row], expected: Mapping[str, list[Row]]) -> None:
-    """Compare the answers of a query with those of its plans alone, as far as the stream has come."""
-    last_us = (VERSIONS * ROWS - 1) * STEP_US - 1_100_000  # later rows are open, or have not come
-    before, after = expected[name], expected.get(f"{name} new", expected[name])
-    edges = {edge for row in (*found, *before, *after) for edge in row[:2] if edge < last_us}
-    assert any(edge > ran.at_us for edge in edges)
-    for instant in sorted(edges):
-        reference = before if instant < ran.at_us else after
-        assert valid_at(found, instant) == valid_at(reference, instant), (name, instant, ran)
-    if name in WHOLE or not ran.cut:
-        assert sorted(row for row in found if row[1] < last_us) == sorted(row for row in before if row[1] < last_us)
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Mapping[str, list[Row]]]:
-    """The stored stream, and what each plan answers alone."""
-    folder = tmp_path_factory.mktemp("stored")
-    return folder, alone(store_stream(folder))
-
-
-@pytest.mark.parametrize("number", range(RUNS))
-def test_killed_while_queries_migrate_it_answers_as_one_plan_alone(
-    tmp_path: Path, stored: tuple[Path, Mapping[str, list[Row]]], number: int
+def compare(
+    name: str, steps: Sequence[Step], found: Sequence[Row], expected: Mapping[str, list[Row]], last_us: int
 ) -> None:
-    del number
+    """Compare the answers of a query with those of its plans alone, given their name, each between two migrations."""
+    plans = expected[name], expected.get(f"{name} new", expected[name])
+    instants = [0, *(step.handover.at_us for step in steps), last_us]
+    for number, (since_us, below_us) in enumerate(pairwise(instants)):
+        assert changes(found, since_us, below_us) == changes(plans[number % 2], since_us, below_us), (name, since_us)
+        assert changes(found, since_us, below_us), "it answers between two migrations"
+    if name not in CUT:
+        assert sorted(row for row in found if row[1] < last_us) == sorted(row for row in plans[0] if row[1] < last_us)
+
+
+class KilledDriver:
+    """A driver that is killed and started again, in one folder.
+
+    Parameters
+    ----------
+    folder
+        The folder, with stream and plans.
+    dice
+        Decides when.
+    """
+
+    def __init__(self, folder: Path, dice: random.Random) -> None:
+        self._folder, self._dice = folder, dice
+        self._plans = PlanFiles(folder / "plans")
+        self.hit: set[tuple[str, int]] = set()
+        """The migrations that have had a kill in their middle: query, and the epoch of its new plan."""
+        self.kills = 0
+
+    def kill_once(self) -> bool:
+        """Kill it in the middle of a migration; False if it had come to the end before."""
+        goal = self._begun + self._dice.randint(1, 6 * COPIES)
+        with self._started() as driver:
+            while driver.poll() is None and (self._begun < goal or not self._under_way):
+                time.sleep(0.01)
+            time.sleep(self._dice.uniform(0.0, 0.4))
+            killed = driver.poll() is None
+            os.killpg(driver.pid, signal.SIGKILL)
+        self.hit |= self._under_way if killed else set()
+        self.kills += killed
+        return killed
+
+    def finish(self) -> None:
+        """Let it come to the end."""
+        with self._started() as driver:
+            wait_for(driver, "done")
+
+    def _started(self) -> subprocess.Popen[str]:
+        driver = start(self._folder, returned=self._dice.choice((0, 100_000)), rows=ROWS)
+        wait_for(driver, "running")
+        return driver
+
+    @property
+    def _begun(self) -> int:
+        """The micro-batch that was begun last; 0 before the first."""
+        log = self._folder / "checkpoint" / Host.STATEFUL.value / "offsets"
+        return max((int(path.name) for path in log.glob("[0-9]*")), default=0)
+
+    @property
+    def _under_way(self) -> set[tuple[str, int]]:
+        """The migrations that are under way in that micro-batch."""
+        path = self._folder / "checkpoint" / Host.STATEFUL.value / "offsets" / str(self._begun)
+        try:
+            offset = msgspec.json.decode(path.read_text().splitlines()[-1])
+        except (OSError, IndexError, msgspec.DecodeError):
+            return set()  # it is being written
+        if not isinstance(offset, dict) or not self._plans.exists(epoch := int(offset.get("epoch", 0))):
+            return set()
+        subscribers = self._plans.read(epoch).subscribers.values()
+        handing = {each.query for each in subscribers if each.until is not None}
+        return {(each.query, each.visible_from) for each in subscribers if each.since and each.query in handing}
+
+
+def test_killed_while_queries_migrate_it_answers_as_one_plan_alone(tmp_path: Path) -> None:
     seed = random.randrange(10**9)
     dice = random.Random(seed)
-    folder = tmp_path / "run"
-    shutil.copytree(stored[0], folder)
-    handovers = write_plans(folder, dice)
-    with start(folder, returned=dice.choice((0, 100_000))) as driver:
-        wait_for(driver, "running")
-        time.sleep(dice.uniform(0.5, 6.0))
-        killed = driver.poll() is None
-        os.killpg(driver.pid, signal.SIGKILL)
-    with start(folder) as driver:
-        wait_for(driver, "done")
-    assert killed, "it had ended before it was killed"
-    answers = pl.read_delta(str(folder / "results")).sort("query", "sequence")
-    for name, ran in handovers.items():
+    versions, steps = schedule(dice, round(WANTED * MARGIN))
+    expected = alone(store_stream(tmp_path, versions))
+    write_plans(PlanFiles(tmp_path / "plans"), steps)
+    driver = KilledDriver(tmp_path, dice)
+    while len(driver.hit) < WANTED and driver.kill_once():
+        sys.stderr.write(f"seed {seed}: {driver.kills} kills, {len(driver.hit)} of {WANTED} migrations hit\n")
+    driver.finish()
+    assert len(driver.hit) >= WANTED, "it had ended before it was killed often enough"
+    answers = pl.read_delta(str(tmp_path / "results")).sort("query", "sequence")
+    last_us = versions * VERSION_US - LONGEST_US
+    for name, each in steps.items():
         rows = answers.filter(query=name)
         assert rows["sequence"].to_list() == list(range(1, rows.height + 1)), "no number twice, none left out"
         begun = rows.filter(pl.col("kind") != "closes")["start_us"].to_list()
-        behind = [begin >= ran.at_us for begin in begun]
-        assert behind == sorted(behind), f"seed {seed}: {name} is out of order"
-        compare(name, ran, closed(rows), stored[1])
-    assert any(one != other for one, other in pairwise(handovers.values()))
+        for step in each:
+            behind = [begin >= step.handover.at_us for begin in begun]
+            assert behind == sorted(behind), f"seed {seed}: {name} is out of order"
+        compare(name.partition("_")[0], each, closed(rows), expected, last_us)

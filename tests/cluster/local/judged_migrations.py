@@ -12,10 +12,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cluster.fjord.batch import ALWAYS
+from cluster.fjord.batch import ALWAYS, NEVER
 from cluster.language.walks import streams_of
 from cluster.plan.epoch import Handover
-from tests.cluster.local.migrating import Answered, Migrated, Setting, all_alone, migrated, random_setting
+from tests.cluster.local.migrating import (
+    STREAMS,
+    Answered,
+    Batches,
+    Migrated,
+    Setting,
+    all_alone,
+    migrated,
+    random_setting,
+)
 from tests.cluster.local.migrating_plans import KINDS, Case
 
 
@@ -93,9 +102,14 @@ def outcome_of(seed: int, *, spoil: Callable[[Handover], Handover] | None = None
     case, setting = kind(dice), random_setting(dice)
     at = dice.randrange(1, len(setting.batches) // 2)
     ran = migrated(case, setting, at, spoil=spoil)
-    # What they answer does not depend on buckets and parts; in which order may.
-    one, other = all_alone((case.old, case.new), replace(setting, buckets=1, parts=1))
-    wrong = _wrong(case, setting, ran, one, other)
+    plans, undivided = (case.old, case.new), replace(setting, buckets=1, parts=1)
+    # What plans answer hardly ever depends on how streams are cut into micro-batches; one is quicker than many.
+    at_once = replace(undivided, batches=_at_once(setting.batches))
+    wrong = _wrong(case, at_once, ran, *all_alone(plans, at_once))
+    if wrong is not None:
+        wrong = _wrong(case, undivided, ran, *all_alone(plans, undivided))
+    if wrong is None:
+        wrong = _out_of_order(case, setting, ran)
     named = f"seed {seed}: {kind.__name__}, from micro-batch {at} on, at {ran.handover}: {wrong}"
     instant = ran.handover.at_us
     across = Counter(row for start, end, row in ran.answered.rows if start < instant < end)
@@ -106,16 +120,25 @@ def outcome_of(seed: int, *, spoil: Callable[[Handover], Handover] | None = None
     return Outcome(kind.__name__, instant, way, fused, halves.total(), None if wrong is None else named)
 
 
-def _wrong(case: Case, setting: Setting, ran: Migrated, one: Answered, other: Answered) -> str | None:
-    """Return what is wrong with a migration, given what both plans answer alone; None if nothing is."""
-    instant = ran.handover.at_us
-    if not ran.answered.ordered and all(each.ordered for each in all_alone((case.old, case.new), setting)):
-        return "rows are out of order"
-    behind = [start >= instant for start in ran.answered.starts]
+def _at_once(batches: Batches) -> Batches:
+    """Return micro-batches as one, with all that comes."""
+    rows = {name: [row for batch in batches for row in batch[name][0]] for name in STREAMS}
+    return [{name: (rows[name], NEVER) for name in STREAMS}]
+
+
+def _out_of_order(case: Case, setting: Setting, ran: Migrated) -> str | None:
+    """Return what is wrong with the order of a migration's answers; None if nothing is."""
+    behind = [start >= ran.handover.at_us for start in ran.answered.starts]
     if behind != sorted(behind):
         return "rows of the plan before come after those of the next one"
-    if ran.answered.open:
-        return f"rows were never closed: {ran.answered.open}"
+    if not ran.answered.ordered and all(each.ordered for each in all_alone((case.old, case.new), setting)):
+        return "rows are out of order"
+    return f"rows were never closed: {ran.answered.open}" if ran.answered.open else None
+
+
+def _wrong(case: Case, setting: Setting, ran: Migrated, one: Answered, other: Answered) -> str | None:
+    """Return what is wrong with what a migration answers, given what both plans answer alone; None if nothing is."""
+    instant = ran.handover.at_us
     expected = one.snapshots()
     if case.changes:
         parts = one.snapshots(below=instant), other.snapshots(since=instant)
