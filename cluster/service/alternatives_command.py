@@ -24,7 +24,8 @@ def list_alternatives(
 ) -> None:
     """List the plans with which a query could go on: what they are expected to cost, and what becomes of its rows.
 
-    The plan that runs is marked with *. `fjord plan migrate QUERY --to N` takes another one; numbers stay the same.
+    The plan that runs is marked with *, and one that is to follow it with >. `fjord plan migrate QUERY --to N` takes
+    another one; numbers stay the same.
     """
     with make_client(api) as client:
         found = client.alternatives(query, 1_000 if show is not None else most)
@@ -34,6 +35,18 @@ def list_alternatives(
         print_json(found)
     else:
         _print(found)
+        for each in found:
+            if each["comes"]:
+                typer.echo(_follows(query, each))
+
+
+def _follows(query: str, each: dict[str, Any]) -> str:
+    """Return in words that a query goes on with a plan."""
+    plan = "another plan" if each["number"] is None else f"plan {each['number']:,}"
+    if each["waits_for"]:
+        return f"> {query} goes on with {plan} later: it waits for {each['waits_for']}"
+    at = "the beginning" if each["at"] is None else each["at"]
+    return f"> {query} goes on with {plan} from {at} on; until then it runs by the plan marked with *"
 
 
 def _show(query: str, number: int, found: list[dict[str, Any]]) -> None:
@@ -55,7 +68,7 @@ def _print(found: list[dict[str, Any]]) -> None:
         becomes = "" if each["runs"] else _MIGRATIONS.get(each["migration"], "-")
         least = "" if each["complete"] or each["work_us"] is None else "> "
         table.add_row(
-            "*" if each["runs"] else "",
+            "*" if each["runs"] else ">" if each["comes"] else "",
             "-" if each["number"] is None else f"{each['number']:,}",
             "?" if each["work_us"] is None else f"{least}{each['work_us'] / 1000:,.3g}ms",
             "?" if each["kept_rows"] is None else f"{least}{each['kept_rows']:,.0f}",

@@ -3,7 +3,7 @@
     epochs      1        2       3       4 ...      queries go on with their other plans, and back, again and again
     driver      |--------------X  |---X  |----X     killed in the middle of migrations, and started again
 
-The driver goes on in one folder. It is killed until so many migrations have had a kill in their middle: four, or as
+The driver goes on in one folder. It is killed until so many migrations have had a kill in their middle: two, or as
 ``make migrations SPARK=200`` asks for (FJORD_MIGRATIONS).
 """
 
@@ -45,7 +45,7 @@ from tests.system.stored_day import READINGS, ROWS, STEP_US, start, store_stream
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults]
 
-WANTED = int(os.environ.get("FJORD_MIGRATIONS", "4"))
+WANTED = int(os.environ.get("FJORD_MIGRATIONS", "2"))
 MARGIN = 1.5
 """So many times as many migrations are there: some begin and end between two kills."""
 VERSION_US = ROWS * STEP_US

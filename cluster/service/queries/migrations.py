@@ -144,6 +144,11 @@ class Migrations:
         waiting = [MigrationState(name, each.why, each.waits_for) for name, each in self._wanted.items()]
         return running + waiting
 
+    def waiting(self, name: str) -> tuple[Node, str] | None:
+        """Return the plan that a migration of a query would bring, and what it waits for; None if there is none."""
+        wanted = self._wanted.get(name)
+        return None if wanted is None else (wanted.node, wanted.waits_for)
+
     async def want(self, name: str, node: Node, why: str, deadline_us: int | None) -> MigrationState:
         """Let a query go on with another plan, now or when it fits; it replaces one of the query that waits.
 

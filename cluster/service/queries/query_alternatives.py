@@ -9,6 +9,7 @@ from typing import Any
 from cluster.costs.estimates import Totals
 from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
+from cluster.fjord.batch import instant_text
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.algebra import Node
@@ -16,6 +17,7 @@ from cluster.language.size_ranges import BEST, ranges_of
 from cluster.language.walks import streams_of
 from cluster.plan.alternatives import Alternative, alternatives
 from cluster.plan.explain import explain
+from cluster.plan.history import EVER_US
 from cluster.plan.sized import quality_of, sizes_in
 from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.migration_steps import planned_migration, without_history
@@ -46,7 +48,13 @@ class Listed:
     cost
         What it is expected to cost, alone; None if nothing is known.
     runs
-        Whether the query runs by it.
+        Whether the query runs by it, and answers.
+    comes
+        Whether it is the plan with which the query goes on: a migration is under way, or waits.
+    at
+        From when on, if it is known; None if not, and for the beginning.
+    waits_for
+        What the migration waits for; empty if it is under way.
     migration
         What becomes of rows when the query goes on with it: ``whole`` or ``cut``; empty if it runs or cannot.
     refused
@@ -62,6 +70,9 @@ class Listed:
     migration: str
     refused: str
     plan: str
+    comes: bool = False
+    at: str | None = None
+    waits_for: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as the API shows it."""
@@ -74,6 +85,9 @@ class Listed:
             "kept_rows": _finite(kept),
             "complete": self.cost is not None and self.cost.known,
             "runs": self.runs,
+            "comes": self.comes,
+            "at": self.at,
+            "waits_for": self.waits_for,
             "migration": self.migration,
             "refused": self.refused,
             "plan": self.plan,
@@ -104,6 +118,8 @@ class QueryAlternatives:
         Returns that in which queries are planned.
     shares
         Returns, by condition, the shares of pairs that joins of a query have found.
+    waiting
+        Returns the plan that a migration of a query would bring, and what it waits for; None if there is none.
     """
 
     registry: Registry
@@ -113,6 +129,7 @@ class QueryAlternatives:
     planning: Planning
     context: Callable[[], PlanningContext]
     shares: Callable[[str], Mapping[Expression, float]]
+    waiting: Callable[[str], tuple[Node, str] | None]
 
     async def of(self, name: str, *, most: int = SHOWN) -> list[Listed]:
         """Return the cheapest plans of a query and the one that runs, cheapest first.
@@ -126,12 +143,13 @@ class QueryAlternatives:
         """
         query, context, physical = self.registry.query(name), self.context(), self.registry.physical
         rates, prices = self.limits.rates(streams_of(query.node)), self.prices.current()
+        coming = _coming(query, self.waiting(name))
 
         def listed() -> list[Listed]:
             selectivities = measured_selectivities(physical, self.operators.rates)
             figures = Figures(rates, selectivities, prices, {name: self.shares(name)})
             found = plans_of(query, context)
-            return _listed(query, found, list(costs_of(name, found, figures)), most)
+            return _listed(query, coming, found, list(costs_of(name, found, figures)), most)
 
         return await self.planning.run(listed)
 
@@ -175,29 +193,55 @@ def running_plan(query: RegisteredQuery) -> Node:
     return without_history(query.node if query.next_node is None else query.next_node)
 
 
+@dataclass(frozen=True, slots=True)
+class _Coming:
+    """The plan with which a query goes on, from when on, and what that waits for."""
+
+    node: Node
+    at_us: int
+    waits_for: str
+
+
+def _coming(query: RegisteredQuery, waiting: tuple[Node, str] | None) -> _Coming | None:
+    if query.next is not None and query.next_node is not None:
+        return _Coming(without_history(query.next_node), query.next.handover.at_us, "")
+    return None if waiting is None else _Coming(without_history(waiting[0]), EVER_US, waiting[1])
+
+
 def _listed(
-    query: RegisteredQuery, found: Sequence[Alternative], costs: Sequence[Totals | None], most: int
+    query: RegisteredQuery,
+    coming: _Coming | None,
+    found: Sequence[Alternative],
+    costs: Sequence[Totals | None],
+    most: int,
 ) -> list[Listed]:
-    running = running_plan(query)
+    running = without_history(query.node)
+    marked = [running] if coming is None else [running, coming.node]
     order = sorted(range(len(found)), key=lambda place: (_work(costs[place]), place))
-    shown = [place for place in order[:most] if found[place].node != running]
-    places = sorted([*shown, *(place for place in order if found[place].node == running)], key=order.index)
-    listed = [_line(query, place + 1, found[place], costs[place], running) for place in places]
-    if all(not each.runs for each in listed):
-        words = "planned by an earlier version, or for streams or relations that have changed since"
-        listed.append(Listed(None, words, None, runs=True, migration="", refused="", plan=explain(running)))
-    return listed
+    shown = [place for place in order[:most] if found[place].node not in marked]
+    places = sorted([*shown, *(place for place in order if found[place].node in marked)], key=order.index)
+    listed = [_line(query, coming, place + 1, found[place], costs[place]) for place in places]
+    words = "planned by an earlier version, or for streams or relations that have changed since"
+    unknown = [each for each in marked if all(each != other.node for other in found)]
+    return [*listed, *(_line(query, coming, None, Alternative(each, (words,)), None) for each in unknown)]
 
 
 def _work(cost: Totals | None) -> float:
     return float("inf") if cost is None else cost.work_us
 
 
-def _line(query: RegisteredQuery, number: int, each: Alternative, cost: Totals | None, running: Node) -> Listed:
-    runs, migration, refused = each.node == running, "", ""
+def _line(
+    query: RegisteredQuery, coming: _Coming | None, number: int | None, each: Alternative, cost: Totals | None
+) -> Listed:
+    runs, comes = each.node == without_history(query.node), coming is not None and coming.node == each.node
+    migration = refused = waits_for = ""
+    at = None
     if not runs:
         try:
             migration = "cut" if planned_migration(query, each.node, None)[1].cut else "whole"
         except PlanError as error:
-            refused = error.message
-    return Listed(number, each.words, cost, runs, migration, refused, explain(each.node))
+            refused = "" if comes else error.message
+    if comes and coming is not None:
+        at = None if coming.at_us <= EVER_US else instant_text(coming.at_us)
+        waits_for = coming.waits_for
+    return Listed(number, each.words, cost, runs, migration, refused, explain(each.node), comes, at, waits_for)

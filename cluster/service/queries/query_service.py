@@ -201,7 +201,7 @@ class QueryService:
         )
         self.alternatives = QueryAlternatives(
             registry, self.limits, self._operators, self._prices, self._planning, self._context,
-            self.replanning.shares_of,
+            self.replanning.shares_of, self._migrations.waiting,
         )  # fmt: skip
         self._unpublished: set[str] = set()
         """Streams on which the demands may have changed since they were published."""

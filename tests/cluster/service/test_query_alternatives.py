@@ -51,7 +51,11 @@ async def test_a_query_goes_on_with_a_plan_by_its_number(api: httpx.AsyncClient)
     assert (done.status_code, done.json()["state"]) == (202, "migrating")
     assert done.json()["why"] == f"plan {number} was asked for"
     after = (await api.get("/v1/queries/joined/alternatives")).json()
-    assert [each["number"] for each in after if each["runs"]] == [number]
+    assert [each["number"] for each in after if each["runs"]] == [1]
+    (coming,) = [each for each in after if each["comes"]]
+    assert (coming["number"], coming["at"], coming["waits_for"]) == (number, done.json()["at"], "")
+    assert coming["migration"] == "whole"
+    assert not any(each["refused"] for each in after)
     assert {each["number"]: each["plan"] for each in after} == {each["number"]: each["plan"] for each in before}
     again = await api.post("/v1/queries/joined/migrate", json={"to": number})
     assert again.json()["waits_for"] == "another migration of the query to end"
@@ -98,7 +102,8 @@ class _Client:
 def _line(number: int | None, **other: object) -> dict[str, object]:
     return {
         "number": number, "what": f"plan {number}", "work_us": 1_500.0, "kept_rows": 20.0, "complete": True,
-        "runs": False, "migration": "whole", "refused": "", "plan": f"tree {number}", **other,
+        "runs": False, "migration": "whole", "refused": "", "plan": f"tree {number}", "comes": False, "at": None,
+        "waits_for": "", **other,
     }  # fmt: skip
 
 
@@ -126,6 +131,17 @@ def test_the_command_lists_marks_and_shows(monkeypatch: pytest.MonkeyPatch) -> N
     assert shown.rstrip().endswith("-: because")
     assert _command(monkeypatch, client, "alternatives", "q", "--show", "4") == "0\ntree 4\n"
     assert "has no plan 9" in _command(monkeypatch, client, "alternatives", "q", "--show", "9")
+
+
+def test_the_command_shows_which_plan_comes_and_when(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = "2026-11-26T10:00:00.000000Z"
+    client = _Client([_line(2, comes=True, at=at), _line(1, runs=True, migration="")])
+    shown = _command(monkeypatch, client, "alternatives", "q").splitlines()
+    assert [line.split()[:2] for line in shown[2:4]] == [[">", "2"], ["*", "1"]]
+    assert shown[-1] == f"> q goes on with plan 2 from {at} on; until then it runs by the plan marked with *"
+    client = _Client([_line(None, comes=True, waits_for="room: 3"), _line(1, runs=True, migration="")])
+    shown = _command(monkeypatch, client, "alternatives", "q").splitlines()
+    assert shown[-1] == "> q goes on with another plan later: it waits for room: 3"
 
 
 def test_the_command_takes_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
