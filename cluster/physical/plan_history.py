@@ -49,7 +49,8 @@ class PlanStep(msgspec.Struct, frozen=True):
         why = f" ({self.why})" if self.why else ""
         begin = f"{named([*self.migrations_begin])} migrating{why}" if self.migrations_begin else ""
         end = f"{named([*self.migrations_end])} migrated" if self.migrations_end else ""
-        return "; ".join(each for each in (come, go, begin, end) if each) or "no query came or went"
+        nothing = "no query came or went" if self.epoch > 1 else "first plan, without queries: Spark starts with it"
+        return "; ".join(each for each in (come, go, begin, end) if each) or nothing
 
 
 def plan_history(files: PlanFiles, newest: int, last: int) -> Iterator[PlanStep]:

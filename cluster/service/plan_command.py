@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,7 +90,7 @@ def show_history(
     from rich.table import Table
 
     with make_client(api) as client:
-        steps = client.plan_history(last)
+        steps, migrations = client.plan_history(last), client.migrations()
     if not steps:
         typer.echo("the plan has not changed yet")
         return
@@ -106,6 +107,15 @@ def show_history(
     # Reasons of changes are long: lines may be wrapped by a narrow terminal, but nothing is cut off.
     widest = Console(width=LONGEST_LINE).measure(table).maximum
     Console(width=max(Console().width, widest)).print(table, soft_wrap=True)
+    for each in migrations:
+        if each["waits_for"]:
+            typer.echo(_waits(each))
+
+
+def _waits(migration: Mapping[str, Any]) -> str:
+    """Return in words what a migration waits for."""
+    why = f" ({migration['why']})" if migration["why"] else ""
+    return f"{migration['query']} is to go on with another plan{why}, and waits for {migration['waits_for']}"
 
 
 @plan.command("migrations")
@@ -116,10 +126,10 @@ def show_migrations(*, api: Api = DEFAULT_API) -> None:
     if not found:
         typer.echo("no query is migrating")
     for each in found:
-        why = f" ({each['why']})" if each["why"] else ""
         if each["waits_for"]:
-            typer.echo(f"{each['query']} waits for {each['waits_for']}{why}")
+            typer.echo(_waits(each))
             continue
+        why = f" ({each['why']})" if each["why"] else ""
         at = "the beginning" if each["at"] is None else each["at"]
         cut = ", where rows are cut" if each["cut"] else ""
         typer.echo(

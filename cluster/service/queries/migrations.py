@@ -235,8 +235,11 @@ class Migrations:
     def _waits_for_clock(self, streams: frozenset[str]) -> str | None:
         """Return what a migration waits for whose instant would be far off: it has to be behind the last stamp."""
         now, ahead = self._instants(), self._instants_ahead()
-        last = max((ahead[each] for each in streams if each in ahead and ahead[each] > now[each]), default=None)
-        return None if last is None else f"the time of a tuple that is stamped ahead of the clock: {instant_text(last)}"
+        last = max(((ahead[each], each) for each in streams if each in ahead and ahead[each] > now[each]), default=None)
+        if last is None:
+            return None
+        after_us, stream = last
+        return f"the clock to come to a tuple of {stream} that is stamped ahead of it: {instant_text(after_us - 1)}"
 
 
 def _state(query: RegisteredQuery) -> MigrationState:

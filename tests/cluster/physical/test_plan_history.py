@@ -49,6 +49,11 @@ def test_each_epoch_shows_what_came_and_went(tmp_path: Path) -> None:
     ]
 
 
+def test_the_first_epoch_says_what_it_is(tmp_path: Path) -> None:
+    (step,) = plan_history(_written(tmp_path, Plan(1)), 1, 20)
+    assert step.words == "first plan, without queries: Spark starts with it"
+
+
 def test_only_the_last_ones_and_those_that_are_there(tmp_path: Path) -> None:
     plans = [Plan(epoch, tuple(_query(f"q{n}", n, FAST) for n in range(1, epoch + 1))) for epoch in range(1, 7)]
     files = _written(tmp_path, *plans)

@@ -69,7 +69,10 @@ async def test_stamps_ahead_of_the_clock_are_waited_for(service: Service, monkey
     store(service, [4_000_000, 9_000_000], 5_000_000)
     monkeypatch.setattr(service.ingest, "_now_us", lambda: 8_000_000 - TOLERANCE_US)
     found = await queries.migrate("pairs", other_plan(query.node))
-    assert found.waits_for == "the time of a tuple that is stamped ahead of the clock: 1970-01-01T00:00:09.000001Z"
+    assert (
+        found.waits_for
+        == "the clock to come to a tuple of traffic that is stamped ahead of it: 1970-01-01T00:00:09.000000Z"
+    )
     clock = iter([9_500_000 - TOLERANCE_US])
     monkeypatch.setattr(service.ingest, "_now_us", lambda: next(clock, -TOLERANCE_US))  # it is put back
     await queries._migrations.step()

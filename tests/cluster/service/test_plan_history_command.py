@@ -18,10 +18,18 @@ class Client:
     def plan_history(self, last: int) -> list[dict[str, object]]:
         return [{"epoch": 3, "at_seconds": 0, "words": WORDS, "operators_come": 1_234, "operators_go": 5}][:last]
 
+    def migrations(self) -> list[dict[str, object]]:
+        """Return one that waits and one that is under way."""
+        return [
+            {"query": "q", "why": "plan 2 was asked for", "waits_for": "room: 3"},
+            {"query": "p", "why": "", "waits_for": ""},
+        ]
+
 
 @pytest.mark.parametrize("columns", ["80", "120"])
 def test_nothing_of_a_change_is_cut_off(monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     monkeypatch.setattr(plan_command, "make_client", lambda _: nullcontext(Client()))
     done = CliRunner().invoke(plan_command.plan, ["history"], env={"COLUMNS": columns}, catch_exceptions=False)
-    (line,) = done.output.splitlines()[1:]
+    line, waits = done.output.splitlines()[1:]
+    assert waits == "q is to go on with another plan (plan 2 was asked for), and waits for room: 3"
     assert " ".join(line.split()) == f"3 1970-01-01 00:00:00 {WORDS} +1,234 -5"
