@@ -34,6 +34,8 @@ from protocols.wire.streams import FieldType
 BYTES_OF_INTERVAL = 16
 BYTES_PER_VALUE = {FieldType.TEXT: 32}
 """Bytes of a value; 8 for types that are missing."""
+BYTES_OF_ANSWER = 160
+"""Bytes of an answer that waits: its text, usually, and what names it."""
 
 
 class StateLimitError(PlanError):
@@ -122,9 +124,24 @@ def _bytes_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> i
 @known_at_rates
 def _size_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> tuple[float, float]:
     """Return how many rows a fragment keeps, and how many bytes they take."""
+    waiting = _answers_waiting(fragment, tuples_per_second)
     if fragment.shares_panes:
-        return _panes_kept(fragment, tuples_per_second)
-    return _Estimate(fragment, tuples_per_second).kept(len(fragment.tally.groups))
+        rows, size = _panes_kept(fragment, tuples_per_second)
+    else:
+        rows, size = _Estimate(fragment, tuples_per_second).kept(len(fragment.tally.groups))
+    return rows + waiting, size + waiting * BYTES_OF_ANSWER
+
+
+def _answers_waiting(fragment: Fragment, rates: Mapping[str, float]) -> float:
+    """Return how many answers of queries wait while these go on with another plan: its own, and those that are cut.
+
+    They are counted where the plan is that is followed; the one that follows answers as much.
+    """
+    handing = [each.until for each in fragment.subscribers if each.until is not None]
+    if not handing:
+        return 0.0
+    waiting_us = sum((each.opens_us - each.at_us) * (2 if each.cut else 1) for each in handing)
+    return RowFlows(fragment, rates).answers.per_second * waiting_us / 1e6
 
 
 def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, float]:

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
 from cluster.language.walks import streams_of
 from cluster.physical.nodes import host_of
-from cluster.plan.epoch import PlannedQuery
+from cluster.plan.epoch import Handover, PlannedQuery
 from cluster.plan.history import EVER_US
 from cluster.service.queries.migration_steps import (
     AnsweredBy,
@@ -203,8 +205,9 @@ class Migrations:
             return reason
         new, migration = planned_migration(query, node, deadline_us)
         following = PlannedQuery(name, self._registry.epoch + 1, new, query.early)
+        handing = Handover(EVER_US, EVER_US + migration.delay_us, migration.cut)  # as long as answers will wait
         try:
-            await self._limits.check_migration(query.planned, following)
+            await self._limits.check_migration(replace(query.planned, until=handing), following)
         except ClusterError as error:
             return f"{ROOM}: {error.message}"
         streams = streams_of(new)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.fjord import state_size
 from cluster.fjord.state_size import StateLimitError, kept_by
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower, with_query
-from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -53,6 +54,21 @@ def test_shared_panes_count_once():
     (kept,) = kept_by(lower(plan), RATES)
     assert kept.rows == pytest.approx(7000, rel=0.01)
     assert kept.queries == ("q60", "q50", "q40", "q30")
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT COUNT(*) AS n FROM traffic WINDOW(RANGE 60 SECONDS)",
+    "SELECT sensor, MAX(speed) AS m FROM traffic WINDOW(RANGE 60 SECONDS SLIDE 10 SECONDS) GROUP BY sensor",
+])  # fmt: skip
+def test_answers_that_wait_while_a_query_migrates_count(text):
+    def kept(until):
+        (found,) = kept_by(lower(Plan(1, (replace(query(text), until=until),))), RATES)
+        return found.rows, found.bytes
+
+    alone, whole, cut = map(kept, (None, Handover(5, 60_000_005), Handover(5, 60_000_005, cut=True)))
+    assert whole[0] - alone[0] >= 100
+    assert cut[0] - alone[0] == pytest.approx(2 * (whole[0] - alone[0]), rel=0.01)
+    assert cut[1] > whole[1] > alone[1]
 
 
 @pytest.mark.parametrize("slide_s", [100, 10])
