@@ -44,6 +44,8 @@ class WorkerMemory:
         self._due = False
         self._aside = 0
         """How many objects were left when all were looked at."""
+        self._added = 0
+        """How many have been set aside since, at most: some of them may be gone."""
         self._all = True
 
     def keep(self, built: Hashable) -> None:
@@ -58,14 +60,25 @@ class WorkerMemory:
         if not self._due or details["generation"] != _ALL_GENERATIONS:
             return
         if phase == "start":
-            self._all = gc.get_freeze_count() >= GROWN * self._aside
+            self._all = self._has_grown()
             if self._all:
                 gc.unfreeze()  # objects that were set aside before may be garbage by now
         else:
+            if not self._all:
+                self._added += len(gc.get_objects(generation=_ALL_GENERATIONS))
             gc.freeze()
             if self._all:
-                self._aside = gc.get_freeze_count()
+                self._aside, self._added = gc.get_freeze_count(), 0
             self._due = False
+
+    def _has_grown(self) -> bool:
+        """Return whether there is much more than when all was looked at."""
+        if self._aside + self._added < GROWN * self._aside:
+            return False
+        # Python counts them one by one: 10 ms, in each worker and for each plan, if it were not so seldom.
+        there = gc.get_freeze_count()
+        self._added = there - self._aside
+        return there >= GROWN * self._aside
 
 
 WORKER_MEMORY = WorkerMemory()

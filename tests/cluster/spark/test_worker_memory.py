@@ -66,6 +66,25 @@ def test_what_is_set_aside_is_not_looked_at_for_each_plan(memory: WorkerMemory) 
     assert all(looked), "what was there before stayed aside"
 
 
+def test_what_is_set_aside_is_not_counted_for_each_plan(memory: WorkerMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.keep("plan 0")
+    gc.collect()
+    aside, counted = gc.get_freeze_count(), list[int]()
+    count = gc.get_freeze_count
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: counted.append(1) or count())
+    plans = []
+    for number in range(1, 20):
+        plans.append([Node() for _ in range(10)])
+        memory.keep(f"plan {number}")
+        gc.collect()
+    assert not counted, "that takes as long as there is much of it"
+    for number in range(20, 25):  # each adds a tenth, and what the one before added is gone
+        plans[-1:] = [[Node() for _ in range(aside // 10)]]
+        memory.keep(f"plan {number}")
+        gc.collect()
+    assert sum(counted) == 1, "once so much has come that there may be a quarter more"
+
+
 def test_what_is_no_longer_needed_is_collected_when_there_is_much_more(memory: WorkerMemory) -> None:
     memory.keep("plan 1")
     alive = [Node()]
