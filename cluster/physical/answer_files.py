@@ -4,6 +4,8 @@
     with state       bucket  [ some keys of each window        ]    the driver puts each query's in order of their
                              [ other keys of each window       ]    starts, and finds the rows that others close
 
+Buckets with many answers hand them to the driver in files, which it reads.
+
 The plan says which may; whether a task does depends on how many answers it has
 (docs/decisions/0023-tasks-write-many-answers.md).
 """
@@ -14,6 +16,9 @@ from cluster.physical.nodes import Fragment, Host
 
 ANSWERS_RETURNED = 50_000
 """So many answers a task returns to the driver: one file of all tasks is quicker then, and leaves fewer small files."""
+ANSWERS_OF_A_BUCKET = 5_000
+"""So many answers a bucket returns to the driver by way of Java; more it hands over in a file
+(docs/decisions/0077-buckets-hand-over-files.md)."""
 
 
 def may_be_written_by_tasks(fragment: Fragment) -> bool:

@@ -1,11 +1,16 @@
 """Answers that come to the driver as rows, and answers that tasks write into files: which are which, and their order.
 
+Without state:
+
     task 0    file      ─┐                                     one behind the other, if each query's starts allow it
     task 1    rows      ─┼─>  file, rows of 1 and 2, file
     task 2    rows      ─┤                                     else all files are read, and their rows put in order
     task 3    file      ─┘
 
 Both give each row the same number, which is also the one it would have if no task had written a file.
+
+With state, the driver reads all files. They only save the answers the way through Java, which copies each byte half a
+dozen times.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import polars as pl
 
 from cluster.fjord.collecting import HostOutput, in_order, stored_columns
 from cluster.fjord.counters import Counters
-from cluster.fjord.kinds import ERROR
+from cluster.fjord.kinds import ERROR, ROW
 from cluster.storage.results_table import Part
 from cluster.storage.unnumbered_answers import (
     Spans,
@@ -88,7 +93,7 @@ def written_by_task(output: HostOutput, folder: str, most: int) -> UnnumberedFil
     Parameters
     ----------
     output
-        The output of the task.
+        The output of the task, or of a bucket.
     folder
         Where such files are; empty if the plan wants none.
     most
@@ -96,9 +101,9 @@ def written_by_task(output: HostOutput, folder: str, most: int) -> UnnumberedFil
     """
     if not folder or sum(piece.height for piece in output.answers) <= most:
         return None
+    if any((piece["kind"] != ROW).any() for piece in output.answers):
+        return None  # errors, open rows and their ends: files have no kinds
     rows = in_order(map(stored_columns, output.answers))
-    if (rows["kind"] == ERROR).any():
-        return None
     try:
         return write_unnumbered(folder, rows)
     except OSError as error:

@@ -24,13 +24,14 @@ class DownstreamProcessor(StatefulProcessor):
     def __init__(self, options: SourceOptions, run: str) -> None:
         self._first_key = options.first_key
         self._functions = options.functions
+        self._answers_folder = options.answers_folder
         self._settings = (
             options.plans_folder, options.buckets, run, options.relations_folder, options.relation_memory_bytes,
         )  # fmt: skip
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
-        self._host = BucketHost(*self._settings, functions=self._functions)
+        self._host = BucketHost(*self._settings, functions=self._functions, answers_folder=self._answers_folder)
         self._map = handle.getMapState("operators", _NAME, _VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's interface
@@ -38,7 +39,7 @@ class DownstreamProcessor(StatefulProcessor):
         bucket = key[0] - self._first_key
         output = self._host.process(bucket, envelopes_of(rows), _MapStore(self._map))
         if output is not None:
-            yield Row(bucket=bucket, answers=output.answers, counters=output.counters, file=None)
+            yield Row(bucket=bucket, answers=output.answers, counters=output.counters, file=output.file)
 
     def close(self) -> None:
         """Keep what was built for the next micro-batch."""

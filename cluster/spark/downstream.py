@@ -22,8 +22,10 @@ from cluster.fjord.counters import summed
 from cluster.fjord.relation_tables import RelationTables
 from cluster.functions.allowed import FunctionRules
 from cluster.functions.calling import CALLS
+from cluster.physical.answer_files import ANSWERS_OF_A_BUCKET
 from cluster.physical.nodes import Host
 from cluster.plan.relations_read import MEMORY_BYTES
+from cluster.spark.answer_parts import written_by_task
 from cluster.spark.envelopes import (
     CONTROL,
     COUNTERS,
@@ -64,6 +66,8 @@ class BucketHost:
         Where versions of relations are, and what a table of them may take of the memory.
     functions
         What functions of users may be and take; None allows none.
+    answers_folder, answers_returned
+        Where the answers of a bucket are written if there are more than it returns; empty if it returns all.
     """
 
     def __init__(
@@ -75,7 +79,10 @@ class BucketHost:
         relation_memory_bytes: int = MEMORY_BYTES,
         *,
         functions: FunctionRules | None = None,
+        answers_folder: str = "",
+        answers_returned: int = ANSWERS_OF_A_BUCKET,
     ) -> None:
+        self._answers_folder, self._answers_returned = answers_folder, answers_returned
         CALLS.use(functions or FunctionRules())
         tables = partial(
             RelationTables, relations_folder, {}, buckets=buckets, memory_bytes=relation_memory_bytes
@@ -97,7 +104,8 @@ class BucketHost:
         for envelope in envelopes:
             if envelope.exchange not in (CONTROL, COUNTERS):
                 rows.setdefault(envelope.exchange, []).append(unpack_rows(envelope.payload))
-        return pack_output(self._host.process(bucket, control, rows, store, upstream))
+        output = self._host.process(bucket, control, rows, store, upstream)
+        return pack_output(output, written_by_task(output, self._answers_folder, self._answers_returned))
 
     @staticmethod
     def kept() -> tuple[Hashable, ...]:

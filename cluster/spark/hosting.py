@@ -156,8 +156,6 @@ def start_engine(
         Called, in one of Spark's threads, with what operators did, as it becomes known.
     """
     spark.dataSource.register(FjordSource)
-    files = UnnumberedFolder(results.root, run)
-    files.make()
     running: dict[Host, StreamingQuery] = {}
     try:
         for host in Host:
@@ -166,6 +164,8 @@ def start_engine(
             if discard_unstarted(checkpoint / host.value):
                 log.warning("killed before the first micro-batch: the checkpoint is discarded", host=host)
             results.remove_uncommitted(host.value)
+            files = UnnumberedFolder(results.root, run, host.value)
+            files.make()
             answers = _answers(spark, msgspec.structs.replace(options, host=host, answers_folder=files.path), run)
             checkpointed = CheckpointFiles(checkpoint / host.value)
             write = partial(written_by_tasks, spark)
@@ -247,7 +247,7 @@ def storing(
     results
         Where answers are stored.
     files
-        The folder of files that tasks have written and that wait for numbers.
+        The folder of the host's files that tasks have written and that wait for numbers.
     write
         Writes data files of those, in tasks.
     on_commit, on_counters
@@ -263,7 +263,7 @@ def storing(
         checkpoint.sync()
         if results.committed(micro_batch, host.value):
             log.info("micro-batch is stored already", host=host, micro_batch=micro_batch)
-        elif found.in_files:
+        elif found.in_files and host is Host.STATELESS:
             results.append_parts(found.parts(), micro_batch, host.value, write)
             on_commit()
         elif (rows := found.rows()).height:

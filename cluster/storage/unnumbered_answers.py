@@ -5,6 +5,8 @@
     task      unnumbered file ──> data file of the table    to the driver: its entry for the commit
     driver    one commit
 
+Buckets write such files, too, and the driver reads them: their answers have to be put in order with those of others.
+
 An unnumbered file belongs to one run of the engine. It is in a folder of that run, which only the driver makes: a task
 on a machine that does not share the table's disk finds no such folder, and returns its answers instead.
 """
@@ -81,11 +83,15 @@ class UnnumberedFolder:
         Folder (or URI) of the results table.
     run
         Identity of the run.
+    writer
+        Which of its writers, if there are several: their micro-batches end at different times, and each removes only
+        its own files.
     """
 
-    def __init__(self, root: str, run: str) -> None:
+    def __init__(self, root: str, run: str, writer: str = "") -> None:
         self._all = Path(root, UNNUMBERED) if is_local(root) else None
-        self._path = None if self._all is None else self._all / run
+        self._run = run
+        self._path = None if self._all is None else self._all / (f"{run}-{writer}" if writer else run)
 
     @property
     def path(self) -> str:
@@ -93,7 +99,7 @@ class UnnumberedFolder:
         return "" if self._path is None else str(self._path)
 
     def make(self) -> None:
-        """Make it, and remove those of earlier runs.
+        """Make it, empty, and remove those of earlier runs.
 
         Raises
         ------
@@ -102,7 +108,9 @@ class UnnumberedFolder:
         """
         if self._all is None or self._path is None:
             return
-        shutil.rmtree(self._all, ignore_errors=True)
+        for path in self._all.iterdir() if self._all.is_dir() else ():
+            if path == self._path or not path.name.startswith(f"{self._run}-"):
+                shutil.rmtree(path, ignore_errors=True)
         self._path.mkdir(parents=True, exist_ok=True)
 
     def clear(self) -> None:
@@ -222,8 +230,11 @@ def read_unnumbered(file: UnnumberedFile) -> pl.DataFrame:
     OSError
         If it cannot be read.
     """
-    table = pa.Table.from_batches(_groups(file, dict.fromkeys(file.spans, 1)), RESULT_SCHEMA)
-    return pl.DataFrame(pl.from_arrow(table)).select("query", "start_us", "end_us", "kind", "row")
+    with pa.memory_map(file.path) as source, pa.ipc.open_file(source) as reader:
+        rows = pl.DataFrame(pl.from_arrow(reader.read_all()))
+    queries = pl.Series("query", list(file.spans), pl.String)
+    places = np.repeat(np.arange(len(queries)), [span.rows for span in file.spans.values()])
+    return rows.select(queries.gather(places), "start_us", "end_us", pl.lit(ROW).alias("kind"), "row")
 
 
 def write_numbered(task: Numbering) -> AddAction:

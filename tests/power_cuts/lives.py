@@ -35,7 +35,6 @@ from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from cluster.storage.unnumbered_answers import UnnumberedFolder
 from protocols.mqtt.publish_frames import PublishFrames
 from protocols.wire.batches import Ack, Batch, make_columns
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -115,9 +114,7 @@ class Life:
         self._running = Lock()
         self._hosts: list[MicroBatches] = []
         self._register("rows", "counts")
-        files = UnnumberedFolder(self._results.root, "run")
-        files.make()
-        self._hosts = [MicroBatches(host, folder, self._results, files) for host in Host]
+        self._hosts = [MicroBatches(host, folder, self._results, "run") for host in Host]
 
     async def step(self, dice: random.Random) -> None:
         """Let one part do something."""

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,8 @@ class MicroBatches:
         The data folder.
     results
         Where answers go.
-    files
-        Where tasks write many answers before they are numbered.
+    run
+        Identity of the run: tasks write many answers into a folder of it before they are numbered.
     checkpoint
         Folder of the logs and states of both.
     rows
@@ -77,7 +78,7 @@ class MicroBatches:
         host: Host,
         folder: Path,
         results: ResultsTable,
-        files: UnnumberedFolder,
+        run: str,
         *,
         checkpoint: Path | None = None,
         rows: int = ROWS,
@@ -90,6 +91,8 @@ class MicroBatches:
         self._limit = ReadMaxRows(rows)
         self._run_name = f"run {next(_numbers)}"
         results.remove_uncommitted(host.value)
+        files = UnnumberedFolder(results.root, run, host.value)
+        files.make()
         downstream._kept.clear()  # another process keeps nothing
         discard_truncated(self._checkpoint, partial(results.committed, writer=host.value))
         discard_unstarted(self._checkpoint)
@@ -162,13 +165,20 @@ class MicroBatches:
         envelopes: dict[int, list[Envelope]] = {}
         for row in (row for batch in batches for row in batch.to_pylist()):
             envelopes.setdefault(row["bucket"], []).append(Envelope(row["exchange"], row["origin"], row["payload"]))
-        host = BucketHost(self._options.plans_folder, BUCKETS, self._run_name, self._options.relations_folder)
+        host = BucketHost(
+            self._options.plans_folder,
+            BUCKETS,
+            self._run_name,
+            self._options.relations_folder,
+            answers_folder=self._options.answers_folder,
+            answers_returned=self._options.answers_returned,
+        )
         outputs = []
         for bucket in range(BUCKETS):
             state = self._state(bucket, number)
             output = host.process(bucket, envelopes.get(bucket, []), state)
             if output is not None:
-                outputs.append({"bucket": bucket, "answers": output.answers, "counters": output.counters})
+                outputs.append({"bucket": bucket, **asdict(output)})
             self._write(f"state/{bucket}", number + 1, msgspec.msgpack.encode(dict(state)))
         return pa.Table.from_pylist(outputs, OUTPUT_SCHEMA)
 

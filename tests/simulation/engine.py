@@ -18,7 +18,6 @@ from cluster.physical.nodes import Host
 from cluster.service.running.engine import FAILED_START, RESTART_PAUSE_SECONDS, checkpoint_of
 from cluster.spark import downstream, source, upstream, worker_memory
 from cluster.storage import synced_files
-from cluster.storage.unnumbered_answers import UnnumberedFolder
 from tests.power_cuts.micro_batches import MicroBatches
 
 if TYPE_CHECKING:
@@ -119,15 +118,13 @@ class SimulatedEngine:
 
     def _start(self, on_commit: Callable[[], None]) -> list[MicroBatches]:
         forget_all()
-        files = UnnumberedFolder(self._results.root, f"run {self._registry.epoch} {self.starts}")
-        files.make()
         checkpoint = checkpoint_of(self._folder, self._registry)
         return [
             MicroBatches(
                 host,
                 self._folder,
                 self._results,
-                files,
+                f"run {self._registry.epoch} {self.starts}",
                 checkpoint=checkpoint,
                 rows=self._settings.max_rows,
                 partitions=self._settings.partitions,

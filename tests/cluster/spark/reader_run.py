@@ -6,6 +6,7 @@ import copy
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ class ReaderRun:
             max_rows,
             str(folder / "relations"),
             history_rows=history_rows,
+            answers_folder=str(folder / "answers"),
         )
+        (folder / "answers").mkdir(parents=True)
         self._catalog = Catalog.of([*SCHEMAS, PLACES])
         self._never = Compaction(1_000_000)
         self.tables = {
@@ -164,10 +167,17 @@ class ReaderRun:
                 envelopes.setdefault(row["bucket"], []).append(Envelope(row["exchange"], row["origin"], row["payload"]))
         outputs = []
         for bucket in range(BUCKETS):
-            host = BucketHost(self._options.plans_folder, BUCKETS, "run", self._options.relations_folder)
+            host = BucketHost(
+                self._options.plans_folder,
+                BUCKETS,
+                "run",
+                self._options.relations_folder,
+                answers_folder=self._options.answers_folder,
+                answers_returned=2,
+            )
             output = host.process(bucket, envelopes[bucket], self.stores[bucket])
             if output is not None:
-                outputs.append({"bucket": bucket, "answers": output.answers, "counters": output.counters})
+                outputs.append({"bucket": bucket, **asdict(output)})
         return _rows(collected_outputs(pa.Table.from_pylist(outputs, OUTPUT_SCHEMA)))
 
 

@@ -95,6 +95,16 @@ def test_an_error_that_several_tasks_report_is_one_though_others_write_files(fol
     assert by_query(found.parts())["b"] == [(5, 'error "no such thing"')]
 
 
+@pytest.mark.parametrize("kind", ["open", "closes", "error"])
+def test_answers_among_which_are_others_than_whole_rows_are_returned(folder: str, kind: str) -> None:
+    rows = answers(("a", 1), ("a", 2), ("b", 3)).with_columns(
+        pl.when(pl.col("query") == "b").then(pl.lit(kind)).otherwise("kind").alias("kind")
+    )
+    found = outputs(folder, [rows])
+    assert not found.in_files
+    assert found.rows()["kind"].to_list() == ["row", "row", kind]
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_rows_get_the_numbers_that_the_driver_alone_gives_them(folder: str, seed: int) -> None:
     dice = random.Random(seed)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
+from deltalake.transaction import AddAction
 
 from cluster.errors import ClusterError
+from cluster.fjord.collecting import HostOutput
 from cluster.physical.nodes import Host
 from cluster.spark import hosting
+from cluster.spark.answer_parts import written_by_task
 from cluster.spark.checkpoint_files import CheckpointFiles
-from cluster.spark.envelopes import OUTPUT_SCHEMA
+from cluster.spark.envelopes import OUTPUT_SCHEMA, pack_output
 from cluster.spark.hosting import EngineState, RunningEngine
 from cluster.storage.results_table import ResultsTable
-from cluster.storage.unnumbered_answers import UnnumberedFolder
+from cluster.storage.unnumbered_answers import Numbering, UnnumberedFolder
+from tests.cluster.spark.answer_rows import answers
 
 WAITING, WORKING = "Waiting for data to arrive", "Processing new data"
 
@@ -83,18 +88,19 @@ def test_the_failure_names_the_query_and_the_reason() -> None:
 
 
 class Output:
-    """Output without rows that counts how often its tasks are run."""
+    """Output, of no rows unless given, that counts how often its tasks are run."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: pa.Table | None = None) -> None:
         self.runs = 0
+        self._rows = OUTPUT_SCHEMA.empty_table() if rows is None else rows
 
     def toArrow(self) -> pa.Table:  # noqa: N802 - Spark's name
         self.runs += 1
-        return OUTPUT_SCHEMA.empty_table()
+        return self._rows
 
 
 def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_path: Path) -> None:
-    results, answers, notified = ResultsTable(str(tmp_path / "results"), "f"), Output(), list[str]()
+    results, outputs, notified = ResultsTable(str(tmp_path / "results"), "f"), Output(), list[str]()
     rows = pl.DataFrame({"query": ["q"], "start_us": [0], "end_us": [1], "kind": ["row"], "row": ["{}"]})
     results.append(rows, 4, Host.STATEFUL.value)
     version = results.version
@@ -103,8 +109,39 @@ def test_a_micro_batch_whose_results_are_stored_is_run_again_for_its_state(tmp_p
     store = hosting.storing(
         Host.STATEFUL, checkpoint, results, folder, list, on_commit=lambda: notified.append("stored")
     )
-    store(answers, 4)  # type: ignore[arg-type] # as far as it is used
-    assert (answers.runs, results.version, notified) == (1, version, [])
+    store(outputs, 4)  # type: ignore[arg-type] # as far as it is used
+    assert (outputs.runs, results.version, notified) == (1, version, [])
+
+
+def test_answers_that_buckets_hand_over_in_files_are_put_in_order_by_the_driver(tmp_path: Path) -> None:
+    results, folders = ResultsTable(str(tmp_path), "f"), {}
+    for host in Host:
+        folders[host] = UnnumberedFolder(results.root, "run", host.value)
+        folders[host].make()
+    others = Path(folders[Host.STATELESS].path, "of-a-micro-batch-that-runs")
+    others.touch()
+    checkpoint = CheckpointFiles(tmp_path / "checkpoint" / "stateful")
+
+    def write(_: Sequence[Numbering]) -> list[AddAction]:
+        pytest.fail("a job of Spark's for few answers: the driver writes them")
+
+    store = hosting.storing(Host.STATEFUL, checkpoint, results, folders[Host.STATEFUL], write, on_commit=lambda: None)
+    buckets = [answers(("a", 1), ("b", 1), ("a", 4))], [answers(("a", 2))], [answers(("a", 2), ("a", 3), ("b", 5))]
+    for micro_batch, pieces in enumerate([buckets, [[answers(("a", 6), ("a", 7))]]]):
+        outputs = []
+        for bucket, rows in enumerate(pieces):
+            output = HostOutput(rows)
+            packed = pack_output(output, written_by_task(output, folders[Host.STATEFUL].path, 1))
+            outputs.append({"bucket": bucket, **asdict(packed)})  # type: ignore[arg-type] # there are answers
+        assert sum(each["file"] is not None for each in outputs) == 2 - micro_batch
+        table = pa.Table.from_pylist(outputs, OUTPUT_SCHEMA)
+        store(Output(table), micro_batch)  # type: ignore[arg-type] # as far as it is used
+    assert results.rows_after("a", 0, 9).select("sequence", "start_us", "row").rows() == [
+        (1, 1, "0"), (2, 2, "0"), (3, 2, "0"), (4, 3, "1"), (5, 4, "2"), (6, 6, "0"), (7, 7, "1"),
+    ]  # fmt: skip
+    assert results.rows_after("b", 0, 9)["start_us"].to_list() == [1, 5]
+    assert not list(Path(folders[Host.STATEFUL].path).iterdir()), "what has been read is removed"
+    assert others.exists(), "and nothing else"
 
 
 class Sleeping:

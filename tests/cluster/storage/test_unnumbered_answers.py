@@ -239,6 +239,20 @@ def test_a_table_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
     assert [field.name for field in DeltaTable(root).schema().fields] == RESULT_SCHEMA.names
 
 
+def test_writers_of_one_run_have_folders_of_their_own(tmp_path: Path) -> None:
+    root = opened(tmp_path).root
+    before = UnnumberedFolder(root, "run 10", "stateful")
+    before.make()
+    files = {}
+    for writer in ("stateless", "stateful"):
+        folder = UnnumberedFolder(root, "run 1", writer)
+        folder.make()
+        files[writer] = folder, write_unnumbered(folder.path, answers(("a", 1)))
+    assert not Path(before.path).exists(), "of an earlier run"
+    files["stateful"][0].clear()
+    assert [Path(file.path).exists() for _, file in files.values()] == [True, False]
+
+
 def test_a_task_without_the_folder_of_its_run_cannot_write(tmp_path: Path) -> None:
     folder = UnnumberedFolder(opened(tmp_path).root, "run")
     with pytest.raises(OSError, match="No such file"):
