@@ -51,6 +51,11 @@ class Context:
     temporal: set[int] = field(default_factory=set)
     """Conditions on NOW() that have become windows, by identity (temporal_filters.py)."""
 
+    outermost: exp.Expr | None = None
+    """The SELECT whose rows are those of a whole query that is no derived stream."""
+    qualities: set[str] = field(default_factory=set)
+    """Columns with the quality of rows of which tuples may be dropped that some SELECT shows (kept_extents.py)."""
+
     spelled: dict[tuple[int, int], str] = field(default_factory=dict)
     """By place in the text: what the same is written as in a text that is kept (interval_joins.py)."""
 

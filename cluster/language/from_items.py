@@ -27,6 +27,7 @@ from cluster.language.kept_extents import refuse_kept_alone
 from cluster.language.plans import never_null, reads_relations_only
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
+from cluster.language.row_quality import quality_of
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
 from cluster.language.stream_items import with_history
 from cluster.language.syntax import Changes, SampleClause, SinceClause, StreamItem, Within
@@ -188,9 +189,20 @@ def translate_item(item: StreamItem, translator: QueryTranslator, read: Read = N
         raise context.error(since, "only a stream has a past that is stored", "put SINCE where the stream is read")
     node, bounds = _lasting(node, item, context, read, alias)
     columns = _named_columns(node, {STAMP.name, *(bounds or ())})
-    sampled_at, counted = STAMP.name if base and stamped else None, item.args.get("window") is not None
-    sampled_at = None if item.args.get("coalesce") else sampled_at
-    return FromItem(node, ScopeItem(alias, columns, stamp, sampled_at, validity=bounds, counted=counted), base)
+    sampled_at = STAMP.name if base and stamped and not item.args.get("coalesce") else None
+    return FromItem(
+        node,
+        ScopeItem(
+            alias,
+            columns,
+            stamp,
+            sampled_at,
+            validity=bounds,
+            counted=item.args.get("window") is not None,
+            quality=quality_of(node),
+        ),
+        base,
+    )
 
 
 def _lasting(

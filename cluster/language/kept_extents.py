@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 from msgspec.structs import replace
+from sqlglot import exp
 
 from cluster.expressions import nodes
 from cluster.language.algebra import (
@@ -33,8 +34,6 @@ from protocols.wire.streams import FieldType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from sqlglot import exp
 
     from cluster.language.context import Context
     from cluster.language.extents import Coalescing

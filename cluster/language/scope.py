@@ -70,6 +70,8 @@ class ScopeItem:
     """The columns of the plan with begin and end of the intervals of its tuples, if the query reads them."""
     counted: bool = False
     """True if a window, and not this interval, says how long a tuple counts."""
+    quality: str | None = None
+    """The column with the share of its exact row that each row is, if tuples may be dropped."""
 
     def matches(self, name: str) -> bool:
         """Return whether it has a column called `name`."""
@@ -118,6 +120,7 @@ class ScopeItem:
             ),
             sampled_at=names.get(self.sampled_at, self.sampled_at) if self.sampled_at else None,
             validity=(names.get(both[0], both[0]), names.get(both[1], both[1])) if (both := self.validity) else None,
+            quality=names.get(self.quality, self.quality) if self.quality else None,
         )
 
 

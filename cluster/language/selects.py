@@ -19,9 +19,10 @@ from cluster.language.grouping import aggregates_in, function_name, group, with_
 from cluster.language.grouping_keys import grouping_sets_of
 from cluster.language.interval_joins import with_interval_joins
 from cluster.language.joins import join_items
-from cluster.language.kept_extents import tuples_dropped_from
+from cluster.language.kept_extents import QUALITY, tuples_dropped_from
 from cluster.language.over_functions import over_words
 from cluster.language.ranks import refuse_values
+from cluster.language.row_quality import quality_shown
 from cluster.language.scalar_subqueries import with_values
 from cluster.language.scope import Names, Scope, has_bare_alias
 from cluster.language.select_ends import SelectEnd, ended
@@ -261,6 +262,8 @@ class Translator:
         items = self._expanded(select, scope)
         names = self._names(items, scope)
         bodies = [item.this if isinstance(item, exp.Alias) else item for item in items]
+        if (quality := quality_shown(select, items, scope, self.context)) is not None:
+            names, bodies = [*names, Names(names).unique(QUALITY)], [*bodies, quality]
         having = select.args.get("having")
         grouping = grouping_sets_of(select, scope, bodies, names, self.context)
         conditions = [self._with_bodies(having.this, scope, bodies, names)] if having else []

@@ -22,6 +22,7 @@ from cluster.language.plans import reads_relations_only, shown
 from cluster.language.rank_bounds import with_rank_bounds
 from cluster.language.readable_text import readable
 from cluster.language.relation_statements import CreateRelation, DropRelation, create_relation
+from cluster.language.row_quality import unparenthesised, warn_of_hidden_quality
 from cluster.language.select_names import check_letters
 from cluster.language.selects import Translator
 from cluster.language.statement_trees import EARLY, implied, statement_tree, with_parentheses
@@ -195,7 +196,9 @@ def translate_derived(text: str, catalog: Catalog, *, registered: bool = False) 
 def _translated(tree: exp.Expr, statement: exp.Expr, context: Context, *, shows: bool = True) -> Query:
     try:
         tree = with_own_functions(tree, context)
+        context.outermost = unparenthesised(tree) if shows else None
         node = with_rank_bounds(Translator(context).query(tree))
+        warn_of_hidden_quality(node, context)
         node = shown(node) if shows else node
         deepest = levels(node)
     except RecursionError:

@@ -96,3 +96,30 @@ def test_rows_with_room_for_all_are_those_without_keep(seed: int) -> None:
         assert Counter(map(str, exact)) == Counter(str({n: v for n, v in row.items() if n != "q"}) for row in kept)
         assert {row["q"] for row in kept} <= {1.0}
     assert all((each.end or NEVER) > each.start for each in every[1])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_group_has_the_quality_of_its_worst_row(seed: int) -> None:
+    dice = random.Random(f"worst/{seed}")
+    text, window = a_window(dice)
+    samples, most = random_samples(dice, 30, tied=False), dice.choice((2, 4, 8))
+    pairs = dice.random() < 0.5
+    item = f"traffic WINDOW({text}) COALESCE(x BY k) KEEP {most} TUPLES"
+    sql = f"SELECT k, COUNT(*) AS n FROM {item} GROUP BY k"
+    if pairs:
+        sql = f"SELECT a.x AS x, b.x AS z FROM {item} AS a, {item} AS b WHERE a.x < b.x"
+    answers = answers_of(dice, sql, FIELDS, samples, dice.choice((0, 4)))
+    taken = in_runs([(t, k, x, None) for t, k, x, _ in samples], LINKS[0][2], keyed=True)
+    for at in range(LAST + 110):
+        rows = rows_at(taken, window, most, at)
+        expected: Counter[Any] = Counter()
+        if pairs:
+            known = [(values[1], quality) for values, _, _, quality in rows if values[1] is not None]
+            expected.update((x, z, min(q, r)) for x, q in known for z, r in known if x < z)
+        else:
+            for key in {values[0] for values, *_ in rows}:
+                own = [quality for values, _, _, quality in rows if values[0] == key]
+                expected[key, len(own), min(own)] += 1
+        names = ("x", "z", "quality") if pairs else ("k", "n", "quality")
+        found = Counter(tuple(row[name] for name in names) for row in valid_at(answers, at))
+        assert found == expected, (sql, at)
