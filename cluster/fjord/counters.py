@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from cluster.fjord.graph import RunningOperator
-from cluster.physical.nodes import PhysicalPlan, Work
-from cluster.physical.operations import Sample
+from cluster.physical.nodes import Fragment, PhysicalPlan, Shed, Work
+from cluster.physical.operations import KeptExtent, Sample
 
 REPORT_EVERY_SECONDS = 1.0
 """A worker reports counters no more often; one that dies takes some of them along, but never an answer."""
@@ -34,6 +34,10 @@ class Totals(msgspec.Struct, frozen=True):
         Rows its input queues dropped because they were full.
     broken
         Batches that it took or emitted and that broke the contract of queues.
+    evicted
+        Tuples that it dropped for lack of room (``KEEP``).
+    accuracies, estimated
+        Sum of the accuracies of its rows, each estimated after a transition, and how many.
     """
 
     owner: str
@@ -44,6 +48,9 @@ class Totals(msgspec.Struct, frozen=True):
     deepest: int = 0
     dropped: int = 0
     broken: int = 0
+    evicted: int = 0
+    accuracies: float = 0.0
+    estimated: int = 0
 
     def plus(self, other: Totals) -> Totals:
         """Return both together."""
@@ -56,6 +63,9 @@ class Totals(msgspec.Struct, frozen=True):
             max(self.deepest, other.deepest),
             self.dropped + other.dropped,
             self.broken + other.broken,
+            self.evicted + other.evicted,
+            self.accuracies + other.accuracies,
+            self.estimated + other.estimated,
         )
 
     def minus(self, earlier: Totals) -> Totals:
@@ -69,6 +79,9 @@ class Totals(msgspec.Struct, frozen=True):
             self.deepest,
             self.dropped - earlier.dropped,
             self.broken - earlier.broken,
+            self.evicted - earlier.evicted,
+            self.accuracies - earlier.accuracies,
+            self.estimated - earlier.estimated,
         )
 
 
@@ -88,6 +101,9 @@ def counters_of(operators: Iterable[RunningOperator]) -> Counters:
             max((queue.counters.deepest for queue in placed.inputs), default=0),
             sum(queue.counters.rows_dropped for queue in placed.inputs),
             placed.counters.broken,
+            placed.counters.evicted,
+            placed.counters.accuracies,
+            placed.counters.estimated,
         )
         for placed in operators
     }
@@ -169,5 +185,18 @@ def work_of(plan: PhysicalPlan, counters: Mapping[str, Totals]) -> dict[str, Wor
             )
             last = counters.get(fragment.sink.id) or counters.get(fragment.sink.inputs[0])
             answers = 0 if last is None else last.rows_out
-            found[fragment.identity] = Work(sum(each.rows_in for each in samples), answers, seconds[fragment.identity])
+            taken = sum(each.rows_in for each in samples)
+            shed = shed_of(fragment, counters)
+            found[fragment.identity] = Work(taken, answers, seconds[fragment.identity], shed)
     return found
+
+
+def shed_of(fragment: Fragment, counters: Mapping[str, Totals]) -> Shed | None:
+    """Return what a fragment has dropped for lack of room; None if it may drop nothing."""
+    kept = [each.id for each in fragment.nodes if isinstance(each.operation, KeptExtent)]
+    if not kept:
+        return None
+    totals = [counters[name] for name in kept if name in counters]
+    estimated = sum(each.estimated for each in totals)
+    accuracy = sum(each.accuracies for each in totals) / estimated if estimated else None
+    return Shed(sum(each.evicted for each in totals), accuracy)

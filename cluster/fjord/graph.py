@@ -25,6 +25,11 @@ class OperatorCounters:
     rows_in: int = 0
     rows_out: int = 0
     seconds: float = 0.0
+    evicted: int = 0
+    """Tuples that were dropped for lack of room."""
+    accuracies: float = 0.0
+    """Sum of the estimated accuracies of rows after transitions, which were so many:"""
+    estimated: int = 0
     broken: int = 0
     """Batches, received or emitted, that violated the contract of queues."""
 
@@ -178,6 +183,7 @@ class Dataflow:
         port, batch = _take(placed)
         if batch is None:
             return
+        evicted = placed.operator.evictions.tuples
         began = self._clock()
         NOW.operator = type(placed.operator).__name__
         try:
@@ -196,6 +202,11 @@ class Dataflow:
         counters.seconds += used
         counters.rows_in += batch.rows.height
         counters.rows_out += emitted.rows.height
+        evictions = placed.operator.evictions
+        counters.evicted += evictions.tuples - evicted
+        if evictions.accuracy is not None:
+            counters.accuracies += evictions.accuracy
+            counters.estimated += 1
         for queue in placed.outputs:
             queue.put(emitted)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -12,6 +13,19 @@ from cluster.fjord.batch import START, Batch
 
 State = Mapping[str, pl.DataFrame | int | str]
 """An operator's state as a few named tables and scalars that can be saved."""
+
+
+class Evictions(NamedTuple):
+    """What an operator has dropped for lack of room (``KEEP``).
+
+    `tuples` since its state began; `accuracy` is that of its rows as estimated, None while there is no estimate.
+    """
+
+    tuples: int = 0
+    accuracy: float | None = None
+
+
+NO_EVICTIONS = Evictions()
 
 
 class Operator(ABC):
@@ -27,6 +41,11 @@ class Operator(ABC):
     """True if rows may arrive in any order and late: for operators where data enter a plan."""
     warning: Exception | None = None
     """What it could not do in its last transition although it went on; its query gets this as an error."""
+
+    @property
+    def evictions(self) -> Evictions:
+        """What it has dropped for lack of room."""
+        return NO_EVICTIONS
 
     def begin(self, begun_us: Mapping[str, int]) -> bool:
         """Take note of where streams begin, by stream; return whether that changes the state."""

@@ -75,6 +75,7 @@ class OperatorStatistics:
         self._observed_at = clock()
         self._rates: dict[str, Rates] = {}
         self._broken_before = 0
+        self._evicted_before = 0
 
     @property
     def counters(self) -> Counters:
@@ -85,6 +86,11 @@ class OperatorStatistics:
     def broken(self) -> int:
         """How many batches broke the contract of queues, also of operators that have left the plan."""
         return self._broken_before + sum(totals.broken for totals in self._counters.values())
+
+    @property
+    def evicted(self) -> int:
+        """How many tuples were dropped for lack of room (``KEEP``), also by operators that have left the plan."""
+        return self._evicted_before + sum(totals.evicted for totals in self._counters.values())
 
     @property
     def due(self) -> bool:
@@ -113,6 +119,7 @@ class OperatorStatistics:
             share = 1 - 0.5 ** (passed / HALF_LIFE_SECONDS)
             kept = {name: totals for name, totals in self._counters.items() if totals.owner in alive}
             self._broken_before = self.broken - sum(totals.broken for totals in kept.values())
+            self._evicted_before = self.evicted - sum(totals.evicted for totals in kept.values())
             self._rates = {
                 name: self._newer(name, _between(self._observed.get(name), totals, passed), share)
                 for name, totals in kept.items()

@@ -415,14 +415,30 @@ NOTHING = PhysicalPlan(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """The work of a fragment: tuples in, rows out (shared rows counted once), processor time."""
+class Shed:
+    """What a fragment has dropped since its process began: tuples, and how accurate its rows were on average."""
 
     tuples: int
-    answers: int
-    seconds: float
+    accuracy: float | None = None
 
     @property
     def words(self) -> str:
         """The same in words."""
-        return f"{self.tuples:,} tuples in, {self.answers:,} rows out, {self.seconds:,.2f} s of work"
+        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.2f} on average"
+        return f"{self.tuples:,} tuples dropped by KEEP{accuracy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a fragment: tuples in, rows out (shared rows counted once), processor time, what was dropped."""
+
+    tuples: int
+    answers: int
+    seconds: float
+    shed: Shed | None = None
+
+    @property
+    def words(self) -> str:
+        """The same in words."""
+        shed = f", {self.shed.words}" if self.shed else ""
+        return f"{self.tuples:,} tuples in, {self.answers:,} rows out, {self.seconds:,.2f} s of work{shed}"

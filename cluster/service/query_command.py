@@ -18,6 +18,7 @@ from cluster.local.query_arguments import (
     text_given,
     values_given,
 )
+from cluster.physical.nodes import Shed
 from cluster.service.client.command import (
     DEFAULT_API,
     DEFAULT_BROKER,
@@ -153,6 +154,8 @@ def show_query(
     typer.echo(f"{'query':10}{found['sql'].strip().replace(NEW_LINE, NEW_LINE + ' ' * 10)}")
     for each in found.get("sizes") or []:
         typer.echo(f"{'sizes':10}{each['quality']} from {each['from'] or 'the beginning'}")
+    if kept := found.get("kept"):
+        typer.echo(f"{'kept':10}{Shed(kept['dropped'], kept['accuracy']).words}")
     for text in mismatch_texts(found.get("mismatches", [])):
         typer.echo(f"{'mismatch':10}{text}")
     for text in refusal_texts(found.get("refused_demands", [])):

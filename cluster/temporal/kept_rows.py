@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from cluster.temporal.kept_samples import Sample
 from cluster.temporal.rated_extent import PIECES, Offer, RatedExtent
+from cluster.temporal.scoring import DEFAULT, Scoring
 from cluster.temporal.shedding_heap import Fragment
 from cluster.temporal.windows import CountWindow, Key, TimeWindow, Window
 
@@ -58,8 +59,8 @@ class _Tracked(RatedExtent):
     tied = True
     open_lasts = False
 
-    def __init__(self, window: Window, queries: Iterable[str] = ()) -> None:
-        super().__init__(window, queries)
+    def __init__(self, window: Window, queries: Iterable[str] = (), scoring: Scoring = DEFAULT) -> None:
+        super().__init__(window, queries, scoring)
         self.values: dict[int, tuple[Any, ...]] = {}
         self.changed: dict[int, Fragment | None] = {}
         self.live: dict[int, Fragment] = {}
@@ -128,6 +129,8 @@ class KeptRows:
         """Where the window began when rows were last settled."""
         self._now: int | None = None
         """The last stamp, while what it changed is not settled."""
+        self._rows: tuple[float, int] | None = None
+        """Sum of the qualities of the rows that were shown last, and how many they were."""
         self._border: int | None = None
         """The next border of a window that slides by time, while it keeps something."""
 
@@ -141,13 +144,27 @@ class KeptRows:
         """Since when the row is shown that has been shown longest."""
         return min((since for since, _ in self._shown.values()), default=None)
 
-    def accuracy(self) -> float:
-        """Return the estimated accuracy of the rows; 1 if nothing was lost."""
-        return self.extent.accuracy(self._newest())
+    @property
+    def accuracy(self) -> float | None:
+        """The accuracy of the rows that were shown last, as estimated; 1 if nothing was lost, None before any were."""
+        if self._rows is None:
+            return None
+        total, rows = self._rows
+        rows += self.extent.vanished
+        return total / rows if rows else 1.0
 
     def offer(self, most: int) -> Offer:
-        """Return what keeping at most so many would save and cost; nothing changes."""
-        return self.extent.offer(most, self._newest())
+        """Return what keeping at most so many would save and cost now; nothing changes."""
+        newest = next((each.start for each in reversed(self.extent.kept.values())), 0)
+        return self.extent.offer(most, newest)
+
+    def apply(self, most: int) -> int:
+        """Keep at most so many from now on; return how many go at once. Rows change with the next sample or event."""
+        return self.extent.apply(most)
+
+    def undo(self) -> None:
+        """Stop dropping. What was dropped stays lost until the window has passed it."""
+        self.extent.undo()
 
     def take(self, samples: Iterable[Numbered], watermark: int) -> list[Shown]:
         """Take samples, which come in order, and return the rows that have ended before a watermark.
@@ -178,9 +195,6 @@ class KeptRows:
         self._shown = {origin: (max(since, watermark), each) for origin, (since, each) in self._shown.items()}
         return found
 
-    def _newest(self) -> int:
-        return next((each.start for each in reversed(self.extent.kept.values())), 0)
-
     def _pass(self, limit: int, found: list[Shown]) -> None:
         """Show what changes before an instant."""
         window = self.extent.window
@@ -207,7 +221,9 @@ class KeptRows:
             self.extent.expire(border)
             begins = self._window_begins(border)
             until = border + self._slide
-            found.extend(Shown(border, until, self._content(each, begins)) for each in self.extent.live.values())
+            rows = [Shown(border, until, self._content(each, begins)) for each in self.extent.live.values()]
+            self._rows = sum(each.content.quality for each in rows), len(rows)
+            found.extend(rows)
             self.extent.changed.clear()
             self._border = until if self.extent.kept else None
 
@@ -219,6 +235,7 @@ class KeptRows:
             self._begins = begins
             for origin in self._lossy:
                 changed.setdefault(origin, self.extent.live.get(origin))
+        total = self._rows[0] if self._rows else sum(each.quality for _, each in self._shown.values())
         for origin, fragment in changed.items():
             content = None if fragment is None else self._content(fragment, begins)
             if fragment is not None and fragment.begins < fragment.first.start and begins < fragment.first.start:
@@ -228,6 +245,7 @@ class KeptRows:
             since, before = self._shown.get(origin, (instant, None))
             if content == before:
                 continue
+            total += (content.quality if content else 0.0) - (before.quality if before else 0.0)
             if before is not None and since < instant:
                 found.append(Shown(since, instant, before))
             if content is None:
@@ -235,6 +253,7 @@ class KeptRows:
             else:
                 self._shown[origin] = (instant, content)
         changed.clear()
+        self._rows = total, len(self._shown)
 
     def _window_begins(self, instant: int) -> int:
         """Return where the window of an instant begins: the multiple of a 64th of it, or the sample, before."""
@@ -265,17 +284,15 @@ class KeptRows:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state that was saved."""
-        most = self.extent.most
         self.extent = _Tracked(self.extent.window)
         self.extent._fill(state["extent"])  # noqa: SLF001 - its own class
-        self.extent.most = most
         self.extent.values = dict(state["values"])
         self.extent.changed = {origin: self.extent.live.get(origin) for origin in state["changed"]}
         self._shown = {
             origin: (since, Content(values, begin, end, quality))
             for origin, since, values, begin, end, quality in state["shown"]
         }
-        self._lossy = set(state["lossy"])
+        self._lossy, self._rows = set(state["lossy"]), None
         self._begins, self._border = state["begins"], state["border"]
 
 

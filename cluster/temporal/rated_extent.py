@@ -118,8 +118,13 @@ class RatedExtent(HeapShedder):
     def accuracy(self, now_us: int) -> float:
         """Return the estimated accuracy of the rows."""
         found = [each.quality for each in self.rated(now_us)]
-        rows = len(found) + sum(part.vanished for part in self._parts)
+        rows = len(found) + self.vanished
         return sum(found) / rows if rows else 1.0
+
+    @property
+    def vanished(self) -> int:
+        """Of how many rows of the window nothing is left."""
+        return sum(part.vanished for part in self._parts)
 
     def saved(self) -> dict[str, Any]:
         """Return its state as plain values."""

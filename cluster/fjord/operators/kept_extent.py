@@ -18,8 +18,8 @@ import polars as pl
 from polars.datatypes import DataTypeClass
 
 from cluster.fjord.batch import END, START, Batch
-from cluster.fjord.operator import State
-from cluster.fjord.operators.ordered_output import table_of
+from cluster.fjord.operator import Evictions, State
+from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.kept_tuples import KeptTuples
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
@@ -38,7 +38,7 @@ def _columns(words: str, **others: DataTypeClass) -> Types:
     return found | {f"fjord_{name}": each for name, each in others.items()}
 
 
-_EXTENT = _columns("arrived dropped window_begins border")
+_EXTENT = _columns("arrived dropped room window_begins border")
 _SAMPLE = _columns("sample since until newest of_run begins ends origin", open=pl.Boolean)
 BOOKKEEPING = tuple(_SAMPLE)
 """What is kept of a tuple besides its columns."""
@@ -74,14 +74,19 @@ class KeptExtent(StartOrdered):
         self._keys = [self._values.index(name) for name in dict.fromkeys(kept.keys)]
         self._apart = [self._values.index(name) for name in kept.apart]
         self._extents: dict[tuple[Any, ...], KeptRows] = {}
+        self.room = kept.most
+        """How many tuples are kept of what is kept apart from now on: the plan's number, unless another was applied."""
 
     @property
-    def evicted(self) -> int:
-        """How many tuples have gone for lack of room."""
-        return sum(each.dropped for each in self._extents.values())
+    def evictions(self) -> Evictions:
+        """How many tuples have gone for lack of room, and the mean accuracy of what is kept apart."""
+        found = [each.accuracy for each in self._extents.values() if each.accuracy is not None]
+        tuples = sum(each.dropped for each in self._extents.values())
+        return Evictions(tuples, sum(found) / len(found) if found else None)
 
+    @property
     def extents(self) -> Sequence[KeptRows]:
-        """Return what is kept, of each combination of values that are kept apart."""
+        """What is kept, of each combination of values that are kept apart."""
         return [*self._extents.values()]
 
     def _take(self, batch: Batch) -> Batch:
@@ -113,8 +118,8 @@ class KeptExtent(StartOrdered):
     def _extent(self) -> KeptRows:
         kept = self._kept
         if kept.rows is not None:
-            return KeptRows(CountWindow(kept.rows), kept.most, kept.slide_rows)
-        return KeptRows(TimeWindow(kept.size_us - 1), kept.most, kept.slide_us)
+            return KeptRows(CountWindow(kept.rows), self.room, kept.slide_rows)
+        return KeptRows(TimeWindow(kept.size_us - 1), self.room, kept.slide_us)
 
     def _in_order(self, rows: pl.DataFrame) -> dict[tuple[Any, ...], list[Numbered]]:
         """Return the tuples of each extent in their order."""
@@ -138,14 +143,14 @@ class KeptExtent(StartOrdered):
     def save(self) -> State:
         """Return what is kept."""
         states = [each.saved() for each in self._extents.values()]
-        return {**super().save(), **self._tables(states)}
+        return {**super().save(), "room": self.room, **self._tables(states)}
 
     def _tables(self, states: Sequence[dict[str, Any]]) -> dict[str, pl.DataFrame]:
         tables: dict[str, list[tuple[Any, ...]]] = {name: [] for name in self._state_schemas()}
         for place, (apart, state) in enumerate(zip(self._extents, states, strict=True)):
             inner, values = state["extent"], state["values"]
             tables["extents"].append(
-                (place, *apart, inner["arrived"], inner["dropped"], state["begins"], state["border"])
+                (place, *apart, inner["arrived"], inner["dropped"], inner["most"], state["begins"], state["border"])
             )
             newest, rows = dict(inner["last_numbers"]), {number: row for number, *row in inner["rows"]}
             last = {each[3]: each[0] for each in inner["samples"]}
@@ -174,14 +179,15 @@ class KeptExtent(StartOrdered):
     def restore(self, state: State) -> None:
         """Restore it."""
         super().restore(state)
+        self.room = number_of(state, "room")
         rows_of: dict[str, dict[int, list[list[Any]]]] = {}
         for name in self._state_schemas():
             found = rows_of[name] = {}
             for place, *row in table_of(state, name).rows():
                 found.setdefault(place, []).append(row)
         self._extents = {}
-        for place, ((*apart, arrived, dropped, begins, border),) in rows_of["extents"].items():
-            counts = {"most": self._kept.most, "arrived": arrived, "dropped": dropped}
+        for place, ((*apart, arrived, dropped, most, begins, border),) in rows_of["extents"].items():
+            counts = {"most": most, "arrived": arrived, "dropped": dropped}
             own = {name: found.get(place, []) for name, found in rows_of.items()}
             extent = self._extents[tuple(apart)] = self._extent()
             extent.restore({**self._restored(own, counts), "begins": begins, "border": border})

@@ -133,6 +133,11 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily(
             "fjord_broken_batches_total", "Batches between operators that broke their contract", value=broken
         )
+        yield CounterMetricFamily(
+            "fjord_evicted_tuples_total",
+            "Tuples that queries with KEEP have dropped",
+            value=self._parts.engine.operators.evicted,
+        )
         yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._parts.registry))
         yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._parts.registry.epoch)
 

@@ -11,6 +11,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from cluster.errors import OneOfManyError
 from cluster.fjord.batch import instant_text
+from cluster.fjord.counters import shed_of
+from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.walks import streams_of
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
 from cluster.service.catalog.stream_offers import mismatches_of
@@ -52,6 +54,8 @@ class QueryDescriptions:
         Their rows.
     lags
         How far they are behind.
+    operators
+        What was dropped for lack of room.
     """
 
     queries: QueryService
@@ -59,6 +63,7 @@ class QueryDescriptions:
     ingest: Ingest
     results: ResultsTable
     lags: Lags
+    operators: OperatorStatistics
 
     def of(self, query: RegisteredQuery | WaitingQuery) -> dict[str, Any]:
         """Return the description of a query."""
@@ -83,7 +88,9 @@ class QueryDescriptions:
         runs = None if isinstance(query, WaitingQuery) else self.registry.physical.by_query.get(query.identity)
         lag = None if runs is None else lag_of_fragment(runs, lags)
         rows = self.results.last_sequence(query.name)
-        return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json()}
+        shed = None if runs is None else shed_of(runs, self.operators.counters)
+        kept = None if shed is None else {"dropped": shed.tuples, "accuracy": shed.accuracy}
+        return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json(), "kept": kept}
 
     def _emit(self, query: RegisteredQuery | WaitingQuery) -> str | None:
         """Return whether a query's rows are published early; None if it has not begun."""
