@@ -14,7 +14,7 @@ import msgspec
 from cluster.expressions import nodes
 from cluster.expressions.walks import columns_read, from_below
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import Filter, Node, Project, Source, TimeWindow, Unchanged, schema_of
+from cluster.language.algebra import Filter, KeptExtent, Node, Project, Source, TimeWindow, Unchanged, schema_of
 from cluster.language.columns import STAMP
 from cluster.language.quantities import duration_us, read_quantity
 from cluster.language.walks import nodes_of
@@ -91,10 +91,11 @@ def _silence_us(result: Node, valid: ValidClause | None, context: Context) -> in
             LONGEST_SILENCE_US if longest is None else read_quantity(longest, duration_us, context, meant="MINUTES")
         )
         return min(LONGEST_SILENCE_US, longest_us)
-    window = next((each for each in nodes_of(result) if isinstance(each, TimeWindow)), None)
-    if window is None:
+    window = next((each for each in nodes_of(result) if isinstance(each, TimeWindow | KeptExtent)), None)
+    if window is None or (isinstance(window, KeptExtent) and window.kept.rows is not None):
         return WITHOUT_TIME_US
-    return LONGEST_SILENCE_US if window.size_us is None else min(LONGEST_SILENCE_US, window.size_us // SHARE_OF_WINDOW)
+    size_us = window.kept.size_us if isinstance(window, KeptExtent) else window.size_us
+    return LONGEST_SILENCE_US if size_us is None else min(LONGEST_SILENCE_US, size_us // SHARE_OF_WINDOW)
 
 
 def _kinds_of(node: Node) -> dict[str, int] | None:

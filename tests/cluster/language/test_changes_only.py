@@ -42,6 +42,8 @@ def note_of(sql):
     ("rooms WINDOW(RESET EVERY 1 HOUR) COALESCE(open BY room)", 6),
     ("rooms WINDOW(RESET EVERY 1 DAY AT TIME ZONE 'Europe/Berlin') COALESCE(open BY room, floor)", 10),
     ("rooms WINDOW(ROWS 100) COALESCE(open)", 1),
+    ("rooms WINDOW(RANGE 1 HOUR SLIDE 1 MINUTE) COALESCE(open BY room) KEEP 9 TUPLES", 6),
+    ("rooms WINDOW(ROWS 100) COALESCE(open) KEEP 9 TUPLES", 1),
     ("rooms WINDOW(RANGE 1 HOUR) COALESCE(warmth TOLERANCE 2, open, floor BY room)", 6),
     ("(SELECT room, warmth > 20 AS open FROM rooms) WINDOW(RANGE 1 HOUR) COALESCE(open BY room)", 6),
     ("(SELECT room, -warmth BETWEEN 0 AND floor AS open FROM rooms WHERE floor = 1) VALID UNTIL NEXT BY room", 10),
