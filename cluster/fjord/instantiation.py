@@ -40,6 +40,7 @@ from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence
 from cluster.fjord.operators.session_window import SessionWindow
+from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
@@ -53,6 +54,7 @@ from cluster.language.columns import Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Operation
+from cluster.physical.rules.shared_extents import extents_of
 
 
 def operator_of(operation: Operation, tables: Tables | None = None) -> Operator:  # noqa: C901, PLR0911, PLR0912 - a case per kind
@@ -198,6 +200,10 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
                 against=frozenset(operation.against),
                 groups=groups,
             )
+        case kinds.SharedExtents():
+            oldest = min(each.visible_from for each in fragment.subscribers)
+            rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
+            return SharedExtents(rows, operation.keys, extents, oldest=oldest, eager=operation.eager)
         case kinds.PaneAggregate():
             return PaneAggregate(operation.keys, operation.calls, _subscribers(fragment))
         case _:

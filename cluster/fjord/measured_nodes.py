@@ -15,6 +15,7 @@ LOGICAL_KINDS: Mapping[type[object], str] = {
     **dict.fromkeys((kinds.Scan, kinds.Sample, kinds.Columns, kinds.Exchange, kinds.Reorder), "Source"),
     **dict.fromkeys((kinds.Filter, kinds.GroupedFilter, kinds.PerQueryFilter), "Filter"),
     **dict.fromkeys((kinds.TimeWindow, kinds.GridWindow, kinds.Panes), "TimeWindow"),
+    kinds.SharedExtents: "Extent",
     **dict.fromkeys((kinds.PartialAggregate, kinds.Split, kinds.MergeAggregate, kinds.PaneAggregate), "Aggregate"),
 }
 """Operations whose nodes have other names; all others are named like theirs, but for those below."""

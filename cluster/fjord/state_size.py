@@ -161,7 +161,7 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
             return operation.columns
         case kinds.Distinct() | kinds.Difference() | kinds.Intersection():
             return operation.columns
-        case kinds.Extent():
+        case kinds.Extent() | kinds.SharedExtents():
             return (*operation.columns, Column("since", FieldType.INTEGER))
         case kinds.Ranked():
             return (*operation.columns, Column("since", FieldType.INTEGER), Column("place", FieldType.INTEGER))
@@ -235,7 +235,7 @@ class _Estimate:
             case kinds.StampJoin():
                 left, right = (self._flows.of(each).per_second / 1e6 for each in node.inputs)
                 return left * (max(operation.high_us, 0) + 1) + right * (max(-(operation.low_us or 0), 0) + 1)
-            case kinds.Extent():
+            case kinds.Extent() | kinds.SharedExtents():
                 return self._alive(self._fragment.by_id[node.inputs[0]])
             case kinds.Ranked():
                 (below,) = (self._fragment.by_id[each] for each in node.inputs)

@@ -21,6 +21,7 @@ def holds_rows_back(operation: Operation) -> bool:
             | kinds.Intersection()
             | kinds.Ranked()
             | kinds.Extent()
+            | kinds.SharedExtents()
         ):
             return True
         case kinds.MergeAggregate():

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from cluster.language.algebra import Node
 from cluster.physical.nodes import NOTHING, Fragment, PhysicalPlan, Subscriber
 from cluster.physical.rules.folded_queries import FoldedQuery
+from cluster.physical.rules.shared_extents import CoalescingQuery
 from cluster.physical.rules.shared_panes import WindowedQuery
 from cluster.physical.rules.templates import shares_tuples
 from cluster.physical.subscriber_tally import SubscriberTally
@@ -21,7 +22,7 @@ from cluster.plan.history import has_own_beginning
 from cluster.plan.pane_query import pane_query_of
 from cluster.shared_nodes import remembered
 
-Lowered = FoldedQuery | WindowedQuery
+Lowered = FoldedQuery | WindowedQuery | CoalescingQuery
 """A query, with the rule that builds the fragment that it may share."""
 
 
@@ -167,7 +168,8 @@ def _tallied(kind: Lowered, tally: SubscriberTally, subscribers: tuple[Subscribe
 def begins_with_others(node: Node) -> bool:
     """Return whether a query may begin with the epoch of others: if neither its group nor its beginning needs one."""
     kind, _ = _lowered(node)
-    return (isinstance(kind, WindowedQuery) or shares_tuples(kind.template)) and not has_own_beginning(node)
+    shares = isinstance(kind, WindowedQuery | CoalescingQuery) or shares_tuples(kind.template)
+    return shares and not has_own_beginning(node)
 
 
 def sharing_of_query(query: PlannedQuery) -> tuple[str, int]:
@@ -192,7 +194,8 @@ def lower_alone(node: Node) -> Fragment:
 def _lowered(node: Node) -> tuple[Lowered, str]:
     """Return a query in the form in which it is folded, and the identity of its fragment."""
     windowed = pane_query_of(node)
-    found: Lowered = FoldedQuery.of(node) if windowed is None else WindowedQuery(windowed)
+    found: Lowered | None = CoalescingQuery.of(node) if windowed is None else WindowedQuery(windowed)
+    found = found or FoldedQuery.of(node)
     return found, found.identity
 
 

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from cluster.language.algebra import Node
 from cluster.language.columns import AggregateCall, Scalar
+from cluster.language.extents import Coalescing
 from cluster.layered_map import LayeredMap
 from cluster.physical.operations import (
     Exchange,
@@ -153,6 +154,8 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
         True if its rows are answered as soon as their beginning is certain, before their end is known.
     since, until
         As in :class:`~cluster.plan.epoch.PlannedQuery`.
+    extent
+        How its samples are coalesced, where extents are shared.
     """
 
     query: str
@@ -169,6 +172,7 @@ class Subscriber(msgspec.Struct, frozen=True, omit_defaults=True):
     early: bool = False
     since: Handover | None = None
     until: Handover | None = None
+    extent: Coalescing | None = None
 
     @property
     def identity(self) -> str:

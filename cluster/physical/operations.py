@@ -244,6 +244,24 @@ class Extent(_Operation, frozen=True):
     lag_us: int | None
 
 
+class SharedExtents(_Operation, frozen=True):
+    """Runs of the same samples, for several queries, each in its way: see its subscribers.
+
+    Parameters
+    ----------
+    columns
+        Of the input.
+    keys
+        Whose samples are coalesced together.
+    eager
+        Whether samples are compared as they come: all queries then coalesce them in one way.
+    """
+
+    columns: Schema
+    keys: tuple[str, ...]
+    eager: bool
+
+
 class Panes(_Operation, frozen=True):
     """One stamp for all rows of a pane; of a family with a name: of that, a width."""
 
@@ -538,6 +556,7 @@ PlainOperation = (
     | SessionWindow
     | UntilNext
     | Extent
+    | SharedExtents
     | Panes
     | PartialAggregate
     | DeviceAggregates
@@ -572,6 +591,11 @@ SIZE = Column("fjord_size_us", FieldType.INTEGER, "us")
 SLIDE = Column("fjord_slide_us", FieldType.INTEGER, "us")
 SUPERSEDED_UNTIL = Column("fjord_after", FieldType.INTEGER)
 """Queries visible from this epoch or an earlier one get another row instead."""
+RUN_BEGIN = Column("fjord_run_begin", FieldType.INTEGER, STAMP.unit)
+RUN_END = Column("fjord_run_end", FieldType.INTEGER, STAMP.unit)
+"""The interval of a row of shared extents."""
+EXTENT = Column("fjord_extent", FieldType.INTEGER)
+"""The number of the extent that a row of shared extents is of."""
 MARKS: Schema = (QUERY_GROUP, SIZE, SLIDE, VISIBLE_FROM, SUPERSEDED_UNTIL)
 """The marks of the rows of answers, by which each query finds its own."""
 

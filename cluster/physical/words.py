@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
+from cluster.language.extents import Coalescing
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import COVERED_BY, MARKS, RIGHT
@@ -86,6 +87,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return until_next_words(own, longest_us, whole=bounds is not None, lasts=lasts)
         case kinds.Extent(keys=keys, coalescing=how):
             return extent_words(how, tuple(key for key in keys if key not in _MADE))
+        case kinds.SharedExtents(keys=keys):
+            return _extents([each.extent for each in fragment.subscribers if each.extent is not None], keys)
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
             return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
         case kinds.Panes(width_us=width_us, family_us=family_us):
@@ -196,6 +199,13 @@ def _exchange(exchange: kinds.Exchange) -> str:
             return f"exchange by {_names(exchange.by)}, as the relation is sliced"
         case "group":
             return "exchange by query group"
+
+
+def _extents(extents: list[Coalescing], keys: tuple[str, ...]) -> str:
+    by, different = tuple(key for key in keys if key not in _MADE), dict.fromkeys(extents)
+    if len(different) == 1:
+        return extent_words(extents[0], by)
+    return f"coalesce in {len(different):,} ways{f' by {listed(by)}' if by else ''}, lazily"
 
 
 def _choices(choices: list[Scalar]) -> str:

@@ -51,6 +51,10 @@ class Samples:
     stamps: Whole
     since: Whole
 
+    def with_rows(self, since: Whole) -> Samples:
+        """Return the samples with other rows of the instant before."""
+        return Samples(self.groups, self.enters, self.leaves, self.stamps, since)
+
     @property
     def in_turn(self) -> bool:
         """Whether the samples of each group enter and leave in their order."""

@@ -34,9 +34,38 @@ from cluster.temporal.run_versions import (
     pairs_of_snapshots,
 )
 
-_SINCE, _LINKED, _ROW, _COPY = "fjord_since_us", "fjord_linked", "fjord_row", "fjord_copy"
+_SINCE, _LINKED = "fjord_since_us", "fjord_linked"
+_MEETS, _COPY, _LATER, _PLACE = "fjord_meets", "fjord_copy", "fjord_later", "fjord_place"
 _MOST_PAIRS = 1_000_000
 """Samples at instants that are coalesced at once."""
+NOBODY = -1
+"""Before the epochs of all queries."""
+Mark = int | None
+"""The mark of samples, and all later ones; None for all there are."""
+
+
+class Shown:
+    """One way in which samples are coalesced, and what is kept of it.
+
+    Parameters
+    ----------
+    how
+        The way.
+    keys
+        Whose samples are coalesced together.
+    suffix
+        Tells its columns from those of others.
+    """
+
+    def __init__(self, how: Coalescing, keys: Sequence[str], suffix: str = "") -> None:
+        self.how = how
+        self.columns = list(dict.fromkeys((*keys, *how.columns)))
+        self.order = [*keys, how.stamp, *(name for name in how.ties if name not in keys)]
+        self._suffix = suffix
+
+    def since(self, mark: Mark) -> str:
+        """Return the column that has, with the first sample of a row, since when it has been the same."""
+        return f"{_SINCE}{self._suffix}{'' if mark is None else f' {mark}'}"
 
 
 class Extent(StartOrdered):
@@ -60,77 +89,136 @@ class Extent(StartOrdered):
     def __init__(
         self, columns: pl.DataFrame, keys: tuple[str, ...], coalescing: Coalescing, *, lag_us: int | None = None
     ) -> None:
-        super().__init__(columns)
-        self._how = coalescing
+        needed = [each for each in columns.columns if each in {*keys, *coalescing.reads}]
         self._lag_us = lag_us
+        self._begin_with(columns, keys, needed, [Shown(coalescing, keys)], eager=coalescing.kept == "eager")
+
+    def _begin_with(
+        self,
+        columns: pl.DataFrame,
+        keys: Sequence[str],
+        needed: Sequence[str],
+        shown: Sequence[Shown],
+        *,
+        eager: bool,
+    ) -> None:
+        StartOrdered.__init__(self, columns)
         self._keys = list(dict.fromkeys(keys))  # a rewritten plan may name a key twice
-        self._shown = list(dict.fromkeys((*keys, *coalescing.columns)))
-        needed = [START, END, *dict.fromkeys((*keys, *(each for each in columns.columns if each in coalescing.reads)))]
-        self._columns = needed
-        self._eager = coalescing.kept == "eager"
-        extra = [pl.lit(NONE, pl.Int64).alias(_SINCE)]
-        if self._eager:
-            extra.append(pl.lit(None, pl.Boolean).alias(_LINKED))
-        self._extra = extra
-        self._kept = columns.clear().select(needed).with_columns(extra)
+        self._columns = [START, END, *needed]
+        self._values = list(needed)
+        self._shown = shown
+        self._eager = eager
+        state = {_LINKED: pl.lit(None, pl.Boolean)} if eager else {}
+        self._state = state | {each.since(None): pl.lit(NONE, pl.Int64) for each in shown if not self._marked}
+        self._kept = columns.clear().select(self._columns).with_columns(**self._state)
         self._reached_us = ALWAYS
+
+    _marked = False
+    """Whether samples have marks, by which queries see them or do not."""
 
     def _take(self, batch: Batch) -> Batch:
         """Take samples, and emit the rows that have changed."""
         self._add(batch.rows.select(self._columns))
         before_us, until_us = self._reached_us, max(self._reached_us, batch.watermark_us)
-        emitted = self._advanced(before_us, until_us) if until_us > before_us and self._kept.height else self._nothing()
+        # Where nothing may lag, rows are cut even at an instant up to which they have been known before.
+        goes_on = (until_us > before_us or self._lag_us == 0) and self._kept.height > 0
+        emitted = self._advanced(before_us, until_us) if goes_on else self._nothing()
         self._reached_us = until_us
-        since = self._kept.select(pl.col(_SINCE).filter(pl.col(_SINCE) != NONE).min()).item()
-        return Batch(emitted, until_us if since is None else min(until_us, int(since)))
+        firsts = [self._kept.select(pl.col(name).filter(pl.col(name) != NONE).min()).item() for name in self._open()]
+        return Batch(emitted, min([until_us, *(int(each) for each in firsts if each is not None)]))
 
     def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
         """Look ahead: all rows that are there are cut at the frontier."""
         self._lag_us = 0
         return super().ahead(frontier_us, inputs)
 
+    def _open(self) -> list[str]:
+        """Return the columns with the instants since when rows have been the same."""
+        return [name for name in self._kept.columns if name.startswith(_SINCE)]
+
     def _add(self, rows: pl.DataFrame) -> None:
         """Keep samples; one that has been cut goes on as one."""
         if rows.height and self._kept.height:
             rows = self._continued(rows)
         if rows.height:
-            self._kept = pl.concat([self._kept, rows.with_columns(self._extra)])
+            self._kept = pl.concat([self._kept, rows.with_columns(**self._state)], how="diagonal")
+            self._kept = self._kept.with_columns(pl.col(name).fill_null(NONE) for name in self._open())
 
     def _continued(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Prolong the samples that go on where they were cut; return the others."""
         meeting = pl.col(END).is_in(rows[START].unique().implode())
         if not self._kept.select(meeting.any()).item():
             return rows
-        values = [name for name in self._columns if name not in INTERVAL]
-        same = [*values, _ROW, _COPY]
-        kept = self._kept.with_columns(pl.col(END).alias(_ROW)).with_columns(_copies([*values, _ROW]))
-        found = rows.with_columns(pl.col(START).alias(_ROW)).with_columns(_copies([*values, _ROW]))
-        later = found.select(*same, pl.col(END).alias("fjord_later"))
+        same = [*self._values, _MEETS, _COPY]
+        kept = self._kept.with_columns(pl.col(END).alias(_MEETS)).with_columns(_copies([*self._values, _MEETS]))
+        found = rows.with_columns(pl.col(START).alias(_MEETS)).with_columns(_copies([*self._values, _MEETS]))
+        later = found.select(*same, pl.col(END).alias(_LATER))
         longer = kept.join(later, on=same, how="left", nulls_equal=True, maintain_order="left")
-        if longer["fjord_later"].null_count() == longer.height:
+        if longer[_LATER].null_count() == longer.height:
             return rows
-        self._kept = longer.with_columns(pl.coalesce("fjord_later", END).alias(END)).select(self._kept.columns)
+        self._kept = longer.with_columns(pl.coalesce(_LATER, END).alias(END)).select(self._kept.columns)
         new = found.join(kept.select(same), on=same, how="anti", nulls_equal=True, maintain_order="left")
         return new.select(self._columns)
 
+    def _marks(self, since_us: int) -> list[Mark]:
+        """Return the marks, ascending, of samples that do not leave before an instant."""
+        del since_us
+        return [None]
+
     def _advanced(self, before_us: int, until_us: int) -> pl.DataFrame:
         """Return the rows that have changed up to an instant, and those that have lasted too long."""
-        times = [pl.col(each) for each in INTERVAL]
-        moves = pl.any_horizontal((each >= before_us) & (each < until_us) for each in times)
-        if self._lag_us is not None:
-            moves |= (pl.col(_SINCE) != NONE) & (pl.col(_SINCE) <= until_us - self._lag_us)
-        if until_us >= NEVER:
-            moves = pl.lit(value=True)
-        changing, rest = self._of_keys(moves)
+        marks, left = self._marks(ALWAYS), self._marks(until_us)
+        self._kept = self._kept.with_columns(self._begun(marks))
+        changing, rest = self._of_keys(self._moving(before_us, until_us) if marks == left else pl.lit(value=True))
         if not changing.height:
             return self._nothing()
+        changing = changing[_places(changing, self._shown[0].order)]
         emitted = []
-        ordered = self._ordered(changing)
-        for start_us, end_us in self._steps(ordered, before_us, until_us):
-            ordered, rows = self._step(ordered, start_us, end_us)
-            emitted.append(rows)
-        self._kept = pl.concat([ordered, rest])
+        state: dict[str, pl.Series] = {}
+        for each in self._shown:
+            order = _places(changing, each.order)
+            ordered, back = changing[order], np.argsort(order)
+            if self._eager:
+                ordered = self._compared(ordered)
+                state[_LINKED] = ordered[_LINKED][back]
+            for before, mark in zip([NOBODY, *marks], marks, strict=False):
+                # Where samples have gone that only some could see, others see the same from then on.
+                cut = mark not in left or (before != NOBODY and before not in left)
+                rows, since = self._changed(ordered, each, mark, (before_us, until_us), cut=cut)
+                emitted.append(self._for_queries(rows, each, before, mark))
+                if mark in left:
+                    state[each.since(mark)] = pl.Series(since[back])
+        kept = changing.drop(self._open()).with_columns(**state)
+        kept = self._without_gone(kept, until_us)
+        self._kept = pl.concat([kept, rest.select(kept.columns)])
         return pl.concat(emitted).sort(START, maintain_order=True)
+
+    def _begun(self, marks: Sequence[Mark]) -> list[pl.Expr]:
+        """Return the columns of marks that have not been there.
+
+        Up to now, queries that see samples with a mark have seen the rows of later ones: a sample may have waited.
+        """
+        known, found = self._open(), []
+        for each in self._shown:
+            later = pl.lit(NONE, pl.Int64)
+            for mark in reversed(marks):
+                name = each.since(mark)
+                if name in known:
+                    later = pl.col(name)
+                else:
+                    found.append(later.alias(name))
+        return found
+
+    def _moving(self, before_us: int, until_us: int) -> pl.Expr:
+        """Return which samples enter or leave, or begin a row that has lasted too long."""
+        if until_us >= NEVER:
+            return pl.lit(value=True)
+        times = [pl.col(each) for each in INTERVAL]
+        moves = pl.any_horizontal((each >= before_us) & (each < until_us) for each in times)
+        if self._lag_us is None:
+            return moves
+        since = [pl.col(name) for name in self._open()]
+        return moves | pl.any_horizontal((each != NONE) & (each <= until_us - self._lag_us) for each in since)
 
     def _of_keys(self, moves: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the samples of keys of which some sample meets a condition, and all others."""
@@ -144,13 +232,63 @@ class Extent(StartOrdered):
         rest = self._kept.join(keys, on=self._keys, how="anti", nulls_equal=True, maintain_order="left")
         return changing, rest
 
-    def _ordered(self, rows: pl.DataFrame) -> pl.DataFrame:
-        by = [*self._keys, self._how.stamp, *(name for name in self._how.ties if name not in self._keys)]
-        return rows.sort([_comparable(rows, name) for name in by], nulls_last=True, maintain_order=True)
+    def _changed(
+        self, ordered: pl.DataFrame, shown: Shown, mark: Mark, span_us: tuple[int, int], *, cut: bool
+    ) -> tuple[pl.DataFrame, Whole]:
+        """Return the rows that have changed in a span of time or are cut behind it, and since when others are the same.
 
-    def _steps(self, ordered: pl.DataFrame, before_us: int, until_us: int) -> list[tuple[int, int]]:
+        Parameters
+        ----------
+        ordered
+            Samples in their order.
+        shown, mark
+            How they are coalesced, and which of them.
+        span_us
+            From when until when.
+        cut
+            Whether all rows are cut.
+        """
+        seen = self._seen(ordered, mark)
+        if not len(seen):
+            return self._nothing_of(shown), np.full(ordered.height, NONE)
+        samples = self._samples(ordered, seen, shown.since(mark))
+        rows = [self._nothing_of(shown)]
+        since = samples.since
+        for start_us, end_us in self._steps(samples, *span_us):
+            found = self._versions(ordered, seen, shown, samples.with_rows(since), (start_us, end_us))
+            until, since = found.until.copy(), np.full(len(seen), NONE)
+            if end_us == span_us[1]:
+                lag_us = 0 if cut or end_us >= NEVER else self._lag_us
+                if lag_us is not None:
+                    until[(until == NONE) & (found.since <= end_us - lag_us)] = min(end_us, NEVER)
+            goes_on = found.until == NONE
+            since[found.first[goes_on]] = np.where(until == NONE, found.since, until)[goes_on]
+            rows.append(self._rows(ordered[seen[found.first]], shown, found, until))
+        everywhere = np.full(ordered.height, NONE)
+        everywhere[seen] = since
+        return pl.concat(rows), everywhere
+
+    def _seen(self, ordered: pl.DataFrame, mark: Mark) -> Whole:
+        """Return the places of samples with a mark or later ones."""
+        del mark
+        return np.arange(ordered.height)
+
+    def _samples(self, ordered: pl.DataFrame, seen: Whole, since: str) -> Samples:
+        stamp = self._shown[0].how.stamp
+        times = (ordered[name].to_numpy()[seen] for name in (START, END, stamp, since))
+        return Samples(self._groups(ordered)[seen], *times)
+
+    def _groups(self, ordered: pl.DataFrame) -> Whole:
+        """Return a number for each key, ascending."""
+        differs = [_comparable(ordered, name).ne_missing(_comparable(ordered, name).shift()) for name in self._keys]
+        if not differs:
+            return np.zeros(ordered.height, np.int64)
+        begins = ordered.select(pl.any_horizontal(differs)).to_series().to_numpy(writable=True)
+        begins[:1] = False
+        return np.cumsum(begins)
+
+    def _steps(self, samples: Samples, before_us: int, until_us: int) -> list[tuple[int, int]]:
         """Return spans of time with so few changes that what is there at each fits into memory."""
-        samples = self._samples(ordered)
         if self._eager and samples.in_turn:
             return [(before_us, until_us)]
         pairs = pairs_of_snapshots(samples, before_us, until_us)
@@ -159,85 +297,72 @@ class Extent(StartOrdered):
         cuts = times[:: max(len(times) * _MOST_PAIRS // max(pairs, 1), 1)].tolist() if pairs > _MOST_PAIRS else []
         return list(zip([before_us, *cuts], [*cuts, until_us], strict=True))
 
-    def _step(self, ordered: pl.DataFrame, before_us: int, until_us: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return the samples that are still needed, in their order, and the rows that have changed."""
-        samples = self._samples(ordered)
-        if self._eager:
-            ordered = self._compared(ordered, samples.groups)
-        if self._eager and samples.in_turn:
-            linked = ordered[_LINKED].to_numpy()
-            found = of_runs(samples, ~linked, before_us, until_us)
-        else:
-            found = of_snapshots(samples, lambda one, other: self._linked(ordered, one, other), before_us, until_us)
-        since = np.full(ordered.height, NONE)
-        open_ = found.until == NONE
-        lasting = found.until.copy()
-        lag_us = 0 if until_us >= NEVER else self._lag_us
-        if lag_us is not None:
-            lasting[open_ & (found.since <= until_us - lag_us)] = min(until_us, NEVER)
-        since[found.first[open_]] = np.where(lasting != NONE, lasting, found.since)[open_]
-        rows = self._rows(ordered, found, lasting)
-        left = samples.leaves >= until_us if until_us < NEVER else np.zeros(ordered.height, np.bool_)
-        kept = ordered.with_columns(pl.Series(_SINCE, since, pl.Int64))
+    def _versions(
+        self, ordered: pl.DataFrame, seen: Whole, shown: Shown, samples: Samples, span_us: tuple[int, int]
+    ) -> Versions:
+        def linked(earlier: Whole, later: Whole) -> Flags:
+            return _linked(ordered, shown.how, seen[earlier], seen[later])
+
+        if not self._eager or not samples.in_turn:
+            return of_snapshots(samples, linked, *span_us)
+        goes_on = ordered[_LINKED].to_numpy()[seen]
+        beside = np.flatnonzero((np.diff(seen) > 1) & (np.diff(samples.groups) == 0)) + 1
+        if len(beside):
+            goes_on = goes_on.copy()
+            goes_on[beside] = linked(beside - 1, beside)
+        goes_on = goes_on & np.append(False, np.diff(samples.groups) == 0)[: len(seen)]
+        return of_runs(samples, ~goes_on, *span_us)
+
+    def _compared(self, ordered: pl.DataFrame) -> pl.DataFrame:
+        """Compare the samples that have another one before them than they had."""
+        open_ = ordered[_LINKED].is_null().to_numpy()
+        open_ = open_ | np.append(False, open_[:-1])
+        goes_on = ordered[_LINKED].fill_null(value=False).to_numpy(writable=True)
+        goes_on[open_] = False
+        groups = self._groups(ordered)
+        places = np.flatnonzero(open_)
+        places = places[places > 0]
+        places = places[groups[places] == groups[places - 1]]
+        goes_on[places] = _linked(ordered, self._shown[0].how, places - 1, places)
+        return ordered.with_columns(pl.Series(_LINKED, goes_on, pl.Boolean))
+
+    def _without_gone(self, kept: pl.DataFrame, until_us: int) -> pl.DataFrame:
+        """Return the samples that are still needed, in their order."""
+        if until_us >= NEVER:
+            return kept.clear()
+        left = kept[END].to_numpy() >= until_us
         if self._eager:
             # Where a sample goes from between two others, these become neighbours.
             alone = np.zeros(len(left), np.bool_)
             alone[1:] = left[1:] & ~left[:-1]
             kept = kept.with_columns(pl.when(pl.Series(alone)).then(None).otherwise(_LINKED).alias(_LINKED))
-        return kept.filter(pl.Series(left)), rows
+        return kept.filter(pl.Series(left))
 
-    def _samples(self, ordered: pl.DataFrame) -> Samples:
-        differs = [_comparable(ordered, name).ne_missing(_comparable(ordered, name).shift()) for name in self._keys]
-        groups = np.zeros(ordered.height, np.int64)
-        if differs:
-            begins = ordered.select(pl.any_horizontal(differs)).to_series().to_numpy(writable=True)
-            begins[:1] = False
-            groups = np.cumsum(begins)
-        times = (ordered[name].to_numpy() for name in (START, END, self._how.stamp, _SINCE))
-        return Samples(groups, *times)
-
-    def _compared(self, ordered: pl.DataFrame, groups: Whole) -> pl.DataFrame:
-        """Compare the samples that have another one before them than they had."""
-        open_ = ordered[_LINKED].is_null().to_numpy()
-        open_ = open_ | np.append(False, open_[:-1])
-        linked = ordered[_LINKED].fill_null(value=False).to_numpy(writable=True)
-        linked[open_] = False
-        places = np.flatnonzero(open_)
-        places = places[places > 0]
-        places = places[groups[places] == groups[places - 1]]
-        linked[places] = self._linked(ordered, places - 1, places)
-        return ordered.with_columns(pl.Series(_LINKED, linked, pl.Boolean))
-
-    def _linked(self, ordered: pl.DataFrame, earlier: Whole, later: Whole) -> Flags:
-        """Return whether samples go on with others."""
-        link = self._how.link
-        if not len(later):
-            return np.zeros(0, np.bool_)
-        if link is None:
-            equal = np.ones(len(later), np.bool_)
-            for name in self._how.columns:
-                column = ordered[name]
-                equal &= column[later].eq_missing(column[earlier]).to_numpy()
-            return equal
-        before = [ordered[column][earlier].alias(name) for name, column in link.before]
-        found = ordered[later].with_columns(before).with_columns(compile_scalar(link.condition).alias(_LINKED))
-        return found[_LINKED].fill_null(value=False).to_numpy()
-
-    def _rows(self, ordered: pl.DataFrame, found: Versions, until: Whole) -> pl.DataFrame:
-        """Return the rows that have changed or been cut."""
-        done = until != NONE
-        first = ordered[found.first[done]]
-        begin, end = self._how.bounds
-        intervals = {START: found.since[done], END: until[done], begin: first[self._how.stamp], end: found.ends[done]}
+    def _rows(self, first: pl.DataFrame, shown: Shown, found: Versions, until: Whole) -> pl.DataFrame:
+        """Return rows that have changed or been cut, given their first samples."""
+        begin, end = shown.how.bounds
+        intervals: dict[str, pl.Series | Whole] = {
+            START: found.since,
+            END: until,
+            begin: first[shown.how.stamp],
+            end: found.ends,
+        }
         columns = [pl.Series(name, values, pl.Int64) for name, values in intervals.items()]
-        rows: pl.DataFrame = (
-            first.select(self._shown).with_columns(columns).select(START, END, *self._shown, begin, end)
-        )
-        return rows.filter(pl.col(START) < pl.col(END))
+        rows: pl.DataFrame = first.select(shown.columns).with_columns(columns)
+        done = (pl.col(END) != NONE) & (pl.col(START) < pl.col(END))
+        return rows.filter(done).select(START, END, *shown.columns, begin, end)
+
+    def _for_queries(self, rows: pl.DataFrame, shown: Shown, before: Mark, mark: Mark) -> pl.DataFrame:
+        """Return rows of samples with a mark or later ones as those of the queries that began after another one."""
+        del shown, before, mark
+        return rows
+
+    def _nothing_of(self, shown: Shown) -> pl.DataFrame:
+        nowhere = np.empty(0, np.int64)
+        return self._rows(self._kept.clear(), shown, Versions(nowhere, nowhere, nowhere, nowhere), nowhere)
 
     def _nothing(self) -> pl.DataFrame:
-        nowhere = np.empty(0, np.int64)
-        return self._rows(self._kept.clear(), Versions(nowhere, nowhere, nowhere, nowhere), nowhere)
+        return self._for_queries(self._nothing_of(self._shown[0]), self._shown[0], NOBODY, None)
 
     def save(self) -> State:
         """Return the samples, and up to where rows have been answered."""
@@ -248,6 +373,28 @@ class Extent(StartOrdered):
         super().restore(state)
         self._kept = table_of(state, "kept").select(self._kept.columns)
         self._reached_us = number_of(state, "reached_us")
+
+
+def _linked(ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole) -> Flags:
+    """Return whether samples go on with others."""
+    if not len(later):
+        return np.zeros(0, np.bool_)
+    if how.link is None:
+        equal = np.ones(len(later), np.bool_)
+        for name in how.columns:
+            column = ordered[name]
+            equal &= column[later].eq_missing(column[earlier]).to_numpy()
+        return equal
+    before = [ordered[column][earlier].alias(name) for name, column in how.link.before]
+    found = ordered[later].with_columns(before).with_columns(compile_scalar(how.link.condition).alias(_LINKED))
+    return found[_LINKED].fill_null(value=False).to_numpy()
+
+
+def _places(rows: pl.DataFrame, by: Sequence[str]) -> Whole:
+    """Return the places of rows in the order of some columns, NULLs last."""
+    columns = [_comparable(rows, name) for name in by]
+    order = rows.select(pl.arg_sort_by(columns, nulls_last=True, maintain_order=True).alias(_PLACE))
+    return order.to_series().to_numpy().astype(np.int64)
 
 
 def _comparable(rows: pl.DataFrame, name: str) -> pl.Expr:

@@ -1,4 +1,4 @@
-"""The last operations on the rows of one query whose windows share panes with others."""
+"""The last operations on the rows of one query whose windows share panes or extents with others."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from cluster.physical.operations import MARKS
 Finish = tuple[operations.Filter | operations.Project | operations.WindowBounds, ...]
 
 
-def finish_of(top: Node) -> Finish:
+def finish_of(top: Node, marks: Schema = MARKS) -> Finish:
     """Return the last operations, in their order; they keep the marks of the rows.
 
     Parameters
     ----------
     top
         The top of a query's plan: filters and projections above a source with the answers of windows.
+    marks
+        The marks.
     """
-    node = carrying(top, MARKS)
+    node = carrying(top, marks)
     found: list[operations.Filter | operations.Project | operations.WindowBounds] = []
     while not isinstance(node, Source):
         match node:

@@ -26,6 +26,7 @@ from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.functions.declared import FUNCTIONS, RULES
+from tests.cluster.local.extent_plans import kept
 from tests.cluster.oracle.comparison import difference_of_rows, in_the_first_hour
 from tests.cluster.oracle.definition import horizon_of
 from tests.cluster.oracle.related_definition import RelatedMeaning, evaluate_with_relations
@@ -186,6 +187,10 @@ CASES: dict[str, str] = {
     "coalesced by a tolerance": "SELECT sensor, speed, open FROM traffic WINDOW(RANGE 9 US) COALESCE(speed TOLERANCE 3, open BY sensor) WHERE speed ~= 5 TOLERANCE 4",
     "coalesced while something holds": "SELECT sensor, EXTRACT(EPOCH FROM MAX(DURATION(VALID(s)))) AS d FROM traffic "
     "WINDOW(RANGE 20 US SLIDE 5 US) COALESCE(lane BY sensor WHILE lane >= PREV(lane)) AS s GROUP BY sensor",
+    "coalesced with fewer columns": "SELECT lane FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(lane BY sensor) AS s WHERE DURATION(VALID(s)) > INTERVAL '0.000002' SECOND",
+    "lazily coalesced": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(lane BY sensor) AS s",
+    "lazily coalesced by others": "SELECT sensor, open, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(open, speed TOLERANCE 2 BY sensor) AS s",
+    "lazily coalesced of some": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(lane BY sensor) AS s WHERE sensor <> 'a'",
     "coalesced in a window by count": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(PARTITION BY sensor ROWS 4 SLIDE 2) COALESCE(lane BY sensor) AS s",
     "coalesced and joined": "SELECT a.sensor, b.lane, INTERSECT(VALID(a), VALID(b)) AS both FROM traffic WINDOW(RANGE 8 US SLIDE 2 US) COALESCE(open BY sensor) AS a, "
     "traffic WINDOW(RESET EVERY 16 US) COALESCE(lane BY sensor WHILE lane <= PREV(lane)) AS b WHERE a.sensor = b.sensor AND a.open AND VALID(a) OVERLAPS VALID(b)",
@@ -459,6 +464,7 @@ def planned() -> tuple[PlannedQuery, ...]:
     """Return all cases as one plan holds them; their functions may be called from now on."""
     CALLS.use(RULES)
     plans = {name: rewrite(translate(sql, CATALOG).node).node for name, sql in CASES.items()}
+    plans |= {name: kept(plan, "lazy") for name, plan in plans.items() if name.startswith("lazily")}
     return tuple(
         PlannedQuery(name.replace(" ", "-"), 1, with_family(plan, FAMILIES[name]) if name in FAMILIES else plan)
         for name, plan in plans.items()

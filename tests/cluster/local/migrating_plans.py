@@ -20,6 +20,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.plans import passed_on
 from cluster.plan.pane_families import families_of, with_family
+from tests.cluster.local.extent_plans import WINDOWS, extent, kept, with_top
 from tests.cluster.local.plans_cut_apart import PAIRS, renamed
 from tests.cluster.local.random_plans import plan_and_rewritten, two_alternatives
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, window
@@ -142,6 +143,12 @@ def until_next(dice: random.Random) -> Case:
     return _either(dice, old, new)
 
 
+def extents(dice: random.Random) -> Case:
+    """Samples that are compared as they come, and whenever the window changes."""
+    plan = with_top(dice, extent(dice, dice.choice(WINDOWS), "eager", keyed=dice.random() < 0.6))
+    return _either(dice, plan, kept(plan, "lazy"))
+
+
 def early_groups(dice: random.Random) -> Case:
     """Groups of a join, and a join of groups with what it is joined with, of which each key has one row."""
     a = window(A, dice.randint(1, 9))
@@ -213,6 +220,8 @@ KINDS: tuple[Callable[[random.Random], Case], ...] = (
     having,
     pane_families,
     until_next,
+    extents,
+    extents,
     early_groups,
     semi_joins,
     window_sizes,

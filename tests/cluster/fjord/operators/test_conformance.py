@@ -52,6 +52,7 @@ from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence as Ordered
 from cluster.fjord.operators.session_window import SessionWindow
+from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
 from cluster.fjord.operators.time_window import TimeWindow
@@ -67,6 +68,7 @@ from cluster.language.plans import passed_on
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
+from cluster.physical.operations import SUPERSEDED_UNTIL
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
@@ -122,6 +124,29 @@ def coalesced(kept: Keeping, link: Link | None = None, lag_us: int | None = None
     )
     below = [stamped, TimeWindow(7, 2)] if windowed else [stamped]
     return Case(lambda: Extent(columns, ("k",), how, lag_us=lag_us), chronons=windowed, below=lambda: below)
+
+
+def shared(kept: Keeping, *links: Link | None) -> Case:
+    """Runs of each k for queries of epochs 0 and 1, of which the later one sees the samples with n = 1 only."""
+    ways = [Coalescing(("n",), "t", ("k", "n"), ("fjord_run_begin", "fjord_run_end"), link, kept) for link in links]
+    marks = {"t": f'"{START}"', QUERY_GROUP.name: "7", VISIBLE_FROM.name: '"n"'}
+    stamped = Project((*passed_on(COLUMNS), *(Output(name, read_scalar(sql, INTEGER)) for name, sql in marks.items())))
+    added = dict.fromkeys(marks, pl.lit(0, pl.Int64))
+    keys = ("k", QUERY_GROUP.name)
+    eager = kept == "eager"
+
+    def seen(rows: pl.DataFrame) -> pl.DataFrame:
+        """Which queries an answer is for depends on which samples there are, and on cuts; what each sees does not."""
+        epochs = pl.DataFrame({"epoch": [0, 1]})
+        own = (pl.col("epoch") > pl.col(SUPERSEDED_UNTIL.name)) & (pl.col("epoch") <= pl.col(VISIBLE_FROM.name))
+        return rows.join(epochs, how="cross").filter(own).drop(SUPERSEDED_UNTIL.name, VISIBLE_FROM.name)
+
+    return Case(
+        lambda: SharedExtents(LEFT.with_columns(**added), keys, dict(enumerate(ways)), oldest=0, eager=eager),
+        chronons=True,
+        below=lambda: [stamped, TimeWindow(7, 2)],
+        settled=seen,
+    )
 
 
 def matched(elements: tuple[PatternElement, ...], skip: SkipKind, within_us: int | None = 7) -> Case:
@@ -341,6 +366,7 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         coalesced("lazy", NO_LESS),
         coalesced("eager", NO_LESS, 4),
     ),
+    SharedExtents: (shared("eager", None), shared("lazy", None, NO_LESS), shared("eager", NO_LESS)),
     UntilNext: (
         Case(lambda: UntilNext(LEFT, ("k",), 5, ("since", "until"), False), chronons=True),
         Case(lambda: UntilNext(LEFT, (), 3, ("since", "until")), chronons=True),

@@ -72,6 +72,18 @@ def test_a_row_that_others_wait_for_is_cut_at_the_watermark(kept: Keeping) -> No
     assert rest.select(START, END, "k").rows() == [(2, 52, "b"), (6, 50, "a")]
 
 
+@pytest.mark.parametrize("kept", ["eager", "lazy"])
+def test_what_is_there_is_known_ahead_however_far_rows_have_come(kept: Keeping) -> None:
+    rows = pl.DataFrame([(0, 50, "a", 1, 0), (2, 52, "a", 1, 2)], COLUMNS.schema, orient="row")
+    subject = extent_of(kept)
+    subject.transition(0, Batch(rows, 4))
+    copy = extent_of(kept)
+    copy.restore(subject.save())
+    found = copy.ahead(4, [COLUMNS])
+    assert found.rows.rows() == [(2, 4, "a", 1, 0, 2)]
+    assert found.watermark_us == 4
+
+
 def test_samples_that_have_left_are_not_kept() -> None:
     dice = random.Random("kept")
     subject = extent_of("eager")

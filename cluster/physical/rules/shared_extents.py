@@ -1,0 +1,195 @@
+"""Extents: queries that coalesce the samples of one window and condition keep them once.
+
+    lane by sensor, eagerly: q1, q2      one operator, whatever their conditions on rows and their columns
+    lane by sensor, lazily: q3           one operator with the whole samples of the window, which q3 and q4 coalesce
+    speed by sensor, lazily: q4          each in its way
+
+What is left of each query, filters and projections, is made of its extent's rows. Queries with other operators above
+are folded as all others (:mod:`cluster.physical.rules.folded_queries`), and keep their extents for themselves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from cluster.expressions import nodes as expressions
+from cluster.language.algebra import Extent, Filter, Node, Project, Source, TimeWindow, inputs_of, schema_of
+from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, identity_of
+from cluster.language.extents import Coalescing
+from cluster.language.plans import column_scalar, plain_column
+from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
+from cluster.physical.operations import (
+    EXTENT,
+    RUN_BEGIN,
+    RUN_END,
+    SUPERSEDED_UNTIL,
+    Exchange,
+    Reorder,
+    SharedExtents,
+    Sink,
+)
+from cluster.physical.operations import Filter as FilterOperation
+from cluster.physical.rules.finishing import finish_of
+from cluster.physical.rules.marks import marked
+from cluster.physical.rules.pipelines import pipeline
+from cluster.physical.rules.query_groups import group_of
+from cluster.physical.rules.sensor_demands import sensor_demands
+from cluster.physical.rules.templates import template_of
+from cluster.physical.subscriber_tally import SubscriberTally
+from cluster.plan.called_functions import functions_of
+from cluster.plan.epoch import PlannedQuery
+from cluster.plan.pipelines import is_pipeline
+from cluster.plan.stored_plans import encoded
+from protocols.wire.streams import FieldType
+
+_MARKS = (QUERY_GROUP, VISIBLE_FROM)
+
+
+@dataclass(frozen=True, slots=True)
+class CoalescingQuery:
+    """A query with one extent over a window of a stream, and only filters and projections above.
+
+    Parameters
+    ----------
+    extent
+        Its extent over the template of what is below, with the columns of all shared extents for its intervals.
+    predicate
+        The condition on its samples; None for all.
+    top
+        The rest of the plan, above a source with the rows of the extent.
+    """
+
+    extent: Extent
+    predicate: Scalar | None
+    top: Node
+
+    @classmethod
+    def of(cls, plan: Node) -> CoalescingQuery | None:
+        """Return the pieces of a plan; None if it is another one."""
+        above: list[Filter | Project] = []
+        node = plan
+        while isinstance(node, Filter | Project):
+            above.append(node)
+            node = node.input
+        if not isinstance(node, Extent) or not _can_be_shared(node) or functions_of(plan):
+            return None
+        template, conditions, _ = template_of(node)
+        assert isinstance(template, Extent)  # noqa: S101 - only what is below has changed
+        bounds = dict(zip(node.coalescing.bounds, (RUN_BEGIN.name, RUN_END.name), strict=True))
+        outputs = tuple(
+            Output(each.name, column_scalar(Column(bounds.get(each.name, each.name), each.type)), each.unit)
+            for each in schema_of(node)
+        )
+        coalescing = replace(node.coalescing, bounds=(RUN_BEGIN.name, RUN_END.name))
+        extent = _over_whole_samples(replace(template, coalescing=coalescing))
+        top: Node = Project(Source("", (*schema_of(extent), EXTENT)), outputs)
+        for each in reversed(above):
+            top = replace(each, input=top)
+        return cls(extent, conditions[0], top)
+
+    @property
+    def identity(self) -> str:
+        """Name of the fragment: of a lazy extent it depends on window and keys, of an eager one on all of it."""
+        extent = self.extent
+        if not _lazily_shared(extent):
+            return f"extent-{_digest(encoded(extent))}@0"
+        return f"extents-{_digest(encoded(extent.input) + identity_of(extent.keys))}@0"
+
+    @property
+    def number(self) -> int:
+        """The number of the extent among those that share samples; never changes."""
+        return _number(self.extent.coalescing)
+
+    def subscriber(self, query: PlannedQuery) -> Subscriber:
+        """Return the query as a subscriber; its group is a digest of its condition."""
+        own = Scalar(
+            expressions.Binary(
+                "=", expressions.Column(EXTENT.name), expressions.Literal(FieldType.INTEGER, str(self.number))
+            ),
+            FieldType.BOOLEAN,
+        )
+        return Subscriber(
+            query.name,
+            query.since_epoch,
+            group_of((self.predicate,)),
+            (self.predicate,),
+            finish=(FilterOperation(own), *finish_of(self.top, (*_MARKS, SUPERSEDED_UNTIL))),
+            demands=sensor_demands(query),
+            early=query.early,
+            since=query.since,
+            until=query.until,
+            extent=self.extent.coalescing,
+        )
+
+    def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
+        """Return the fragment that answers some queries with such extents."""
+        nodes = _nodes(self.identity, self.extent.input, self.extent.keys, not _lazily_shared(self.extent))
+        return Fragment(self.identity, Host.STATEFUL, nodes, tuple(subscribers), shares_rows=True)
+
+    def changed(self, _: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:
+        """Return the fragment with other subscribers, whatever they need together."""
+        return self.fragment(subscribers)
+
+
+def extents_of(subscribers: Iterable[Subscriber]) -> dict[int, Coalescing]:
+    """Return how subscribers coalesce the samples that they share, by number."""
+    return {_number(each.extent): each.extent for each in subscribers if each.extent is not None}
+
+
+@lru_cache(maxsize=4096)
+def _number(coalescing: Coalescing) -> int:
+    return int(_digest(identity_of(replace(coalescing, kept="eager"))), 16) >> 1
+
+
+def _can_be_shared(extent: Extent) -> bool:
+    """Return whether what is below is a window of a stream's samples as they come."""
+    node = extent.input
+    if extent.coalescing.keep is not None or not is_pipeline(node):
+        return False
+    windowed = False
+    while not isinstance(node, Source):
+        windowed |= isinstance(node, TimeWindow)
+        (node,) = inputs_of(node)
+    return windowed and not node.lookups and node.history is None and node.detector is None
+
+
+def _over_whole_samples(extent: Extent) -> Extent:
+    """Return a lazy extent over all columns of the stream, if its own are some of these as they are."""
+    node = extent.input
+    if extent.coalescing.kept == "eager":
+        return extent
+    if isinstance(node, Project) and all(plain_column(each.scalar) == each.name for each in node.outputs):
+        node = node.input
+    if not (isinstance(node, TimeWindow) and isinstance(node.input, Source)):
+        return extent
+    source = node.input
+    own = tuple(sorted((each for each in source.columns if each != STAMP), key=lambda each: each.name))
+    return replace(extent, input=replace(node, input=replace(source, columns=(*own, STAMP))))
+
+
+def _lazily_shared(extent: Extent) -> bool:
+    """Return whether an extent is lazy, and over whole samples."""
+    whole = isinstance(extent.input, TimeWindow) and isinstance(extent.input.input, Source)
+    return extent.coalescing.kept == "lazy" and whole
+
+
+def _digest(what: bytes) -> str:
+    return hashlib.blake2b(what, digest_size=8).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _nodes(identity: str, below: Node, keys: tuple[str, ...], eager: bool) -> tuple[OperatorNode, ...]:  # noqa: FBT001 - of a cache
+    name, stateless = f"{identity}/0", marked(below, _MARKS)
+    columns = schema_of(stateless)
+    upstream = pipeline(name, stateless, None)
+    spread = Exchange("keys", keys, columns) if keys else Exchange("group", (QUERY_GROUP.name,), columns)
+    ordered = OperatorNode(f"{name} {Reorder.state_name()}", Reorder(columns), (name,))
+    extents = SharedExtents(columns, (*keys, QUERY_GROUP.name), eager)
+    coalesced = OperatorNode(f"{name} {SharedExtents.state_name()}", extents, (ordered.id,))
+    sink = OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (coalesced.id,))
+    return (*upstream, OperatorNode(name, spread, (upstream[-1].id,)), ordered, coalesced, sink)

@@ -1,0 +1,92 @@
+"""Queries that share the samples of their extents answer what they mean, whichever begin and end in between.
+
+Each sees the tuples that come from its first micro-batch on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from cluster.language.algebra import Node
+from cluster.language.extents import Keeping
+from cluster.local.engine import LocalEngine
+from cluster.physical.lowering import lower
+from cluster.plan.epoch import Plan, PlannedQuery
+from tests.cluster.local.extent_plans import WINDOWS, extent, kept, with_top
+from tests.cluster.local.migrating import INSTANTS, arrivals, random_batches, random_streams
+from tests.cluster.local.plans_cut_apart import tables
+from tests.cluster.plan.snapshots import evaluate
+
+LAST = INSTANTS + 100
+
+
+@dataclass
+class Query:
+    """A query, the micro-batches in which it begins and ends, and what it has answered."""
+
+    name: str
+    plan: Node
+    begins: int
+    ends: int | None
+    rows: list[tuple[int, int, str]] = field(default_factory=list)
+
+
+def random_queries(dice: random.Random, batches: int) -> list[Query]:
+    """Return queries of which many have the same window, and few anything else in common."""
+    size, keyed = dice.choice(WINDOWS), dice.random() < 0.6
+    found = []
+    for number in range(dice.randint(2, 6)):
+        how: Keeping = dice.choice(("eager", "lazy", "lazy"))
+        plan = with_top(dice, extent(dice, size, how, keyed=keyed))
+        if found and dice.random() < 0.4:
+            plan = kept(dice.choice(found).plan, how)
+        begins = dice.choice((0, 0, dice.randrange(batches)))
+        ends = dice.choice((None, None, dice.randrange(begins + 1, batches + 1)))
+        found.append(Query(f"q{number}", plan, begins, ends))
+    found[0].begins, found[0].ends = 0, None
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_queries_answer_what_they_would_alone(seed: int) -> None:
+    dice = random.Random(f"shared extents/{seed}")
+    batches = random_batches(dice, {"a": random_streams(dice)["a"]})
+    queries = random_queries(dice, len(batches) - 1)
+
+    def plan(number: int) -> Plan:
+        running = [each for each in queries if each.begins <= number and (each.ends is None or number < each.ends)]
+        planned = (PlannedQuery(each.name, 10 * each.begins + int(each.name[1:]), each.plan) for each in running)
+        return Plan(10 * number + 9, tuple(sorted(planned, key=lambda each: each.since_epoch)))
+
+    engine = LocalEngine(plan(0), buckets=dice.choice((1, 3)), tables=tables)
+    for number, batch in enumerate(batches):
+        if dice.random() < 0.2:
+            engine.forget()
+        answers = engine.run(arrivals(batch), plan=plan(number), parts=dice.choice((1, 2))).rows
+        for name, start, end, kind, row in answers.select("query", "start_us", "end_us", "kind", "row").iter_rows():
+            assert kind == "row", row
+            next(each for each in queries if each.name == name).rows.append((start, end, row))
+    for each in queries:
+        if each.ends is None:
+            seen = [(at, (*values, at)) for batch in batches[each.begins :] for at, values in batch["a"][0]]
+            expected = evaluate(each.plan, {"a": seen}, LAST)
+            found: list[Counter[object]] = [Counter() for _ in range(LAST)]
+            for start, end, row in each.rows:
+                for instant in range(start, min(end, LAST)):
+                    found[instant][tuple(msgspec.json.decode(row).values())] += 1
+            assert found == expected, each
+
+
+def test_samples_are_kept_once() -> None:
+    dice = random.Random("once")
+    plans = [extent(dice, (9, 1), "lazy", keyed=True) for _ in range(12)]
+    fragment, *others = lower(Plan(1, tuple(PlannedQuery(f"q{n}", 1, each) for n, each in enumerate(plans)))).fragments
+    assert not others
+    assert len(fragment.groups) == 2  # with the condition on samples, and without
+    eager = tuple(PlannedQuery(f"q{n}", 1, kept(each, "eager")) for n, each in enumerate(plans))
+    assert len(lower(Plan(1, eager)).fragments) > 1
