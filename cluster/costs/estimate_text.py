@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.costs.estimates import NOTHING_MEASURED, UNKNOWN, Estimate, Totals, estimates_of, totals_of
+from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.expressions.nodes import Expression
 from cluster.language.algebra import Node
@@ -43,6 +44,8 @@ def estimate_text(
     selectivities: Mapping[tuple[str, Expression], float] = NOTHING_MEASURED,
     prices: Prices = SHIPPED,
     measured: Mapping[Node, Measured] | None = None,
+    *,
+    partners: Partners = NO_PARTNERS,
 ) -> str:
     """Return a table of what is expected of a plan; empty if nothing can be estimated.
 
@@ -50,12 +53,12 @@ def estimate_text(
     ----------
     plan
         The plan, rewritten.
-    tuples_per_second, selectivities, prices
+    tuples_per_second, selectivities, prices, partners
         As for :func:`cluster.costs.estimates.estimates_of`.
     measured
         What runs, beside it; None if it does not run.
     """
-    found = estimates_of(plan, tuples_per_second, selectivities, prices=prices)
+    found = estimates_of(plan, tuples_per_second, selectivities, prices=prices, partners=partners)
     if all(each is UNKNOWN for each in found.values()):
         return ""
     tree = tree_of(plan)

@@ -29,6 +29,7 @@ from cluster.costs.characteristics import (
     windowed,
 )
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
+from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, share_of_pairs, share_passing
 from cluster.costs.work import SECOND_US, compared_per_second, work_us
@@ -134,6 +135,7 @@ def estimates_of(
     *,
     prices: Prices = SHIPPED,
     pair_shares: Mapping[Expression, float] = NO_SHARES,
+    partners: Partners = NO_PARTNERS,
     known: dict[Node, Estimate] | None = None,
 ) -> dict[Node, Estimate]:
     """Return what is expected of the nodes of a plan.
@@ -150,6 +152,8 @@ def estimates_of(
         What steps of operators cost.
     pair_shares
         By condition of a join: the share of pairs that meet it, where that has been measured.
+    partners
+        What lookups make of a tuple; of one that is missing, one row.
     known
         Estimates made with the same figures; these are added to it, and it is returned.
     """
@@ -164,8 +168,9 @@ def estimates_of(
             found[node] = UNKNOWN
             continue
         if isinstance(node, Source):
-            estimate = _source(node, tuples_per_second.get(node.stream))
-        elif isinstance(node, Filter):
+            found[node] = _source(node, tuples_per_second.get(node.stream), partners, prices)
+            continue
+        if isinstance(node, Filter):
             share = share_passing(_stream_below(node.input), node.predicate.expression, selectivities)
             estimate = Estimate(filtered(below[0], share))
         elif isinstance(node, Join):
@@ -178,13 +183,10 @@ def estimates_of(
 
 
 def _work(node: Node, below: Sequence[Characteristics], estimate: Estimate, prices: Prices) -> float | None:
-    """Return what an operator takes of a processor; None if that is not known. Tuples of a stream are its input."""
+    """Return what an operator takes of a processor; None if that is not known."""
     flow, kept = estimate.flow, estimate.kept
     if flow is None or kept is None:
         return None
-    if isinstance(node, Source):
-        looked_up = work_us(prices.of_lookup, (flow,), flow, 0.0) * len(node.lookups)
-        return work_us(prices.of(node), (flow,), flow, 0.0) + looked_up
     return work_us(prices.of(node), below, flow, kept, compared=_compared(node, below, kept))
 
 
@@ -205,11 +207,17 @@ def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> floa
     return 0.0
 
 
-def _source(node: Source, per_second: float | None) -> Estimate:
-    """Return the tuples of a stream; those that are sampled more rarely, or are events, are not known."""
+def _source(node: Source, per_second: float | None, partners: Partners, prices: Prices) -> Estimate:
+    """Return the tuples of a stream, looked up; those that are sampled more rarely, or are events, are not known."""
     if per_second is None or node.detector is not None or node.sample_period_us is not None:
         return UNKNOWN
-    return Estimate(Characteristics(SECOND_US / per_second if per_second else math.inf, 1))
+    flow = Characteristics(SECOND_US / per_second if per_second else math.inf, 1)
+    work = work_us(prices.of(node), (flow,), flow, 0.0)
+    for lookup in node.lookups:
+        found = filtered(flow, partners.get((node.stream, lookup), 1.0))
+        work += work_us(prices.of_lookup, (flow,), found, 0.0)
+        flow = found
+    return Estimate(flow, 0.0, work)
 
 
 def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:

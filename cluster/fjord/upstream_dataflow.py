@@ -18,7 +18,7 @@ from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.scan_conditions import wanted_rows
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import History
+from cluster.language.algebra import History, TableLookup
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Exchange, Lookup, Scan, ScanAggregates, Sink
 from cluster.plan.relations_read import relations_of
@@ -215,11 +215,16 @@ class _Building:
         key = (id(below.last), lookup)
         if key not in self._looked_up:
             (stream,) = lookup.streams
-            names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table.table)))
-            owner = f"lookup {len(self._looked_up) + 1} of {stream}{below.suffix} in {names}"
+            owner = lookup_name(lookup.table, len(self._looked_up) + 1, f"{stream}{below.suffix}")
             placed = self._dataflow.add(owner, operator_of(lookup, self._tables), [below.last], owner=owner)
             self._looked_up[key] = _Shared(placed, below.suffix, (*below.owners, owner))
         return self._looked_up[key]
+
+
+def lookup_name(lookup: TableLookup, number: int, stream: str) -> str:
+    """Return the name of a lookup, given how many there are up to it, and the stream whose tuples it takes."""
+    names = ", ".join(dict.fromkeys(each.name for each in relations_of(lookup.table)))
+    return f"lookup {number} of {stream} in {names}"
 
 
 def _once(produce: Callable[[], Batch]) -> Callable[[], Batch | None]:

@@ -86,7 +86,7 @@ def partners_of(lookup: Lookup | TableLookup, sizes: Mapping[str, RelationSize])
         for part in conjuncts_of(lookup.predicate)
         if joins_by_equality(part, columns_of(part) - own, own)
     ]
-    values = [_distinct(lookup.table, *key, sizes=sizes) for key in keys if len(key) == 1]
+    values = [distinct_values(lookup.table, *key, sizes=sizes) for key in keys if len(key) == 1]
     known = [max(1, each) for each in values if each is not None]
     if keys and not known:
         return math.inf
@@ -116,18 +116,18 @@ def _rows_of(relation: Relation, sizes: Mapping[str, RelationSize]) -> float:
     return float(sizes[relation.identity].rows) if relation.identity in sizes else math.inf
 
 
-def _distinct(table: Node, column: str, *, sizes: Mapping[str, RelationSize]) -> int | None:
+def distinct_values(table: Node, column: str, *, sizes: Mapping[str, RelationSize]) -> int | None:
     """Return about how many distinct values a column of a table has; None if that is not known."""
     match table:
         case Relation():
             size = sizes.get(table.identity)
             return None if size is None else size.distinct.get(column)
         case Filter():
-            return _distinct(table.input, column, sizes=sizes)
+            return distinct_values(table.input, column, sizes=sizes)
         case Project():
             scalar = next(output.scalar for output in table.outputs if output.name == column)
             plain = plain_column(scalar)
-            return None if plain is None else _distinct(table.input, plain, sizes=sizes)
+            return None if plain is None else distinct_values(table.input, plain, sizes=sizes)
         case _:
             return None
 

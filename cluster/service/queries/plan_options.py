@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from cluster.costs.choice import Candidate, Option
 from cluster.costs.estimates import NO_SHARES, Estimate, Totals, estimates_of, totals_of
+from cluster.costs.partners import Partners, expected_partners
 from cluster.costs.prices import Prices
 from cluster.errors import PlanError
 from cluster.expressions.nodes import Expression
@@ -15,6 +16,7 @@ from cluster.language.walks import from_below, nodes_of
 from cluster.physical.lowering import sharing_of_query
 from cluster.plan.alternatives import Alternative
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.relations_read import RelationSize
 from cluster.service.queries.migration_steps import planned_migration
 from cluster.service.registry.running_queries import RegisteredQuery
 from cluster.shared_nodes import remembered
@@ -37,12 +39,22 @@ class Figures:
         By query: the shares of pairs that meet the conditions of its joins.
     prices
         What steps of operators cost.
+    relations
+        Sizes of relations, by identity.
+    partners
+        What lookups that run make of a tuple.
     """
 
     rates: Mapping[str, float]
     selectivities: Mapping[tuple[str, Expression], float]
     prices: Prices
     shares: Mapping[str, Mapping[Expression, float]] = field(default_factory=dict)
+    relations: Mapping[str, RelationSize] = field(default_factory=dict)
+    partners: Partners = field(default_factory=dict)
+
+    def partners_of(self, plan: Node) -> Partners:
+        """Return what lookups of a plan make of a tuple: as measured, else as expected."""
+        return {**expected_partners(plan, self.relations), **self.partners}
 
 
 @remembered
@@ -60,7 +72,13 @@ def costs_of(query: str, plans: Iterable[Alternative], figures: Figures) -> Iter
     shares = figures.shares.get(query, NO_SHARES)
     for each in plans:
         estimates_of(
-            each.node, figures.rates, figures.selectivities, prices=figures.prices, pair_shares=shares, known=known
+            each.node,
+            figures.rates,
+            figures.selectivities,
+            prices=figures.prices,
+            pair_shares=shares,
+            partners=figures.partners_of(each.node),
+            known=known,
         )
         own = [known[node] for node in from_below(each.node)]
         yield None if all(estimate.flow is None for estimate in own) else totals_of(own)

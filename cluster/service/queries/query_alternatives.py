@@ -10,6 +10,7 @@ from cluster.costs.estimates import Totals
 from cluster.errors import ClusterError, PlanError
 from cluster.expressions.nodes import Expression
 from cluster.fjord.batch import instant_text
+from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.algebra import Node
@@ -147,7 +148,8 @@ class QueryAlternatives:
 
         def listed() -> list[Listed]:
             selectivities = measured_selectivities(physical, self.operators.rates)
-            figures = Figures(rates, selectivities, prices, {name: self.shares(name)})
+            partners = measured_partners(physical, self.operators.rates)
+            figures = Figures(rates, selectivities, prices, {name: self.shares(name)}, context.sizes, partners)
             found = plans_of(query, context)
             return _listed(query, coming, found, list(costs_of(name, found, figures)), most)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cluster.costs.estimate_text import Measured, estimate_text
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.fjord.measured_nodes import measured_nodes
+from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics, Rates
 from cluster.language.walks import streams_of
@@ -62,7 +63,8 @@ class QueryEstimates:
                 node: _measured(each)
                 for node, each in measured_nodes(query.node, fragment, self.operators.rates).items()
             }
-            table = estimate_text(query.node, rates, selectivities, prices, measured)
+            partners = measured_partners(physical, self.operators.rates)
+            table = estimate_text(query.node, rates, selectivities, prices, measured, partners=partners)
             return f"{_heading(query, fragment)}\n{table or explain(query.node)}\n{_source(prices)}\n"
 
         return await self.planning.run(text)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.costs.estimate_text import estimate_text
+from cluster.costs.partners import expected_partners
 from cluster.costs.prices import SHIPPED, Prices
+from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import Rates
 from cluster.language.translation import Query
@@ -72,7 +74,11 @@ def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ..
         node, surroundings.sizes, memory_bytes=surroundings.memory_bytes, buckets=surroundings.buckets
     )
     selectivities = measured_selectivities(surroundings.running, surroundings.rates)
-    estimate = estimate_text(node, surroundings.tuples_per_second, selectivities, surroundings.prices)
+    partners = expected_partners(node, surroundings.sizes)
+    partners |= measured_partners(surroundings.running, surroundings.rates)
+    estimate = estimate_text(
+        node, surroundings.tuples_per_second, selectivities, surroundings.prices, partners=partners
+    )
     sections = [
         explained(query, rewritten).rstrip(),
         *([f"It would first read\n{history_text(reads, surroundings.history_rows)}"] if reads else []),

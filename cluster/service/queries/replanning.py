@@ -30,6 +30,7 @@ from cluster.costs.estimate_text import duration_words
 from cluster.costs.pane_families import Move
 from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
+from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.algebra import Node
@@ -330,7 +331,14 @@ class Replanning:
         return await self._planning.run(in_family, internal=True)
 
     def _measured(self, rates: Mapping[str, float], physical: PhysicalPlan) -> Figures:
-        return Figures(rates, measured_selectivities(physical, self._operators.rates), self._prices.current())
+        operators = self._operators.rates
+        return Figures(
+            rates,
+            measured_selectivities(physical, operators),
+            self._prices.current(),
+            relations=self._context().sizes,
+            partners=measured_partners(physical, operators),
+        )
 
     def _candidate(self, query: RegisteredQuery, figures: Figures, context: PlanningContext) -> Candidate | None:
         running = running_plan(query)
@@ -375,12 +383,14 @@ def _flat(figures: Figures) -> dict[str, float]:
     return {
         **{f"rate {stream}": rate for stream, rate in figures.rates.items()},
         **{f"share {key!r}": share for key, share in figures.selectivities.items()},
+        **{f"partners {key!r}": rows for key, rows in figures.partners.items()},
     }
 
 
 def _with_smoothed(figures: Figures, smooth: dict[str, float]) -> Figures:
-    return Figures(
-        {stream: smooth[f"rate {stream}"] for stream in figures.rates},
-        {key: smooth[f"share {key!r}"] for key in figures.selectivities},
-        figures.prices,
+    return replace(
+        figures,
+        rates={stream: smooth[f"rate {stream}"] for stream in figures.rates},
+        selectivities={key: smooth[f"share {key!r}"] for key in figures.selectivities},
+        partners={key: smooth[f"partners {key!r}"] for key in figures.partners},
     )
