@@ -252,8 +252,14 @@ class ResultsTable(CompactedTable):
         earlier = (ends["kind"] == CLOSES_EARLIER).to_list()
         found = iter(self._open.closed_by(ends.select("query", "start_us", "row").rows(), earlier))
         closed = [next(found) if kind in _ENDS else None for kind in rows["kind"]]
-        columns = [(None, None, None) if each is None else (each[1], each[0][1], each[0][2]) for each in closed]
-        return pl.DataFrame(columns, schema=_CLOSED, orient="row")
+        return pl.DataFrame(
+            {
+                "closes": [None if each is None else each[1] for each in closed],
+                "began_us": [None if each is None else each[0][1] for each in closed],
+                "text": [None if each is None else each[0][2] for each in closed],
+            },
+            schema=_CLOSED,
+        )
 
     def _application(self, writer: str) -> str:
         return f"{self._fjord}/{writer}" if writer else self._fjord
