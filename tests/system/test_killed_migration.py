@@ -114,7 +114,7 @@ PLANS = {
     "largest": Migrating(planned(LARGEST), filtered(LARGEST)),
     "early": Migrating(planned(LARGEST), filtered(LARGEST), early=True),
 }
-COPIES = min(1 + WANTED // 20, 5)
+COPIES = min(1 + WANTED // 20, 3)
 QUERIES = {f"{name}_{number}": each for name, each in PLANS.items() for number in range(COPIES)}
 """Several of each if many migrations are wanted: more are under way at a time, and hit by one kill."""
 CUT = ("longer", "shorter", "distinct")

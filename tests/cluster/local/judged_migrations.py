@@ -110,6 +110,9 @@ def outcome_of(seed: int, *, spoil: Callable[[Handover], Handover] | None = None
         wrong = _wrong(case, undivided, ran, *all_alone(plans, undivided))
     if wrong is None:
         wrong = _out_of_order(case, setting, ran)
+    published = [row for number, row in ran.answered.flowed if number < at and row[1] > ran.handover.at_us]
+    if wrong is None and ran.cut and published:
+        wrong = f"rows that end behind the instant had been given out before: {published}"
     named = f"seed {seed}: {kind.__name__}, from micro-batch {at} on, at {ran.handover}: {wrong}"
     instant = ran.handover.at_us
     across = Counter(row for start, end, row in ran.answered.rows if start < instant < end)

@@ -229,8 +229,8 @@ def migrated(case: Case, setting: Setting, at: int, *, spoil: Callable[[Handover
             pass
         elif min(watermarks[name] for name in streams_of(case.new)) >= handover.opens_us:
             plan, ended = setting.planned(3, new), number
-        before = engine.checkpoint()
         if number in setting.replays:
+            before = engine.checkpoint()
             engine.run(arrivals(batch), plan=plan, parts=setting.parts)
             engine.restore(before)
             engine.forget()
