@@ -23,7 +23,7 @@ from rich.table import Table
 from tests.cluster.local.judged_migrations import Outcome, outcomes
 from tests.cluster.local.migrating import INSTANTS
 
-AT_ONCE = 10
+AT_ONCE = 5
 """Migrations between two looks at what came of them."""
 SPANS = {span: f"T < {span}" for span in (30, 60, INSTANTS)}
 """Where in the streams the instant was; it may be behind them, too."""
