@@ -5,7 +5,7 @@ kinds one by one through the API: filters, aggregates over sliding windows of se
 duration is that of Spark's own progress report on a micro-batch. Memory and processor time are those of each part.
 Unless it is to be quick, the proxy alone is measured afterwards, as ``mixture_proxy.py`` does.
 
-    python benchmarks/mixture.py [--quick] [--json] [--motes 300] [--queries 100] [--seconds 90]
+    python benchmarks/mixture.py [--quick] [--json] [--motes 300] [--queries 100] [--seconds 90] [--replan on]
 """
 
 from __future__ import annotations
@@ -52,26 +52,30 @@ def main() -> None:
     arguments.add_argument("--motes", type=int, default=300)
     arguments.add_argument("--queries", type=int, default=100)
     arguments.add_argument("--seconds", type=float, default=90.0, help="in steady state")
+    arguments.add_argument("--replan", choices=("on", "off"), help="whether plans are chosen by their costs")
     options = arguments.parse_args()
     if options.quick:
         options.motes, options.queries, options.seconds = 100, 40, 12.0
     configure_logging("warning")
     with tempfile.TemporaryDirectory(prefix="fjord-mixture-") as folder:
-        batches, report = measure(Path(folder), options.motes, options.queries, options.seconds, quick=options.quick)
+        cluster = () if options.replan is None else ("--replan", options.replan)
+        batches, report = measure(
+            Path(folder), options.motes, options.queries, options.seconds, quick=options.quick, cluster=cluster
+        )
     if not options.quick:
         report |= proxy_alone(options.motes, options.queries)
     write_report(report, "mixture", lambda path: plot(batches, path), as_json=options.json)
 
 
 def measure(
-    folder: Path, motes: int, queries: int, seconds: float, *, quick: bool
+    folder: Path, motes: int, queries: int, seconds: float, *, quick: bool, cluster: Sequence[str] = ()
 ) -> tuple[list[MicroBatch], dict[str, Any]]:
     """Run it all; return all micro-batches since the first query, and the report."""
     log = folder / "spark-settings"
     with Children(folder / "logs") as children:
         parts = Parts.on_free_ports(children, folder)
         parts.start_broker()
-        started = {"cluster": parts.start_cluster(environment=settings_that_log_progress(log))}
+        started = {"cluster": parts.start_cluster(*cluster, environment=settings_that_log_progress(log))}
         started["proxy"] = parts.start_proxy("roadside")
         started["motes"] = parts.start_motes("roadside", "--motes", str(motes))
         parts.wait_for_stream("traffic", started["proxy"])
@@ -82,8 +86,12 @@ def measure(
             settle(log, SETTLE_SECONDS / 3 if quick else SETTLE_SECONDS)
             before = processor_seconds(started)
             steady = time.time()
+            waited_s: list[float] = []
             while time.time() < steady + seconds:
-                time.sleep(0.5)
+                time.sleep(0.05)
+                asked = time.perf_counter()
+                is_ready(api)
+                waited_s.append(time.perf_counter() - asked)
                 children.check()
             used = {name: after - before[name] for name, after in processor_seconds(started).items()}
             ended = time.time()
@@ -105,6 +113,8 @@ def measure(
         "mixture_adding_behind_s": round(max(0.0, last_plan_ran - added), 3),
         "mixture_add_median_s": median(added_s),
         "mixture_add_max_s": round(max(added_s), 3),
+        "mixture_api_p99_s": round(quantile(sorted(waited_s), 0.99), 4),
+        "mixture_api_max_s": round(max(waited_s), 4),
         **{f"mixture_{name}_processor_share": round(value / (ended - steady), 3) for name, value in used.items()},
         **{f"mixture_{name}_mb": round(value / 1e6) for name, value in memory.items()},
         "motes": motes,
