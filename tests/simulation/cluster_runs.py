@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from cluster.costs.prices import SHIPPED, Price
 from tests.simulation import cluster_oracles as oracles
 from tests.simulation import short_retention
 from tests.simulation.cluster_oracles import Result, Stored
@@ -38,8 +39,13 @@ SIMPLE = {
     "late": ("SELECT speed FROM speeds WHERE speed < 50", lambda speed: speed < 50),
 }
 """Queries that select: their texts and conditions."""
-COUNTS = "SELECT COUNT(*) AS n, SUM(speed) AS total FROM speeds WINDOW(RANGE 10 SECONDS SLIDE 5 SECONDS)"
-RANGE_US, SLIDE_US = 10 * SECOND_US, 5 * SECOND_US
+COUNTS = "SELECT COUNT(*) AS n, SUM(speed) AS total FROM speeds WINDOW(RANGE {} SECONDS SLIDE {} SECONDS)"
+WINDOWS = {"counts": (10, 5)}
+"""By query that counts over a window: its range and slide, in seconds."""
+REPLANNED = {"counts": (10, 5), "longer": (20, 5), "odd": (7, 3), "also": (8, 6)}
+"""Windows of which some make the panes of others narrow, for runs in which plans change."""
+DEAR = Price(batch=200, kept=100, compared=100)
+"""What panes cost there, so that families differ for the few tuples of a simulation."""
 KINDS = (
     "kill cluster", "kill publisher", "cut power", "kill broker", "forgetful broker", "partition", "pause cluster",
     "disk full", "sync fails", "commit fails before", "commit fails after", "registry fails", "slow disk", "doubled",
@@ -66,6 +72,8 @@ class Outcome(NamedTuple):
     """Of simulated time."""
     rows: int
     results: int
+    migrations: int = 0
+    """Changes of plans that the cluster began itself."""
 
 
 def draw(seed: str, minutes: float) -> tuple[Fault, ...]:
@@ -95,9 +103,19 @@ class Run:
         What goes wrong; drawn unless given.
     folder
         In memory.
+    replanned
+        Whether plans are chosen by their costs, of windows that share panes.
     """
 
-    def __init__(self, seed: str, minutes: float, folder: Path, faults: Sequence[Fault] | None = None) -> None:
+    def __init__(
+        self,
+        seed: str,
+        minutes: float,
+        folder: Path,
+        faults: Sequence[Fault] | None = None,
+        *,
+        replanned: bool = False,
+    ) -> None:
         self.seed = seed
         self.seconds = minutes * 60
         self.faults = tuple(draw(seed, minutes) if faults is None else faults)
@@ -106,7 +124,10 @@ class Run:
         # Too late is what comes while a proxy is taken for silent; in half of the runs none is.
         self._silence = silence = self._dice.choice([15.0, 1e6])
         short_retention.install()
-        self.world = FedCluster(folder, seed, silence_seconds=silence, **short_retention.BUDGET)
+        self._windows = REPLANNED if replanned else WINDOWS
+        if replanned:
+            SHIPPED.kinds["Panes"] = DEAR  # type: ignore[index] # of this process, which ends with the run
+        self.world = FedCluster(folder, seed, silence_seconds=silence, replan=replanned, **short_retention.BUDGET)
         self._registered: dict[str, bool | None] = {}
         """Queries: whether they must be there; None if that is not known."""
 
@@ -120,15 +141,22 @@ class Run:
         self.world.loop.run_until_complete(steer())
         rows = sum(len(batch) for feed in self.world.feeds for batch in feed.rows.values())
         return Outcome(
-            self.seed, self.faults, found, self.world.loop.trace, self.world.now, rows, len(self.world.published)
-        )
+            self.seed, self.faults, found, self.world.loop.trace, self.world.now, rows, len(self.world.published),
+            self._migrations(),
+        )  # fmt: skip
+
+    def _migrations(self) -> int:
+        server = self.world.cluster.server
+        steps = () if server is None else server.parts.registry.plan_history(1_000)
+        return sum(bool(each.migrations_begin) for each in steps)
 
     async def _steer(self) -> list[str]:
         world = self.world
         for fault in self.faults:
             world.loop.schedule(int(fault.at * 1e9), self._begin, fault)
         await world.passed(FEED_BEGINS_SECONDS / 2)
-        for name, text in (("all", SIMPLE["all"][0]), ("fast", SIMPLE["fast"][0]), ("counts", COUNTS)):
+        counts = {name: COUNTS.format(*window) for name, window in self._windows.items()}
+        for name, text in (("all", SIMPLE["all"][0]), ("fast", SIMPLE["fast"][0]), *counts.items()):
             await self._add(name, text)
         added_at = self._dice.uniform(FIRST_FAULT_SECONDS, self.seconds - QUIET_SECONDS)
         dropped_at = self._dice.uniform(FIRST_FAULT_SECONDS, self.seconds - QUIET_SECONDS)
@@ -275,11 +303,12 @@ class Run:
         return found
 
     def _wrong_answers(self, name: str, stored: Sequence[Stored], found: Sequence[Result]) -> list[str]:
-        if name == "counts":
+        if name in self._windows:
             until_us = self._now_us()
+            range_us, slide_us = (each * SECOND_US for each in self._windows[name])
             return oracles.complete(
                 [each for each in found if each.start_us < until_us],
-                oracles.windows(stored, range_us=RANGE_US, slide_us=SLIDE_US, until_us=until_us, answer=_counted),
+                oracles.windows(stored, range_us=range_us, slide_us=slide_us, until_us=until_us, answer=_counted),
             )
         condition = SIMPLE[name][1]
         span = self.world.cluster.committed.span_us(name, "speeds")

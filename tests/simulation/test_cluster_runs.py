@@ -29,6 +29,17 @@ for seed in (2, 6):
 ROWS = [Result(1, 10, 11, "a"), Result(2, 20, 21, "b"), Result(3, 20, 21, "c")]
 
 
+REPLANNED = """
+from pathlib import Path
+from tests.simulation import preparing
+preparing.prepare()
+from tests.simulation.cluster_runs import Run
+from tests.simulation.forked import apart
+found = apart(lambda: Run("2", 4.0, Path("/dev/shm") / "fjord-test-replanned", replanned=True).outcome())
+print(found.violations, found.migrations)
+"""
+
+
 def python(*arguments):
     return subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, check=True, timeout=250,
@@ -40,6 +51,12 @@ def test_a_run_keeps_what_is_promised_and_repeats_itself():
     first, second = (python("-c", RUNS.replace("{NUMBER}", str(number))) for number in range(2))
     assert [line.split()[0] for line in first.splitlines()] == ["[]", "[]"], first
     assert first == second
+
+
+def test_plans_that_change_by_themselves_keep_what_is_promised_through_crashes():
+    violations, _, migrations = python("-c", REPLANNED).strip().rpartition(" ")
+    assert violations == "[]"
+    assert int(migrations) > 0
 
 
 @pytest.mark.parametrize(
