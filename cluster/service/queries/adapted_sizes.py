@@ -109,7 +109,7 @@ class AdaptedSizes:
         NoRoomError
             If they do not fit.
         """
-        if not any(ranges_of(each.query.node) for each in queries) and not any(self._with_quality()):
+        if not any(ranges_of(each.query.node) for each in queries) and not self._registry.sized():
             return list(queries)
         costs = self._size_costs(_streams(queries))
         choice, placed = await self._planning.run(lambda: self._placed(queries, costs), internal=True)
@@ -156,7 +156,7 @@ class AdaptedSizes:
 
         Of what all take together, those with ranges take what they would take alone, at most.
         """
-        plans = {(each.sql, node) for each in self._with_quality() for node in (each.node, each.next_node) if node}
+        plans = {(each.sql, node) for each in self._registry.sized() for node in (each.node, each.next_node) if node}
         alone = sum((costs.of_plan(node) for _, node in plans), Cost())
         own = sum({each.kind: costs.of(each, each.at(1.0, 1.0)) for each in new}.values(), Cost())
         taken = Cost(max(everything.state_bytes, alone.state_bytes), max(everything.busy, alone.busy))
@@ -168,9 +168,9 @@ class AdaptedSizes:
 
     async def step(self) -> None:
         """Change sizes, if something has changed that they depend on, and note which hold."""
-        with_quality = list(self._with_quality())
-        self._note(with_quality)
-        if not with_quality:
+        sized = self._registry.sized()
+        self._note(sized)
+        if not sized:
             return
         settled = self._clock() - self._changed_at >= self._settled_seconds
         considered = (self._registry.epoch, settled)
@@ -236,15 +236,12 @@ class AdaptedSizes:
             self._registry.sizes.store(query.name, query.created_us, list(history)[-MOST_CHANGES:])
             self._noted[query.name] = holds
 
-    def _with_quality(self) -> Iterator[RegisteredQuery]:
-        return (each for each in self._registry.queries() if quality_of(each.node) is not None)
-
     def _nodes(self) -> list[Node]:
         return [each.node for each in self._registry.plan.queries]
 
     def _running(self, costs: SizeCosts) -> Iterator[RangedQuery]:
         """Yield the queries whose sizes can be changed."""
-        for query in self._with_quality():
+        for query in self._registry.sized():
             if is_pipeline(query.node):
                 continue
             try:
@@ -276,7 +273,7 @@ class AdaptedSizes:
             timed = self._budget.busy != float("inf")
             found = SizeCosts(plans, rates, prices, timed=timed)
             self._estimates = known = found if known is None else found.with_all_of(known)
-        known.keep([each.sql for each in self._with_quality()])
+        known.keep([each.sql for each in self._registry.sized()])
         return known
 
 

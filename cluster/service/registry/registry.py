@@ -206,6 +206,10 @@ class Registry:
         """Return all running queries, oldest first."""
         return list(self._queries.by_name.values())
 
+    def sized(self) -> list[RegisteredQuery]:
+        """Return the running queries whose rows have a quality, oldest first: at the cost of these, not of all."""
+        return list(self._queries.sized.values())
+
     def __len__(self) -> int:
         """How many queries run."""
         return len(self._queries.by_name)

@@ -12,6 +12,7 @@ from cluster.layered_map import LayeredMap
 from cluster.physical.nodes import Subscriber
 from cluster.plan import stored_plans
 from cluster.plan.epoch import EMPTY, Handover, Plan, PlannedQuery, decode_plan, encode_plan
+from cluster.plan.sized import quality_of
 from cluster.service.registry.registry_file import RegistryFile
 
 Subscribers = tuple[Subscriber, ...]
@@ -111,24 +112,41 @@ class RunningQueries:
         By stream: the last table version that belongs to the previous epoch.
     by_name
         The queries, oldest first.
+    sized
+        Those of them whose rows have a quality, as they have ranges; kept apart, because they are looked at for every
+        query that comes, and may be few of many.
     """
 
     epoch: int = 0
     positions: Mapping[str, int] = field(default_factory=dict)
     by_name: LayeredMap[str, RegisteredQuery] = field(default_factory=LayeredMap)
+    sized: LayeredMap[str, RegisteredQuery] = field(default_factory=LayeredMap)
 
     def with_queries(self, queries: Collection[RegisteredQuery], positions: Mapping[str, int]) -> RunningQueries:
         """Return those of the next epoch, with more queries."""
-        by_name = self.by_name.changed(come=((each.name, each) for each in queries))
-        return RunningQueries(self.epoch + 1, dict(positions), by_name)
+        return self._next(positions, come=queries)
 
     def without_query(self, name: str, positions: Mapping[str, int]) -> RunningQueries:
         """Return those of the next epoch, without one."""
-        return RunningQueries(self.epoch + 1, dict(positions), self.by_name.changed([name]))
+        return self._next(positions, go=[name])
 
     def changed(self, query: RegisteredQuery, positions: Mapping[str, int]) -> RunningQueries:
         """Return those of the next epoch, with one that has changed in its place."""
-        return RunningQueries(self.epoch + 1, dict(positions), self.by_name.changed(come=[(query.name, query)]))
+        return self._next(positions, come=[query])
+
+    def _next(
+        self, positions: Mapping[str, int], go: Collection[str] = (), come: Collection[RegisteredQuery] = ()
+    ) -> RunningQueries:
+        sized = [each for each in come if quality_of(each.node) is not None]
+        others = {each.name for each in come}.difference(each.name for each in sized)
+        return RunningQueries(
+            self.epoch + 1,
+            dict(positions),
+            self.by_name.changed(go, ((each.name, each) for each in come)),
+            self.sized.changed(
+                (name for name in (*go, *others) if name in self.sized), ((each.name, each) for each in sized)
+            ),
+        )
 
     def moved(self, epoch: int, positions: Mapping[str, int]) -> RunningQueries:
         """Return the same queries in another epoch."""
@@ -172,7 +190,8 @@ def read_queries(database: RegistryFile) -> RunningQueries:
             next=None if following is None else msgspec.json.decode(following, type=NextPlan),
             next_node=None if node is None else stored_plans.read(node),
         )
-    return RunningQueries(plan.epoch, plan.positions, LayeredMap(by_name))
+    sized = {name: each for name, each in by_name.items() if quality_of(each.node) is not None}
+    return RunningQueries(plan.epoch, plan.positions, LayeredMap(by_name), LayeredMap(sized))
 
 
 def move_plans(database: RegistryFile) -> None:

@@ -15,6 +15,7 @@ from cluster.service.catalog.planning import PlanningContext
 from cluster.service.queries.migration_steps import Answered
 from cluster.service.queries.planned_text import PlannedText
 from cluster.service.queries.size_decisions import NoRoomError
+from cluster.service.registry.registry import Registry
 from cluster.storage.stream_tables import StreamPosition
 from tests.cluster.service.conftest import application, traffic_rows
 
@@ -100,6 +101,19 @@ async def test_a_query_runs_in_what_a_budget_leaves_and_is_widened_when_others_l
     assert [each["quality"] for each in found] == ["window 5h", "window 9h"]
     assert found[0]["from"] is None
     assert found[1]["from"].startswith("1970-01-01T09:00:1")
+
+
+async def test_to_add_a_query_without_ranges_does_not_look_at_all_others(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = service.started()
+    await queries.add("SELECT speed FROM traffic", "all")
+    looked: list[str] = []
+    monkeypatch.setattr(type(service.registry), "queries", lambda _: looked.append("queries") or [])
+    await queries.add("SELECT speed FROM traffic WHERE speed < 10", "slow")
+    async with queries._lock:
+        await queries.sizes.step()
+    assert not looked, "8 ms among 10,000, on the loop that ingests"
 
 
 async def test_sizes_grow_only_once_nothing_comes_or_goes_any_more(service: Service, hour: float) -> None:
@@ -202,6 +216,10 @@ async def test_sizes_outlive_a_restart(service: Service, hour: float) -> None:
     queries = service.started(max_state_bytes=int(budget))
     query: Any
     query, _ = await queries.add(PAIRS.format(HOURS), "ranged")
+    await queries.add("SELECT speed FROM traffic WHERE speed < 10", "slow")
+    service.registry.close()
+    service.registry = Registry(service.registry.folder / "registry.sqlite", service.plans)
+    assert service.registry.sized() == [service.registry.query("ranged")]
     queries = service.started(max_state_bytes=int(budget))
     await settled(queries)
     assert quality(service, "ranged") == "window 5h"

@@ -6,16 +6,20 @@ from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import NOTHING, PhysicalPlan
+from cluster.plan.epoch import Handover
 from cluster.plan.rewrite import rewrite
+from cluster.plan.sized import sized
 from cluster.service.registry.plan_transitions import (
     LostEpochs,
     Transition,
     adding,
     adding_many,
     dropping,
+    finishing,
+    migrating,
     skipping,
 )
-from cluster.service.registry.running_queries import RegisteredQuery, RunningQueries
+from cluster.service.registry.running_queries import NextPlan, RegisteredQuery, RunningQueries
 from tests.cluster.service.conftest import TRAFFIC
 
 FIRST = RunningQueries(epoch=1)
@@ -24,6 +28,12 @@ FIRST = RunningQueries(epoch=1)
 def query(name: str, epoch: int, most: int) -> RegisteredQuery:
     text = f"SELECT speed FROM traffic WHERE speed < {most}"
     node = rewrite(translate(text, Catalog.of([TRAFFIC])).node).node
+    return RegisteredQuery(name, text, node, epoch, created_us=0)
+
+
+def ranged(name: str, epoch: int) -> RegisteredQuery:
+    text = "SELECT AVG(speed) AS mean FROM traffic WINDOW(RANGE MIN 1 HOUR, MAX 2 HOURS)"
+    node = rewrite(sized(translate(text, Catalog.of([TRAFFIC])).node)).node
     return RegisteredQuery(name, text, node, epoch, created_us=0)
 
 
@@ -46,6 +56,23 @@ def test_queries_come_and_go_with_an_epoch_each() -> None:
     physical = lower(FIRST.plan, NOTHING)
     for change in (came, more, gone):
         physical = carried_out(change, physical)
+
+
+def test_queries_with_ranges_are_known_apart() -> None:
+    first, second = ranged("first", 2), ranged("second", 3)
+    one = adding_many(FIRST, (query("slow", 2, 10), first), {"traffic": 4}).after
+    both = adding(one, second, {"traffic": 5}).after
+    assert list(both.sized.values()) == [first, second]
+    following = NextPlan(4, Handover(10, 10), 0)
+    moves = migrating(both, first, ranged("first", 2).node, following, {"traffic": 6}).after
+    assert [each.next for each in moves.sized.values()] == [following, None]
+    moved = finishing(moves, moves.by_name["first"], {"traffic": 7}).after
+    assert [(each.name, each.since_epoch, each.next) for each in moved.sized.values()] == [
+        ("first", 4, None), ("second", 3, None),
+    ]  # fmt: skip
+    without = dropping(moved, moved.by_name["first"], {"traffic": 8}).after
+    assert list(dropping(without, without.by_name["slow"], {"traffic": 9}).after.sized.values()) == [second]
+    assert list(skipping(both, 9, {}, LostEpochs(0, 0), seen_us=0).after.sized) == ["first", "second"]
 
 
 def test_what_is_lost_adds_up() -> None:
