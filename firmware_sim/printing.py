@@ -67,7 +67,16 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
         f"({days_text(life / (1 + margin))} to {days_text(life * (1 + margin))} if the draw is off by {margin:.0%})"
     )
     console.print(f"because {report.why()}")
-    queries = Table("query", "asks for", "costs the first mote", "the median mote", "saves mW", "alone mW", box=None)
+    queries = Table(
+        "query",
+        "asks for",
+        "costs the first mote",
+        "the median mote",
+        "saves mW",
+        "alone mW",
+        "every sample mW",
+        box=None,
+    )
     for each in sorted(report.queries, key=lambda query: -query.days_of_first):
         queries.add_row(
             each.name,
@@ -76,6 +85,7 @@ def print_lifetime(report: LifetimeReport, *, as_json: bool) -> None:
             cost_text(each.days_of_median),
             f"{each.saved_mw:.4g}",
             f"{each.alone_mw:.4g}",
+            f"{each.every_sample_mw:.4g}",
         )
     console.print(queries)
 

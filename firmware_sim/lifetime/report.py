@@ -43,6 +43,8 @@ class QueryCost:
         Mean draw that dropping it would save.
     alone_mw
         Mean draw if it were the only query.
+    every_sample_mw
+        The same if motes sent every sample of what it reads, without push-down.
     """
 
     name: str
@@ -53,6 +55,7 @@ class QueryCost:
     days_of_median: float
     saved_mw: float
     alone_mw: float
+    every_sample_mw: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,6 +127,7 @@ class LifetimeReport:
                     "median_days_without": finite(each.median_days_without),
                     "saved_mw": each.saved_mw,
                     "alone_mw": each.alone_mw,
+                    "every_sample_mw": each.every_sample_mw,
                 }
                 for each in self.queries
             ],
@@ -176,6 +180,7 @@ def make_report(
                 median - float(np.median(outcome.expected_days)),
                 mean_mw - _mean_mw(without),
                 _mean_mw(virtual_motes(fleet, [query])),
+                _mean_mw(virtual_motes(fleet, [query], pushed_down=False)),
             )
         )
     return LifetimeReport(fleet, tuple(mote.program for mote in motes), outcome, predicted, tuple(costs))
@@ -224,5 +229,6 @@ def _words(query: AskingQuery) -> str:
     parts = []
     for demand in query.demands:
         every = "the default period" if demand.period_us is None else f"every {format_duration(demand.period_us)}"
-        parts.append(f"{', '.join(demand.fields) or 'its instants'} {every}")
+        what = ", ".join(demand.fields) or "its instants"
+        parts.append(f"{'changes of ' if demand.silence_us else ''}{what} {every}")
     return "; ".join(parts)
