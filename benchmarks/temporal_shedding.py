@@ -10,6 +10,8 @@ heap takes all of them; the scan, which would take days, only some with 100,000 
 900,000 samples for which there is no room costs it what these did. `heap_over_array_scan` is the same of a scan of
 columns that only scores, without keeping them up to date.
 
+What queries make of it (``KEEP n TUPLES``) is measured through the local engine: see kept_by_queries.py.
+
     python benchmarks/temporal_shedding.py [--quick] [--json]
 """
 
@@ -28,6 +30,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
+from kept_by_queries import through_the_engine
 from reports import agrees, write_report
 
 from cluster.temporal.accuracy import quality
@@ -74,6 +77,7 @@ def main() -> None:
     report |= against_the_best(120 if options.quick else 200, 2 if options.quick else 3)
     report |= findings(accuracies, report)
     report |= heap_against_scan()
+    report |= through_the_engine((0.2, 0.3, 0.4, 0.5), size, seeds, 30_000 if options.quick else 100_000)
     write_report(report, "temporal_shedding", lambda path: plot(accuracies, report, path), as_json=options.json)
 
 

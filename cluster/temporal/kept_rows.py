@@ -265,9 +265,11 @@ class KeptRows:
 
     def _content(self, fragment: Fragment, begins: int) -> Content:
         begin, end = fragment.first.start, fragment.last.end
-        exact_begin = min(begin, max(fragment.begins, begins))
-        length = max(end, fragment.ends or end) - exact_begin
-        quality = (end - begin) / length if length else 1.0
+        quality = 1.0
+        if fragment.begins < begin or fragment.ends is not None:
+            exact_begin = min(begin, max(fragment.begins, begins))
+            length = max(end, fragment.ends or end) - exact_begin
+            quality = (end - begin) / length if length else 1.0
         return Content(self.extent.values[fragment.first.number], begin, end, quality)
 
     def saved(self) -> dict[str, Any]:
