@@ -63,7 +63,7 @@ class HeapShedder(KeptSamples):
         fragment = self._of[new.before.number]
         if fragment.first is not new.before:
             del self._of[new.before.number]
-        fragment.last, fragment.ends = new, None
+        fragment.last = new
         self._of[new.number] = fragment
         self._offer(fragment)
 

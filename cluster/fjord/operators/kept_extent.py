@@ -39,7 +39,7 @@ def _columns(words: str, **others: DataTypeClass) -> Types:
 
 
 _EXTENT = _columns("arrived dropped room window_begins border")
-_SAMPLE = _columns("sample since until newest of_run begins ends origin", open=pl.Boolean)
+_SAMPLE = _columns("sample since until of_run begins ends origin", open=pl.Boolean)
 BOOKKEEPING = tuple(_SAMPLE)
 """What is kept of a tuple besides its columns."""
 _SHOWN = _columns("origin since begin end", row_quality=pl.Float64)
@@ -152,12 +152,10 @@ class KeptExtent(StartOrdered):
             tables["extents"].append(
                 (place, *apart, inner["arrived"], inner["dropped"], inner["most"], state["begins"], state["border"])
             )
-            newest, rows = dict(inner["last_numbers"]), {number: row for number, *row in inner["rows"]}
-            last = {each[3]: each[0] for each in inner["samples"]}
-            for number, since, until, group, (run,), is_open in inner["samples"]:
-                latest = newest[group] if last[group] == number else None
+            rows = {number: row for number, *row in inner["rows"]}
+            for number, since, until, _, (run,), is_open in inner["samples"]:
                 own = rows.get(number, (None, None, None))
-                tables["samples"].append((place, number, since, until, latest, run, *own, is_open, *values[number]))
+                tables["samples"].append((place, number, since, until, run, *own, is_open, *values[number]))
             tables["shown"].extend((place, *each[:2], *each[3:], *each[2]) for each in state["shown"])
             tables["parts"].extend((place, *each) for each in inner["parts"])
             lossy = set(state["lossy"])
@@ -194,16 +192,15 @@ class KeptExtent(StartOrdered):
 
     def _restored(self, rows_of: dict[str, list[list[Any]]], counts: dict[str, int]) -> dict[str, Any]:
         """Return the state of one extent, of its rows in each table."""
-        samples, values, newest, fragments = [], {}, [], []
-        for number, since, until, latest, run, begins, ends, origin, is_open, *own in rows_of["samples"]:
+        samples, values, newest, fragments = [], {}, {}, []
+        for number, since, until, run, begins, ends, origin, is_open, *own in rows_of["samples"]:
             group = tuple(own[each] for each in (*self._keys, *self._apart))
             samples.append((number, since, until, group, (run,), is_open))
             values[number] = tuple(own)
-            if latest is not None:
-                newest.append((group, latest))
+            newest[group] = number  # the newest one of a group is kept longest
             if origin is not None:
                 fragments.append((number, begins, ends, origin))
-        inner = {"samples": samples, "last_numbers": newest, "rows": fragments, "parts": rows_of["parts"]}
+        inner = {"samples": samples, "last_numbers": newest.items(), "rows": fragments, "parts": rows_of["parts"]}
         return {
             "extent": {**counts, **inner},
             "values": values,

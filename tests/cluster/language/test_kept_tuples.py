@@ -74,6 +74,9 @@ def test_a_clause_at_the_end_is_for_each_extent_without_one() -> None:
 
 def test_sensors_send_all_that_may_be_kept() -> None:
     """A condition on rows makes no room, so it removes no sample before; one in a subquery does."""
+    text = "SELECT quality FROM traffic WINDOW(RANGE 1 HOUR) COALESCE(speed BY lane) KEEP 9 TUPLES"
+    (demand,) = demands_of("q", rewrite(translate(text, CATALOG).node).node)["traffic"]
+    assert demand.fields == ("lane", "speed")
     above = f"SELECT speed FROM {K} WHERE sensor = 'a'"
     below = above.replace("traffic", "(SELECT sensor, speed FROM traffic WHERE lane > 1) AS t").replace(" AS t", "", 1)
     for text, bands in ((above, 0), (below, 1)):
