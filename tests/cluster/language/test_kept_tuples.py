@@ -10,6 +10,8 @@ from cluster.language.translation import translate, translate_derived
 from cluster.language.walks import nodes_of
 from cluster.plan import stored_plans
 from cluster.plan.demand import demands_of
+from cluster.plan.expressions import names_of
+from cluster.plan.needs import needed_below
 from cluster.plan.rewrite import rewrite
 from tests.cluster.language.example_catalog import CATALOG
 
@@ -63,6 +65,7 @@ def test_what_is_kept_may_be_a_parameter_and_is_stored() -> None:
     (extent,) = (each for each in nodes_of(node) if isinstance(each, KeptExtent))
     assert (extent.kept.most, extent.kept.rows, extent.kept.slide_rows, extent.kept.keys) == (30, 50, 5, ("sensor",))
     assert stored_plans.read(stored_plans.written(node)) == node
+    assert [*needed_below(extent, frozenset({"quality"}), ())] == [(extent.input, names_of(extent.input), ())]
 
 
 def test_a_clause_at_the_end_is_for_each_extent_without_one() -> None:

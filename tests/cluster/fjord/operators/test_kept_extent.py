@@ -19,6 +19,7 @@ from cluster.fjord.state_size import StateLimitError, check_state, state_bytes
 from cluster.language.kept_tuples import KeptTuples
 from cluster.language.translation import translate
 from cluster.physical import operations
+from cluster.physical.emission import late_nodes
 from cluster.physical.lowering import lower, with_query
 from cluster.physical.text import plan_text
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -131,6 +132,13 @@ def test_queries_that_differ_in_what_they_read_keep_tuples_apart() -> None:
     operator = KeptExtent(COLUMNS, KeptTuples(3, (), "run", "n", ("b", "e"), "q", size_us=99, apart=("k",)))
     operator.transition(0, Batch(tuples(40), 40))
     assert [len(each.extent.kept) for each in operator.extents] == [3, 3]
+
+
+@pytest.mark.parametrize(("window", "held"), [("RANGE 1 DAY SLIDE 1 MINUTE", 0), ("RANGE 1 DAY", 1), ("ROWS 50", 1)])
+def test_rows_of_a_window_that_slides_by_time_come_at_its_borders(window: str, held: int) -> None:
+    text = f"SELECT speed FROM traffic WINDOW({window}) COALESCE(speed BY sensor) KEEP 9 TUPLES"
+    (fragment,) = lower(Plan(1, (planned("q", text),))).fragments
+    assert sum(isinstance(each.operation, operations.KeptExtent) for each in late_nodes(fragment)) == held
 
 
 def test_what_was_dropped_is_shown_with_the_plan() -> None:
