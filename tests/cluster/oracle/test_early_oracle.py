@@ -95,6 +95,9 @@ HOLDING = (
     "SELECT DISTINCT k FROM (SELECT k FROM alpha WINDOW(ROWS 2)) WINDOW(RANGE 4 MICROSECONDS)",
     NESTED,
     "SELECT k, COUNT(*) AS n FROM alpha WINDOW(RANGE 10 MICROSECONDS SLIDE 5 MICROSECONDS) GROUP BY k",
+    "SELECT k, v, quality FROM alpha WINDOW(RANGE 9 MICROSECONDS) COALESCE(v BY k) KEEP 2 TUPLES",
+    "SELECT k, VALID(s) AS held FROM alpha WINDOW(ROWS 5) COALESCE(ok BY k) KEEP 3 TUPLES AS s",
+    "SELECT ok, COUNT(*) AS n FROM alpha WINDOW(RANGE 20 MICROSECONDS) COALESCE(ok BY k) KEEP 3 TUPLES GROUP BY ok",
 )  # fmt: skip
 """Queries with operators that hold rows back, and with windows and set operations above such."""
 
