@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -178,7 +179,11 @@ def _of_window(plain: KeptTuples, node: Node, item: StreamItem, keep: KeepClause
     window = item.args["window"]
     alone = item.copy()
     alone.set("granularity", None)
-    match found := windowed(node, alone, context):
+    muted = dataclasses.replace(context, warnings=[])
+    found = windowed(node, alone, muted)
+    if isinstance(found, TimeWindow):  # that one of equal stamps counts is arbitrary is not so here
+        context.warnings.extend(muted.warnings)
+    match found:
         case TimeWindow(size_us=int(size), grid=grid, allowed=allowed) if grid is UNSET and allowed is UNSET:
             return replace(plain, size_us=size, slide_us=found.slide_us)
         case CountWindow(rows=int(rows)):

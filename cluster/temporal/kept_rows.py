@@ -25,6 +25,10 @@ FOR_EVER = 2**62
 """The watermark of a stream that has ended, and the end of what is shown for ever."""
 
 
+FEWEST_LOST = 64
+"""So many rows of which nothing is left are noted before those are forgotten that the window has passed."""
+
+
 class Numbered(NamedTuple):
     """A sample, with its place in a run."""
 
@@ -43,6 +47,15 @@ class Content(NamedTuple):
     begin: int
     end: int
     quality: float
+
+
+class Lost(NamedTuple):
+    """A row of which nothing is left: its run, where it began, and the sample that was dropped last."""
+
+    run: int
+    begins: int
+    number: int
+    start: int
 
 
 class Shown(NamedTuple):
@@ -64,6 +77,9 @@ class _Tracked(RatedExtent):
         self.values: dict[int, tuple[Any, ...]] = {}
         self.changed: dict[int, Fragment | None] = {}
         self.live: dict[int, Fragment] = {}
+        self.lost: dict[Key, Lost] = {}
+        """By group: the last row of which nothing was left, as its run may go on."""
+        self._most_lost = FEWEST_LOST
 
     def expire(self, stamp: int) -> None:
         """Remove what is not in a window by time any more at an instant."""
@@ -83,6 +99,25 @@ class _Tracked(RatedExtent):
         super()._added(new)
         fragment = self._of[new.number]
         self.live[fragment.origin] = self.changed[fragment.origin] = fragment
+        if fragment.first is not new:
+            return
+        lost = self.lost.pop(new.group, None)
+        if lost is not None and (lost.run,) == new.values and self._lives(lost, new):
+            fragment.begins = lost.begins  # the row goes on, and is not another one
+            self._found_again(lost.number)
+
+    def _lives(self, lost: Lost, newest: Sample) -> bool:
+        """Return whether the window still has the sample that was dropped last."""
+        if isinstance(self.window, CountWindow):
+            return lost.number > newest.number - self.window.samples
+        return lost.start >= newest.start - self.window.length_us
+
+    def _note(self, sample: Sample, fragment: Fragment) -> None:
+        self.lost[sample.group] = Lost(sample.values[0], fragment.begins, sample.number, sample.start)
+        if len(self.lost) > self._most_lost:
+            newest = next(reversed(self.kept.values()))
+            self.lost = {group: each for group, each in self.lost.items() if self._lives(each, newest)}
+            self._most_lost = max(FEWEST_LOST, 2 * len(self.lost))
 
     def _closed(self, sample: Sample) -> None:
         super()._closed(sample)
@@ -98,11 +133,18 @@ class _Tracked(RatedExtent):
             self.changed[fragment.origin] = None if gone else fragment
             if gone:
                 del self.live[fragment.origin]
+            if gone and not expired:
+                self._note(sample, fragment)
+
+    def saved(self) -> dict[str, Any]:
+        """Return its state as plain values."""
+        return {**super().saved(), "lost": [(group, *each) for group, each in self.lost.items()]}
 
     def _fill(self, state: dict[str, Any]) -> None:
         super()._fill(state)
         self.live = {each.origin: each for each in self._of.values()}
         self.changed = {}
+        self.lost = {group: Lost(*each) for group, *each in state["lost"]}
 
 
 class KeptRows:

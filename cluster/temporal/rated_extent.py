@@ -187,9 +187,16 @@ class RatedExtent(HeapShedder):
             self._parts.popleft()
 
     def _vanished(self, sample: Sample) -> None:
-        part = next((each for each in reversed(self._parts) if each.number <= sample.number), None)
-        if part is not None:
+        if (part := self._part_of(sample.number)) is not None:
             part.vanished += 1
+
+    def _found_again(self, number: int) -> None:
+        """Note that a row goes on of which nothing was left, after its sample of a number."""
+        if (part := self._part_of(number)) is not None:
+            part.vanished -= 1
+
+    def _part_of(self, number: int) -> _Part | None:
+        return next((each for each in reversed(self._parts) if each.number <= number), None)
 
     def _position(self, part: _Part) -> int:
         return part.number if isinstance(self.window, CountWindow) else part.start

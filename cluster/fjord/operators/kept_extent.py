@@ -45,6 +45,7 @@ BOOKKEEPING = tuple(_SAMPLE)
 _SHOWN = _columns("origin since begin end", row_quality=pl.Float64)
 _PART = _columns("first_sample begins vanished")
 _CHANGED = _columns("origin", lossy=pl.Boolean)
+_LOST = _columns("of_run begins last_sample since")
 
 
 class KeptExtent(StartOrdered):
@@ -158,6 +159,7 @@ class KeptExtent(StartOrdered):
                 tables["samples"].append((place, number, since, until, run, *own, is_open, *values[number]))
             tables["shown"].extend((place, *each[:2], *each[3:], *each[2]) for each in state["shown"])
             tables["parts"].extend((place, *each) for each in inner["parts"])
+            tables["lost"].extend((place, *each, *group) for group, *each in inner["lost"])
             lossy = set(state["lossy"])
             tables["changed"].extend((place, origin, origin in lossy) for origin in sorted({*state["changed"], *lossy}))
             # What is lossy alone is looked at again, and found as it was.
@@ -166,12 +168,15 @@ class KeptExtent(StartOrdered):
     def _state_schemas(self) -> dict[str, pl.Schema]:
         place: Types = {_PLACE: pl.Int64}
         apart = {name: self._types[name] for name in self._kept.apart}
+        names = (self._values[each] for each in (*self._keys, *self._apart))
+        groups: Types = {f"fjord_group_{number}": self._types[name] for number, name in enumerate(names)}
         return {
             "extents": pl.Schema(place | apart | _EXTENT),
             "samples": pl.Schema(place | _SAMPLE | self._types),
             "shown": pl.Schema(place | _SHOWN | self._types),
             "parts": pl.Schema(place | _PART),
             "changed": pl.Schema(place | _CHANGED),
+            "lost": pl.Schema(place | _LOST | groups),
         }
 
     def restore(self, state: State) -> None:
@@ -200,7 +205,9 @@ class KeptExtent(StartOrdered):
             newest[group] = number  # the newest one of a group is kept longest
             if origin is not None:
                 fragments.append((number, begins, ends, origin))
+        lost = [(tuple(group), run, begins, number, start) for run, begins, number, start, *group in rows_of["lost"]]
         inner = {"samples": samples, "last_numbers": newest.items(), "rows": fragments, "parts": rows_of["parts"]}
+        inner["lost"] = lost
         return {
             "extent": {**counts, **inner},
             "values": values,

@@ -90,4 +90,4 @@ def test_sensors_send_all_that_may_be_kept() -> None:
 def test_room_for_all_of_a_window_by_count_is_a_warning() -> None:
     text = "SELECT speed FROM traffic WINDOW(ROWS 50) COALESCE(speed) KEEP {} TUPLES"
     assert any("never drops" in each for each in translate(text.format(50), CATALOG).warnings)
-    assert not any("never drops" in each for each in translate(text.format(49), CATALOG).warnings)
+    assert translate(text.format(49), CATALOG).warnings == ()  # nothing of equal stamps is arbitrary here

@@ -43,7 +43,7 @@ class _State:
     window: Window
     kept: list[int] = field(default_factory=list)
     begun: dict[tuple[Any, int], int] = field(default_factory=dict)
-    """Where a row began of which something is kept: its first sample that had not expired when the one before did."""
+    """Where a row began: its first sample behind the last kept one that expired, unless all that was dropped has."""
     evicted: list[int] = field(default_factory=list)
 
     def run_of(self, number: int) -> tuple[Any, int]:
@@ -91,12 +91,17 @@ def state_after(samples: Sequence[Sample], known: int, window: Window, most: int
     state = _State(samples, window)
     for number in range(known):
         stamp = samples[number].stamp
-        if window.rows is not None:
-            state.expire(lambda each, n=number: each <= n - window.rows)
-        else:
-            state.expire(lambda each, t=stamp: samples[each].stamp <= t - (window.size or 0))
-        if not any(state.run_of(each) == state.run_of(number) for each in state.kept):
-            state.begun[state.run_of(number)] = stamp
+
+        def passed(each: int, number: int = number, stamp: int = stamp) -> bool:
+            if window.rows is not None:
+                return each <= number - window.rows
+            return samples[each].stamp <= stamp - (window.size or 0)
+
+        state.expire(passed)
+        run = state.run_of(number)
+        dropped = (each for each in state.evicted if state.run_of(each) == run)
+        if not any(state.run_of(each) == run for each in state.kept) and all(map(passed, dropped)):
+            state.begun[run] = stamp
         state.kept.append(number)
         if len(state.kept) > most:
             state.drop_one(number + 1)

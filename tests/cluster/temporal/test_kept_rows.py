@@ -75,3 +75,22 @@ def test_rows_are_those_of_the_definition(seed: int) -> None:
         assert found == Counter(rows_at(samples, window, most, at)), (samples, window, most, at)
     if window.slide == 1:
         assert extent.dropped == len(state_after(samples, len(samples), window, most).evicted)
+
+
+def test_a_row_of_which_nothing_was_left_goes_on_with_what_it_has_lost() -> None:
+    extent = KeptRows(TimeWindow(99), 1)
+    taken = [(10, 0), (20, 0), (30, 1), (40, 0)]
+    samples = [Numbered(at, (key,), 1, (key, at)) for at, key in taken]
+    shown = extent.take(samples, 45) + extent.cut(45)
+    assert [each.content for each in shown if each.since == 40] == [((0, 40), 40, 40, 0.0)]
+    assert extent.extent.vanished == 1  # that of key 1 alone
+    assert extent.accuracy == 0.0
+    # Once the window has passed what was dropped, the row is another one.
+    later = extent.take([Numbered(150, (0,), 1, (0, 150))], 151) + extent.cut(151)
+    assert [each.content for each in later if each.since == 150] == [((0, 150), 150, 150, 1.0)]
+
+
+def test_notes_of_what_is_lost_are_bounded_by_the_window() -> None:
+    extent = KeptRows(TimeWindow(499), 1)
+    extent.take([Numbered(at, (at,), 1, (at,)) for at in range(5_000)], 5_000)
+    assert len(extent.extent.lost) <= 1_002
