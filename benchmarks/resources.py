@@ -4,6 +4,7 @@ The experiments of the thesis that ranges come from (papers/pipes_adaptation.md 
 application time:
 
 * a window of 60 s that becomes 30 s at 80 s and 60 s again at 150 s, of a join of similar values;
+* queries of a dozen kinds: processor time and state as estimated, by prices measured just before, over what they take;
 * a granularity that becomes coarser, of a count over ten minutes;
 * half of the state of a join, by half the window and by dropping every other tuple at random: what is left of results;
 * thousands of queries of several kinds in one budget, and a burst of more.
@@ -29,12 +30,11 @@ from msgspec.structs import replace as struct_replace
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from reports import write_report
+from resources_kinds import saved_bytes, settings_of_kinds
 from resources_many import many_queries
 
-from cluster.costs.estimates import estimates_of, totals_of
-from cluster.costs.prices import SHIPPED, Prices
+from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
-from cluster.fjord.saved_state import unpack_state
 from cluster.fjord.state_size import state_bytes
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.algebra import Node
@@ -70,8 +70,9 @@ def main() -> None:
     options = arguments.parse_args()
     prices = SHIPPED if options.quick else calibrated(lambda _: None, machine="", measured="")
     report: dict[str, Any] = {}
-    window, curve = window_change(prices)
+    window, curve = window_change()
     report |= window | granularity_change() | shrinking_or_dropping()
+    report |= settings_of_kinds(prices, quiet=options.json)
     report |= many_queries(200 if options.quick else 5_000, quiet=options.json)
     write_report(report, "resources", lambda path: plot(curve, path), as_json=options.json)
 
@@ -144,12 +145,6 @@ class Running:
         """Bytes that are estimated."""
         return state_bytes(lower(Plan(0, tuple(self.plans))), dict.fromkeys(CATALOG_STREAMS, float(self.rate)))
 
-    def estimated_busy(self, prices: Prices) -> float:
-        """Seconds of a processor that are estimated for a second."""
-        rates = dict.fromkeys(CATALOG_STREAMS, float(self.rate))
-        estimates = (estimates_of(each.node, rates, prices=prices).values() for each in self.plans)
-        return totals_of(itertools.chain.from_iterable(estimates)).work_us / 1e6
-
 
 CATALOG_STREAMS = ("a", "b")
 Curve = list[tuple[int, float, float, float]]
@@ -159,7 +154,7 @@ FULL_AT = 600
 HALF = 0.5
 
 
-def window_change(prices: Prices) -> tuple[dict[str, Any], Curve]:
+def window_change() -> tuple[dict[str, Any], Curve]:
     """Return figures of a window that changes, and per second: state, what is estimated, and seconds taken."""
     running = Running(translate(SIMILAR, CATALOG).node, rate=10)
     (window,) = ranges_of(running.node)
@@ -180,7 +175,6 @@ def window_change(prices: Prices) -> tuple[dict[str, Any], Curve]:
         "window_30s_state_estimated_over_measured": at[149][1] / at[149][0],
         "window_60s_again_state": at[228][0],
         "window_60s_busy": running_busy,
-        "window_60s_busy_estimated_over_measured": running.estimated_busy(prices) / running_busy,
     }, curve
 
 
@@ -247,14 +241,8 @@ def _joined(size: int, streams: Mapping[str, pl.DataFrame]) -> tuple[set[tuple[f
 
 
 def kept_bytes(engine: LocalEngine) -> int:
-    """Return the bytes of the rows that are kept; what each operator's saved state has besides is about 800 bytes."""
-    saved = (each for name, each in engine.stores[0].items() if "/" in name)
-    return sum(
-        value.estimated_size()
-        for each in saved
-        for value in unpack_state(each).values()
-        if isinstance(value, pl.DataFrame)
-    )
+    """Return the bytes of the rows that an engine keeps."""
+    return saved_bytes(engine.stores[0])
 
 
 def plot(curve: Curve, path: Path) -> None:

@@ -203,7 +203,10 @@ def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> floa
     if isinstance(node, Join | SemiJoin | AntiJoin):
         return compared_per_second(below[0], below[1], keys_joined(*_condition(node)))
     if isinstance(node, Aggregate) and kept:
-        return below[0].rate * SECOND_US * kept / _combinations(node.keys)
+        groups = _combinations(node.keys)
+        # Rows of a group that begin together are aggregated before: no more change than there are instants.
+        changes = min(below[0].rate, groups / below[0].granule)
+        return changes * SECOND_US * kept / groups
     return 0.0
 
 

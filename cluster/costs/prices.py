@@ -12,8 +12,10 @@ from typing import Annotated
 
 import msgspec
 
+from cluster.costs.selectivity import keys_joined
 from cluster.errors import PlanError
-from cluster.language.algebra import Lookup, Node
+from cluster.language.algebra import Aggregate, Join, Lookup, Node, TimeWindow, schema_of
+from cluster.language.walks import below_filters
 
 Microseconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
@@ -60,8 +62,9 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: str = ""
 
     def of(self, node: Node) -> Price:
-        """Return the price of the operator of a node."""
-        return self.named(type(node).__name__)
+        """Return the price of the operator of a node; without one of its form, that of its kind."""
+        form, kind = form_of(node), type(node).__name__
+        return self.kinds.get(form) or self.kinds.get(kind) or SHIPPED.kinds.get(form) or self.named(kind)
 
     @property
     def of_lookup(self) -> Price:
@@ -73,6 +76,27 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.kinds.get(kind) or SHIPPED.kinds.get(kind) or SHIPPED.kinds["Filter"]
 
 
+def form_of(node: Node) -> str:
+    """Return the name under which the operator of a node is priced: that of its kind, or of a form that is apart.
+
+    A window that moves in steps is aggregated step by step, one that moves with each row row by row; without keys each
+    row changes all partial aggregates. A join without an equality compares all pairs.
+    """
+    match node:
+        case Aggregate():
+            window = below_filters(node.input)
+            if isinstance(window, TimeWindow) and window.slide_us > 1:
+                return STEPPED_AGGREGATE
+            return "Aggregate" if node.keys else TOTAL_AGGREGATE
+        case Join():
+            left, right = (frozenset(column.name for column in schema_of(side)) for side in (node.left, node.right))
+            condition = None if node.predicate is None else node.predicate.expression
+            return "Join" if keys_joined(condition, left, right) > 1 else JOIN_OF_ALL
+        case _:
+            return type(node).__name__
+
+
+STEPPED_AGGREGATE, TOTAL_AGGREGATE, JOIN_OF_ALL = "SteppedAggregate", "TotalAggregate", "JoinOfAll"
 SHIPPED = Prices(
     {
         "Source": Price(batch=110, row_out=0.01),
@@ -93,6 +117,13 @@ SHIPPED = Prices(
         "Istream": Price(batch=420, row_out=0.36, kept=0.6),
         "Sequence": Price(batch=1_050, row_in=0.08, row_out=0.08),
         "Lookup": Price(batch=230, row_in=0.05, row_out=0.05),
+        STEPPED_AGGREGATE: Price(batch=2_100, row_out=0.45),
+        TOTAL_AGGREGATE: Price(batch=1_800, row_out=1.0, kept=0.002, compared=0.04),
+        JOIN_OF_ALL: Price(batch=1_950, row_in=2.4, row_out=0.05, kept=0.9, compared=0.007),
+        "Granularity": Price(batch=160, row_in=0.004, row_out=0.004),
+        "Answers": Price(batch=750, row_out=0.09),
+        "Exchange": Price(batch=850, row_in=0.1),
+        "Queue": Price(batch=90),
         "Panes": Price(batch=2_700, row_in=0.1, row_out=0.6, kept=0.09, compared=0.25),
     }
 )

@@ -27,7 +27,7 @@ class Totals(msgspec.Struct, frozen=True):
     rows_in, rows_out
         Rows it took and emitted.
     seconds
-        Time it took.
+        Processor time it took, to save its state included.
     deepest
         Most batches that waited in one of its input queues.
     dropped

@@ -105,10 +105,11 @@ class Dataflow:
     scheduler
         Chooses the next operator; round robin by default.
     clock
-        Seconds, for the operators' counters.
+        Seconds, for the operators' counters: those of the processor, which other programs do not lengthen; a process
+        runs one dataflow at a time, and Polars computes in threads of its own.
     """
 
-    def __init__(self, *, scheduler: Scheduler | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, *, scheduler: Scheduler | None = None, clock: Callable[[], float] = time.process_time) -> None:
         self._scheduler = scheduler or RoundRobin()
         self._clock = clock
         self._placed: list[RunningOperator] = []

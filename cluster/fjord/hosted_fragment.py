@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
@@ -169,10 +170,12 @@ class HostedFragment:
             before, now = self._saved[placed.name], _moved(placed)
             if everything or now != before or placed.name in self._begun:
                 self._saved[placed.name] = now
+                began = time.process_time()
                 state = placed.operator.save()
                 if state:
                     store.put(placed.name, pack_state(state))
                     self.version = version
+                placed.counters.seconds += time.process_time() - began
         self._begun.clear()
         changes = {} if self._early is None else self._early.changes(everything=everything)
         for name, state in changes.items():

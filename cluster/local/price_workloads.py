@@ -25,7 +25,7 @@ class Load:
     window_s: int
 
 
-LOADS = (Load(400, 1), Load(400, 5), Load(3_000, 3))
+LOADS = (Load(20, 20), Load(400, 1), Load(400, 5), Load(3_000, 3))
 
 WORKLOADS: Mapping[str, tuple[str, ...]] = {
     "Filter": ("SELECT x FROM readings WHERE x < 0.1", "SELECT x FROM readings WHERE x < 0.9 AND k < 900"),
@@ -41,14 +41,29 @@ WORKLOADS: Mapping[str, tuple[str, ...]] = {
     ),
     "Aggregate": (
         "SELECT k, AVG(x) AS m FROM {one} GROUP BY k",
-        "SELECT COUNT(*) AS n FROM {one} WHERE x < 0.2",
-        "SELECT k, MAX(x) AS m FROM readings WINDOW(RANGE {window} SLIDE 1 SECOND) GROUP BY k",
+        "SELECT k, MAX(x) AS m, COUNT(*) AS n FROM {one} WHERE x < 0.3 GROUP BY k",
     ),
+    "TotalAggregate": (
+        "SELECT COUNT(*) AS n FROM {one} WHERE x < 0.2",
+        "SELECT COUNT(*) AS n, MAX(x) AS m FROM {one} GRANULARITY(200 MS)",
+        "SELECT COUNT(*) AS n FROM {one} GRANULARITY(50 MS)",
+    ),
+    "SteppedAggregate": (
+        "SELECT k, MAX(x) AS m FROM readings WINDOW(RANGE {window} SLIDE 1 SECOND) GROUP BY k",
+        "SELECT k, AVG(x) AS m, COUNT(*) AS n FROM readings WINDOW(RANGE {window} SLIDE 1 SECOND) GROUP BY k",
+        "SELECT SUM(x) AS s FROM readings WINDOW(RANGE {window} SLIDE 500 MS)",
+    ),
+    "Granularity": ("SELECT MAX(x) AS m FROM {one} GRANULARITY(500 MS)",),
     "Distinct": ("SELECT DISTINCT k FROM {one} WHERE x < 0.3", "SELECT DISTINCT k, x FROM {one}"),
     "Join": (
         "SELECT a.k, a.x, b.x AS y FROM {both} WHERE a.k = b.k",
         "SELECT a.k, b.x AS y FROM {both} WHERE a.k = b.k AND a.x < 0.2",
+        "SELECT a.k, a.x, b.x AS y FROM {both} WHERE a.k = b.k AND a.x < 0.1 AND b.x < 0.5",
+    ),
+    "JoinOfAll": (
         "SELECT a.k, b.x AS y FROM {both} WHERE a.x < 0.05 AND b.x < 0.05 AND a.k < b.k",
+        "SELECT a.k, b.x AS y FROM {both} WHERE a.x < 0.2 AND b.x < 0.1 AND a.k + 900 < b.k",
+        "SELECT a.x, b.x AS y FROM {both} WHERE a.k < 50 AND b.x < 0.1 AND b.x - a.x > 0.09",
     ),
     "SemiJoin": (
         "SELECT k, x FROM {one} WHERE k IN (SELECT k FROM {other} WHERE x < 0.1)",

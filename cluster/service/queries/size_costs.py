@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cluster.costs.adaptation import Cost
+from cluster.costs.answering import answering_us
 from cluster.costs.estimates import Estimate, estimates_of, totals_of
 from cluster.costs.prices import Prices
 from cluster.fjord.state_size import state_bytes
@@ -139,7 +140,13 @@ class SizeCosts:
         estimates: dict[Node, Estimate] = {}
         for node in nodes if self._timed else ():
             estimates_of(node, rates, prices=self.prices, known=estimates)
-        return Cost(state_bytes(self.plans.lowered(nodes), rates), totals_of(estimates.values()).work_us / SECOND_US)
+        busy = self._taken(estimates, nodes) if self._timed else 0.0
+        return Cost(state_bytes(self.plans.lowered(nodes), rates), busy)
+
+    def _taken(self, estimates: Mapping[Node, Estimate], plans: Iterable[Node]) -> float:
+        """Return the seconds that plans take of a processor in each; equal ones are one."""
+        answering = sum(answering_us(each, estimates, self.prices) for each in dict.fromkeys(plans))
+        return (totals_of(estimates.values()).work_us + answering) / SECOND_US
 
     def of_running(self, physical: PhysicalPlan, nodes: Iterable[Node]) -> Cost:
         """Return what all queries take, given the plan that runs and those of the queries."""
@@ -149,11 +156,12 @@ class SizeCosts:
         if not self._timed:
             return 0.0
         used: dict[Node, Estimate] = {}
-        for node in nodes:
+        plans = list(nodes)
+        for node in plans:
             estimates_of(node, self.rates, prices=self.prices, known=self._estimates)
             used.update((each, self._estimates[each]) for each in from_below(node))
         self._estimates = used  # of plans that are gone nothing is kept
-        return totals_of(used.values()).work_us / SECOND_US
+        return self._taken(used, plans)
 
     def beside(self, everything: Cost, queries: Iterable[RangedQuery]) -> Costs:
         """Return the costs of queries with ranges, beside those of all others, which is what is left of everything."""

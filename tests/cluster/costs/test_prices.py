@@ -10,7 +10,7 @@ from cluster.costs.characteristics import Characteristics
 from cluster.costs.prices import SHIPPED, Price, Prices, prices_text, read_prices
 from cluster.costs.work import compared_per_second, work_us
 from cluster.errors import PlanError
-from cluster.language.algebra import Distinct, Granularity, Source
+from cluster.language.algebra import Distinct, Dstream, Source
 
 STREAM = Source("readings", ())
 SECOND_US = 1_000_000
@@ -43,7 +43,7 @@ def test_a_file_without_prices_is_refused_with_the_place(text: bytes, fault: str
 def test_kinds_without_a_price_of_their_own_cost_as_shipped_or_as_a_filter() -> None:
     own = Prices({"Filter": Price(batch=7)})
     assert own.of(Distinct(STREAM)) == SHIPPED.kinds["Distinct"]
-    assert own.of(Granularity(STREAM, 5)) == SHIPPED.kinds["Filter"]
+    assert own.of(Dstream(STREAM)) == SHIPPED.kinds["Filter"]
     assert own.named("Filter") == Price(batch=7)
 
 

@@ -10,6 +10,7 @@ from itertools import count, islice
 import pytest
 
 from cluster.costs.adaptation import Cost
+from cluster.costs.answering import answering_us
 from cluster.costs.estimates import estimates_of, totals_of
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.state_size import state_bytes
@@ -58,7 +59,8 @@ def plain(sql: str, share: float, context: PlanningContext = CONTEXT) -> Cost:
     asked = query(sql, context)
     node = context.at(context.ranged(sql), asked.at(share, share))
     state = state_bytes(lower(Plan(0, (PlannedQuery("alone", 0, node),))), RATES)
-    return Cost(state, totals_of(estimates_of(node, RATES).values()).work_us / 1e6)
+    estimates = estimates_of(node, RATES)
+    return Cost(state, (totals_of(estimates.values()).work_us + answering_us(node, estimates, SHIPPED)) / 1e6)
 
 
 def _texts() -> Iterator[Node]:
