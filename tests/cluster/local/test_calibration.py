@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
 
 from cluster.costs.prices import SHIPPED, Price, form_of
+from cluster.fjord import hosted_fragment
+from cluster.fjord.operator import State
+from cluster.fjord.saved_state import pack_state
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
 from cluster.local import calibration
@@ -94,4 +98,18 @@ def test_shares_are_those_of_tuples_though_scans_leave_some_out() -> None:
 def test_windows_that_move_every_other_second_are_measured_with_their_answers() -> None:
     text = "SELECT COUNT(*) AS n FROM readings WINDOW(RANGE 2 SECONDS SLIDE 2 SECONDS)"
     run = run_query(text, Load(50, 2), np.random.default_rng(1))
-    assert run.sightings["SteppedAggregate"].rows_out > 0
+    made = run.sightings["SteppedAggregate"].rows_out
+    assert made == pytest.approx(1.5)  # a partial row each second, and an answer every other one
+
+
+def test_what_it_takes_to_save_state_is_that_of_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(state: State) -> bytes:
+        until = time.process_time() + 0.02
+        while time.process_time() < until:
+            pass
+        return pack_state(state)
+
+    monkeypatch.setattr(hosted_fragment, "pack_state", slowly)
+    text = "SELECT DISTINCT k FROM readings WINDOW(RANGE 1 SECOND)"
+    run = run_query(text, Load(20, 1), np.random.default_rng(1), batches=2)
+    assert run.sightings["Distinct"].us > 20_000
