@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cluster.temporal.cost_model import Prices
+from cluster.temporal.selection import optimal
+
 LEAST_SHARE = 0.2
 """Of what the queries cost that change, at least this share is saved."""
 LEAST_US = 100.0
@@ -44,6 +47,8 @@ class Option:
         What the fragment costs whatever comes, in microseconds of a processor in a second.
     rows_us
         What the rows of the group cost.
+    own_us
+        What the plan costs beside those, and shares with no other.
     """
 
     number: int
@@ -51,11 +56,12 @@ class Option:
     group: str
     fixed_us: float
     rows_us: float
+    own_us: float = 0.0
 
     @property
     def alone_us(self) -> float:
         """What it would cost alone."""
-        return self.fixed_us + self.rows_us
+        return self.fixed_us + self.rows_us + self.own_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +133,7 @@ class _Load:
         key = option.group, option.rows_us
         more = 0.0 if rows[key] else option.rows_us
         rows[key] += 1
-        self._cost[option.fragment] = self.of(option.fragment) + max(fixed) - before + more
+        self._cost[option.fragment] = self.of(option.fragment) + max(fixed) - before + more + option.own_us
 
     def remove(self, option: Option) -> None:
         """Remove a plan that was added."""
@@ -137,7 +143,7 @@ class _Load:
         key = option.group, option.rows_us
         _less(rows, key)
         less = 0.0 if rows[key] else option.rows_us
-        left = self.of(option.fragment) + max(fixed, default=0.0) - before - less
+        left = self.of(option.fragment) + max(fixed, default=0.0) - before - less - option.own_us
         self._cost[option.fragment] = left if fixed else 0.0
 
 
@@ -256,6 +262,42 @@ def _together(chosen: Mapping[str, Option], waiting: Mapping[str, Candidate]) ->
     for options in moving.values():
         if len(options) > 1:
             yield options
+    yield from _by_programme(chosen, waiting)
+
+
+def _by_programme(chosen: Mapping[str, Option], waiting: Mapping[str, Candidate]) -> Iterator[Mapping[str, Option]]:
+    """Yield plans of queries that pay only together, because they share samples: which, a 0-1 programme finds.
+
+    For each fragment whose plans have a part of their own: which of the queries that it could run are better off with
+    another plan, given that what they share there costs once, if some query is there (papers/coalescing.md section
+    3.6).
+    """
+    for fragment in sorted({each.fragment for query in waiting.values() for each in _plans(query) if each.own_us}):
+        there = [each for name, each in chosen.items() if each.fragment == fragment and name not in waiting]
+        pairs: dict[str, tuple[Option, Option]] = {}
+        for name, query in waiting.items():
+            shared = [each for each in _plans(query) if each.fragment == fragment]
+            apart = [each for each in _plans(query) if each.fragment != fragment and not each.own_us]
+            if shared and apart:
+                pairs[name] = (
+                    min(apart, key=lambda each: (each.alone_us, each.number)),
+                    min(shared, key=lambda each: (each.own_us, each.number)),
+                )
+        once = [] if there else [each.fixed_us + each.rows_us for _, each in pairs.values()]
+        prices = Prices(
+            tuple(each.alone_us for each, _ in pairs.values()),
+            tuple(each.own_us for _, each in pairs.values()),
+            max(once, default=0.0),
+        )
+        apart_ones = optimal(prices)
+        wanted = {name: pair[place not in apart_ones] for place, (name, pair) in enumerate(pairs.items())}
+        options = {name: each for name, each in wanted.items() if each != chosen[name]}
+        if len(options) > 1:
+            yield options
+
+
+def _plans(query: Candidate) -> tuple[Option, ...]:
+    return (query.running, *query.options)
 
 
 def _change(chosen: Mapping[str, Option], load: _Load, options: Mapping[str, Option]) -> Change | None:

@@ -69,6 +69,9 @@ from cluster.language.algebra import (
 from cluster.language.walks import below_filters, from_below
 from cluster.planning_budget import spend
 
+FEWEST_KEYS = KEYS_ASSUMED // 10
+"""Keys of lazy extents that are assumed, where more would make these look cheaper."""
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -199,9 +202,17 @@ def compared_by(node: Node, estimates: Mapping[Node, Estimate]) -> float:
 
 
 def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> float:
-    """Return how many pairs are compared: rows of both sides, or rows and the partial aggregates of their group."""
+    """Return how many pairs are compared: rows of both sides, or rows and the partial aggregates of their group.
+
+    Of a lazy extent it is how many samples there are at the instants at which something changes, key by key: without a
+    slide it is the more, without a bound, the fewer keys there are. So few are assumed.
+    """
     if isinstance(node, Join | SemiJoin | AntiJoin):
         return compared_per_second(below[0], below[1], keys_joined(*_condition(node)))
+    if isinstance(node, Extent) and node.coalescing.kept == "lazy":
+        keys = FEWEST_KEYS if node.keys else 1
+        changes = min(2 * below[0].rate / keys, 1 / below[0].granule)
+        return changes * SECOND_US * kept
     if isinstance(node, Aggregate) and kept:
         groups = _combinations(node.keys)
         # Rows of a group that begin together are aggregated before: no more change than there are instants.

@@ -14,7 +14,7 @@ import msgspec
 
 from cluster.costs.selectivity import keys_joined
 from cluster.errors import PlanError
-from cluster.language.algebra import Aggregate, Join, Lookup, Node, TimeWindow, schema_of
+from cluster.language.algebra import Aggregate, Extent, Join, Lookup, Node, TimeWindow, schema_of
 from cluster.language.walks import below_filters
 
 Microseconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
@@ -33,7 +33,8 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
         For each row that it keeps, in each batch.
     compared
         For each pair of rows that it compares; of an aggregate: of a row and a partial aggregate that changes with it;
-        of panes: for each partial row in each position of a window.
+        of panes: for each partial row in each position of a window; of lazy extents: for each sample that is there when
+        one enters or leaves.
     """
 
     batch: Microseconds = 0.0
@@ -92,11 +93,14 @@ def form_of(node: Node) -> str:
             left, right = (frozenset(column.name for column in schema_of(side)) for side in (node.left, node.right))
             condition = None if node.predicate is None else node.predicate.expression
             return "Join" if keys_joined(condition, left, right) > 1 else JOIN_OF_ALL
+        case Extent(coalescing=how) if how.kept == "lazy":
+            return LAZY_EXTENT
         case _:
             return type(node).__name__
 
 
 STEPPED_AGGREGATE, TOTAL_AGGREGATE, JOIN_OF_ALL = "SteppedAggregate", "TotalAggregate", "JoinOfAll"
+LAZY_EXTENT = "LazyExtent"
 SHIPPED = Prices(
     {
         "Source": Price(batch=110, row_out=0.01),
@@ -124,6 +128,8 @@ SHIPPED = Prices(
         "Answers": Price(batch=750, row_out=0.09),
         "Exchange": Price(batch=850, row_in=0.1),
         "Queue": Price(batch=90),
+        "Extent": Price(batch=2_200, row_in=2.5, kept=0.6),
+        LAZY_EXTENT: Price(batch=2_500, row_in=1.5, kept=0.25, compared=0.55),
         "Panes": Price(batch=2_700, row_in=0.1, row_out=0.6, kept=0.09, compared=0.25),
     }
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from cluster.expressions.walks import columns_read
 from cluster.language.columns import Scalar
@@ -46,8 +45,6 @@ class Coalescing(msgspec.Struct, frozen=True):
         None: a sample goes on with the one before if all `columns` are equal, NULL being equal to NULL.
     kept
         How it is kept.
-    keep
-        How many samples it may keep, the others being shed; None for all.
     """
 
     columns: tuple[str, ...]
@@ -56,7 +53,6 @@ class Coalescing(msgspec.Struct, frozen=True):
     bounds: tuple[str, str]
     link: Link | None = None
     kept: Keeping = "eager"
-    keep: Annotated[int, Meta(ge=1)] | None = None
 
     @property
     def reads(self) -> frozenset[str]:

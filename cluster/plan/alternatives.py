@@ -25,6 +25,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.walks import nodes_of, rebuilt
 from cluster.plan.called_functions import functions_of
+from cluster.plan.extent_keeping import extents_kept
 from cluster.plan.history import has_own_beginning
 from cluster.plan.join_orders import inner_parts
 from cluster.plan.pane_families import pane_families
@@ -114,8 +115,8 @@ def _varied(given: Alternative, first: int) -> Iterator[tuple[int, Alternative]]
         for node in nodes_of(plan):
             if id(node) in kept or (variation is join_orders and id(node) in inner):
                 continue
-            if variation is pane_families and node is not plan:
-                continue  # what shares panes is a whole query
+            if variation in (pane_families, extents_kept) and node is not plan:
+                continue  # what shares panes or extents is a whole query
             for changed, words in variation(node):
                 spend()
                 other = _replaced(plan, node, changed)

@@ -39,6 +39,7 @@ from cluster.plan.expressions import (
     names_of,
     substituted,
 )
+from cluster.plan.extent_keeping import extents_kept
 from cluster.plan.join_orders import joined_by, order_words, orders_of, region_of, without_narrowing
 from cluster.plan.lookup_order import in_order
 from cluster.plan.pane_families import pane_families
@@ -216,5 +217,6 @@ VARIATIONS: tuple[Variation, ...] = (
     filter_above_aggregate,
     filter_above_join,
     pane_families,
+    extents_kept,
 )
 """All of them, in the order in which plans are numbered."""

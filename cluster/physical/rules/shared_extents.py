@@ -149,7 +149,7 @@ def _number(coalescing: Coalescing) -> int:
 def _can_be_shared(extent: Extent) -> bool:
     """Return whether what is below is a window of a stream's samples as they come."""
     node = extent.input
-    if extent.coalescing.keep is not None or not is_pipeline(node):
+    if not is_pipeline(node):
         return False
     windowed = False
     while not isinstance(node, Source):

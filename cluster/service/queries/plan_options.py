@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cluster.costs.choice import Candidate, Option
-from cluster.costs.estimates import NO_SHARES, Estimate, Totals, estimates_of, totals_of
+from cluster.costs.estimates import NO_SHARES, Estimate, Totals, compared_by, estimates_of, totals_of
 from cluster.costs.partners import Partners, expected_partners
 from cluster.costs.prices import Prices
 from cluster.errors import PlanError
@@ -16,6 +16,7 @@ from cluster.language.walks import from_below, nodes_of
 from cluster.physical.lowering import sharing_of_query
 from cluster.plan.alternatives import Alternative
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.extent_keeping import extent_of
 from cluster.plan.relations_read import RelationSize
 from cluster.service.queries.migration_steps import planned_migration
 from cluster.service.registry.running_queries import RegisteredQuery
@@ -59,8 +60,8 @@ class Figures:
 
 @remembered
 def has_choice(plan: Node) -> bool:
-    """Return whether it is worth while to look for other plans: where something is joined, or looked up twice."""
-    return any(
+    """Return whether it is worth while to look for other plans: of joins, extents, and what is looked up twice."""
+    return extent_of(plan) is not None or any(
         isinstance(each, Join | SemiJoin | AntiJoin) or (isinstance(each, Source) and len(each.lookups) > 1)
         for each in nodes_of(plan)
     )
@@ -106,16 +107,24 @@ def options_of(
             costs.append((total.work_us, place))
         elif not place:
             return []
-    return [
-        option_of(query, place + 1, plans[place].node, cost, figures.prices) for cost, place in sorted(costs)[:most]
-    ]
+    return [option_of(query, place + 1, plans[place].node, cost, figures) for cost, place in sorted(costs)[:most]]
 
 
-def option_of(query: PlannedQuery, number: int, node: Node, cost_us: float, prices: Prices) -> Option:
+def option_of(query: PlannedQuery, number: int, node: Node, cost_us: float, figures: Figures) -> Option:
     """Return a plan of a query, given what it costs alone."""
     fragment, group = sharing_of_query(PlannedQuery(query.name, query.since_epoch, node, query.early))
-    fixed_us = min(sum(prices.of(each).batch for each in from_below(node)), cost_us)
-    return Option(number, fragment, str(group), fixed_us, cost_us - fixed_us)
+    own_us = min(_coalescing_us(node, figures), cost_us)
+    fixed_us = min(sum(figures.prices.of(each).batch for each in from_below(node)), cost_us - own_us)
+    return Option(number, fragment, str(group), fixed_us, cost_us - own_us - fixed_us, own_us)
+
+
+def _coalescing_us(node: Node, figures: Figures) -> float:
+    """Return what a query takes whose extent is kept lazily, beside the samples that it shares with others."""
+    extent = extent_of(node)
+    if extent is None or extent.coalescing.kept == "eager":
+        return 0.0
+    found = estimates_of(extent, figures.rates, figures.selectivities, prices=figures.prices)
+    return compared_by(extent, found) * figures.prices.of(extent).compared
 
 
 def candidate(

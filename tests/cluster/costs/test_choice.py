@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -300,3 +301,63 @@ def test_what_is_shared_counts_once_however_plans_came_and_went(given_queries: l
     rows = {(each.fragment, each.group): each.rows_us for each in options}
     fixed = {each.fragment: each.fixed_us for each in options}
     assert cost_us(options) == pytest.approx(sum(rows.values()) + sum(fixed.values()))
+
+
+def _sharing(name: str, own_us: float) -> Candidate:
+    """A query that runs apart from others, and could share samples with them that cost more than it does alone."""
+    apart = Option(1, f"apart {name}", "all", 400, 600)
+    return Candidate(name, apart, (apart, Option(2, "together", "all", 500, 700, own_us)))
+
+
+def test_queries_change_together_where_what_they_share_pays_only_then() -> None:
+    queries = [_sharing(f"q{place}", own_us=400) for place in range(4)]
+    assert changes(queries[:1]) == []
+    (found,) = changes(queries)
+    assert found.plans == {f"q{place}": 2 for place in range(4)}
+    assert (found.before_us, found.after_us) == (4_000, 1_200 + 4 * 400)
+    assert changes([replace(each, running=each.options[1]) for each in queries]) == []
+
+
+def test_only_those_share_that_are_better_off() -> None:
+    queries = [_sharing(f"q{place}", own_us) for place, own_us in enumerate((300, 300, 300, 1_500))]
+    (found,) = changes(queries)
+    assert found.plans == {"q0": 2, "q1": 2, "q2": 2}
+
+
+def test_samples_that_are_shared_already_cost_nothing_more() -> None:
+    lazy = _sharing("q0", own_us=100)
+    others = [replace(lazy, running=lazy.options[1], options=()), _sharing("q1", own_us=700)]
+    (found,) = changes(others)
+    assert found.plans == {"q1": 2}
+    assert found.saved_us == pytest.approx(300)
+
+
+def test_queries_stop_sharing_together_where_sharing_costs_more() -> None:
+    def dear(name: str) -> Candidate:
+        apart = Option(1, f"apart {name}", "all", 50, 150)
+        together = Option(2, "together", "all", 500, 700, 150)
+        return Candidate(name, together, (apart, together))
+
+    queries = [dear(f"q{place}") for place in range(3)]
+    (found,) = changes(queries)
+    assert found.plans == {f"q{place}": 1 for place in range(3)}
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32))
+def test_what_is_shared_or_not_is_the_cheapest_choice_of_all(number: int) -> None:
+    dice = random.Random(number)
+    shared = dice.uniform(0, 2_000), dice.uniform(0, 2_000)
+    queries = []
+    for place in range(dice.randint(2, 6)):
+        apart = Option(1, f"apart {place}", "all", dice.uniform(100, 800), dice.uniform(100, 3_000))
+        together = Option(2, "together", "all", *shared, dice.uniform(1, 3_000))
+        queries.append(Candidate(f"q{place}", apart, (apart, together)))
+    tried = [(cost_us(each), each) for each in itertools.product(*(query.options for query in queries))]
+    best, chosen = min(tried, key=lambda each: each[0])
+    found = changes(queries)
+    after = cost_us(each.running for each in _after(queries, found))
+    together = [option for option in chosen if option.number == 2]
+    saved = cost_us(each.running for each in queries) - best
+    if len(together) > 1 and saved >= max(LEAST_US, LEAST_SHARE * sum(q.running.alone_us for q in queries)):
+        assert after == pytest.approx(best)

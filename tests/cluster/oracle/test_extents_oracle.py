@@ -12,7 +12,9 @@ from cluster.language.catalog import Catalog
 from cluster.language.extents import Keeping
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of, rebuilt
+from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.plan.alternatives import alternatives
 from cluster.plan.rewrite import rewrite
 from cluster.plan.stored_plans import read, written
 from protocols.wire.streams import Field, FieldType, StreamSchema
@@ -87,3 +89,24 @@ def test_extents_have_the_rows_of_groups(seed: int) -> None:
     expected = answered(rewrite(before).node, streams, dice)
     assert answered(rewrite(kept(plan, "eager")).node, streams, dice) == expected, text
     assert answered(rewrite(kept(plan, "lazy")).node, streams, dice) == expected, text
+
+
+def test_extents_kept_in_either_way_are_alternatives_of_a_query() -> None:
+    plan = rewrite(translate(ABOVE[1].format("WINDOW(RANGE 9 US) COALESCE(x BY k)"), CATALOG).node).node
+    first, other = alternatives(plan)
+    assert (first.node, other.node) == (plan, kept(plan, "lazy"))
+    assert other.words == "whole samples are kept, and coalesced as rows are due"
+    back = alternatives(other.node)[1]
+    assert (back.node, back.words) == (plan, "samples are coalesced as they come")
+
+
+@pytest.mark.parametrize("text", [ABOVE[2], ABOVE[3]])
+def test_extents_that_no_other_query_can_share_are_eager(text: str) -> None:
+    plan = rewrite(translate(text.format("WINDOW(RANGE 9 US) COALESCE(x BY k)"), CATALOG).node).node
+    assert not any("whole samples" in each.words for each in alternatives(plan))
+
+
+def test_extents_over_windows_by_count_do_not_migrate() -> None:
+    plan = rewrite(translate(ABOVE[0].format("WINDOW(ROWS 3) COALESCE(x BY k)"), CATALOG).node).node
+    with pytest.raises(MigrationRefusedError, match="a window by count"):
+        Migration(plan, kept(plan, "lazy"))

@@ -318,3 +318,28 @@ async def test_reasons_are_kept_after_a_restart(bench: _Bench) -> None:
     (step,) = [each for each in registry.plan_history(10) if each.migrations_begin]
     assert step.words == "joined migrating (plan 2 was asked for)"
     registry.close()
+
+
+WAYS = ("x BY k", "m BY k", "x TOLERANCE 1 BY k", "m, x BY k")
+"""How four queries coalesce one window."""
+
+
+def _extents(window: str) -> list[str]:
+    return [f"SELECT k, VALID(r) AS held FROM a WINDOW({window}) COALESCE({way}) AS r" for way in WAYS]
+
+
+async def test_queries_that_coalesce_one_window_share_whole_samples_where_that_is_cheaper(bench: _Bench) -> None:
+    bench.rates.known = {"a": 2_000.0}
+    for number, text in enumerate(_extents("RANGE 10 SECONDS SLIDE 5 SECONDS")):
+        await bench.service.queries.add(text, f"q{number}")
+    assert len(bench.service.registry.physical.fragments) == len(WAYS)
+    found = [name for each in await bench.looks(120) for name in each]
+    assert sorted(found) == ["q0", "q1", "q2", "q3"]
+    assert all("lazily" in bench.plan(f"q{number}") for number in range(4))
+
+
+async def test_rows_that_change_all_the_time_are_not_coalesced_anew_each_time(bench: _Bench) -> None:
+    bench.rates.known = {"a": 2_000.0}
+    for number, text in enumerate(_extents("RANGE 10 SECONDS")):
+        await bench.service.queries.add(text, f"q{number}")
+    assert await bench.looks(60) == []
