@@ -16,6 +16,7 @@ from cluster.language.algebra import (
     Aggregate,
     CountWindow,
     Distinct,
+    Extent,
     Filter,
     Join,
     Node,
@@ -28,6 +29,7 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.columns import STAMP, Column
+from cluster.language.extents import Coalescing
 from cluster.language.walks import nodes_of
 from cluster.physical.migration import Migration
 from cluster.plan import variations
@@ -308,6 +310,10 @@ VARIED: dict[str, Callable[[], Node]] = {
         condition('"ax" = "bx"'),
     ),
     "pane_families": lambda: Aggregate(TimeWindow(source("a", "x", "y"), 6, 4), ("x",), (call("count"),)),
+    "extents_kept": lambda: Extent(
+        TimeWindow(Source("a", (*source("a", "x", "y").columns, STAMP)), 6), ("x",),
+        Coalescing(("y",), STAMP.name, ("x", "y"), ("since", "until")),
+    ),
 }  # fmt: skip
 
 

@@ -13,7 +13,10 @@ import pytest
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators import extent
 from cluster.fjord.operators.extent import Extent
+from cluster.fjord.operators.shared_extents import SharedExtents
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.language.extents import Coalescing, Keeping
+from cluster.physical.operations import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 
 COLUMNS = pl.DataFrame(schema={START: pl.Int64, END: pl.Int64, "k": pl.String, "x": pl.Int64, "t": pl.Int64})
 HOW = Coalescing(("x",), "t", ("k", "x"), ("since", "until"))
@@ -125,3 +128,31 @@ def test_what_is_coalesced_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(extent, "_MOST_PAIRS", 200)
     assert sorted(fed(extent_of("lazy"), rows, [])) == expected
     assert len(most) > 1
+
+
+def test_neighbours_of_a_sample_that_leaves_out_of_turn_are_compared() -> None:
+    subject = extent_of("eager")
+    rows = [(0, 10, "a", 1, 0), (1, 3, "a", 2, 1), (2, 12, "a", 1, 2)]
+    subject.transition(0, Batch(pl.DataFrame(rows, COLUMNS.schema, orient="row"), 4))
+    found = subject.transition(0, Batch(COLUMNS, NEVER)).rows
+    assert found.rows() == [(3, 10, "a", 1, 0, 2), (10, 12, "a", 1, 2, 2)]
+
+
+@pytest.mark.parametrize("eager", [True, False])
+def test_queries_see_the_same_rows_once_the_window_has_passed_their_beginnings(*, eager: bool) -> None:
+    how = Coalescing(("x",), "t", ("k", "x"), (RUN_BEGIN.name, RUN_END.name))
+    columns = COLUMNS.with_columns(pl.lit(0, pl.Int64).alias(name) for name in (QUERY_GROUP.name, VISIBLE_FROM.name))
+    subject = SharedExtents(columns, ("k", QUERY_GROUP.name), {7: how}, oldest=0, eager=eager)
+
+    def taken(rows: list[tuple[Any, ...]], until: int) -> list[tuple[Any, ...]]:
+        batch = Batch(pl.DataFrame(rows, columns.schema, orient="row"), until)
+        found = subject.transition(0, batch).rows
+        assert (found[EXTENT.name] == 7).all()
+        shown = (START, END, RUN_BEGIN.name, RUN_END.name, SUPERSEDED_UNTIL.name, VISIBLE_FROM.name)
+        return sorted(found.select(shown).rows())
+
+    assert taken([(0, 5, "a", 1, 0, 9, 0)], 1) == []
+    assert taken([(3, 8, "a", 1, 3, 9, 1)], 4) == [(0, 3, 0, 0, -1, 0)]
+    # What the later query has seen is cut where the earlier one begins to see the same.
+    assert taken([], 6) == [(3, 5, 0, 3, -1, 0), (3, 6, 3, 3, 0, 1), (5, 6, 3, 3, -1, 0)]
+    assert taken([], NEVER) == [(6, 8, 3, 3, -1, 1)]
