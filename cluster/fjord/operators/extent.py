@@ -172,7 +172,7 @@ class Extent(StartOrdered):
         changing, rest = self._of_keys(self._moving(before_us, until_us) if marks == left else pl.lit(value=True))
         if not changing.height:
             return self._nothing()
-        changing = changing[_places(changing, self._shown[0].order)]
+        changing = changing[_places(changing, self._order())]
         emitted = []
         state: dict[str, pl.Series] = {}
         for each in self._shown:
@@ -192,6 +192,10 @@ class Extent(StartOrdered):
         kept = self._without_gone(kept, until_us)
         self._kept = pl.concat([kept, rest.select(kept.columns)])
         return pl.concat(emitted).sort(START, maintain_order=True)
+
+    def _order(self) -> list[str]:
+        """Return by what samples are sorted that no extent tells apart: the same always, as the first has its row's."""
+        return self._shown[0].order
 
     def _begun(self, marks: Sequence[Mark]) -> list[pl.Expr]:
         """Return the columns of marks that have not been there.

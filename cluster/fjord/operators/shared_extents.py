@@ -70,6 +70,10 @@ class SharedExtents(Extent):
         there = self._kept.filter(pl.col(END) >= since_us)
         return [int(each) for each in there[VISIBLE_FROM.name].unique().sort()]
 
+    def _order(self) -> list[str]:
+        """Return the columns of whole samples, whichever extents there are; an eager one is the only one."""
+        return super()._order() if self._eager else [*self._keys, *sorted({*self._values} - {*self._keys})]
+
     def _seen(self, ordered: pl.DataFrame, mark: Mark) -> Whole:
         """Return the places of the samples that queries of an epoch see."""
         return np.flatnonzero(ordered[VISIBLE_FROM.name].to_numpy() >= (0 if mark is None else mark))

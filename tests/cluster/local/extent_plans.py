@@ -24,12 +24,12 @@ def extent(dice: random.Random, size: tuple[int, int], kept: Keeping, *, keyed: 
     """Return an extent over a window with some columns, a condition on samples or none, and some link."""
     below: Node = Filter(STAMPED, condition("x < 2")) if dice.random() < 0.3 else STAMPED
     below = window(below, *size)
-    columns = dice.choice((("y",), ("y", "x"))) if not keyed else ("y",)
+    columns = dice.choice((("y",), ("y", "x"), ("x", "y"))) if not keyed else ("y",)
     link = Link(_NO_LESS, (("before", "y"),)) if dice.random() < 0.4 else None
     if dice.random() < 0.5:
         wanted = {*columns, "y", *(("x",) if keyed else ()), STAMP.name}
         below = project(below, passed_on(column for column in schema_of(below) if column.name in wanted))
-    ties = tuple(column.name for column in schema_of(below) if column != STAMP)
+    ties = tuple(dict.fromkeys((*columns, *(("y",) if link else ()))))
     how = Coalescing(columns, STAMP.name, ties, ("since", "until"), link, kept)
     return Extent(below, ("x",) if keyed else (), how)
 

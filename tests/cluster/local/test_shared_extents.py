@@ -10,16 +10,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import msgspec
+import polars as pl
 import pytest
 
-from cluster.language.algebra import Node
-from cluster.language.extents import Keeping
+from cluster.fjord.batch import NEVER
+from cluster.language.algebra import Extent, Node
+from cluster.language.columns import STAMP
+from cluster.language.extents import Coalescing, Keeping
 from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
-from tests.cluster.local.extent_plans import WINDOWS, extent, kept, with_top
+from tests.cluster.local.extent_plans import STAMPED, WINDOWS, extent, kept, with_top
 from tests.cluster.local.migrating import INSTANTS, arrivals, random_batches, random_streams
 from tests.cluster.local.plans_cut_apart import tables
+from tests.cluster.plan.plans import window
 from tests.cluster.plan.snapshots import evaluate
 
 LAST = INSTANTS + 100
@@ -80,6 +84,37 @@ def test_queries_answer_what_they_would_alone(seed: int) -> None:
                 for instant in range(start, min(end, LAST)):
                     found[instant][tuple(msgspec.json.decode(row).values())] += 1
             assert found == expected, each
+
+
+@pytest.mark.parametrize("first", [("y",), ("x",)])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_query_that_begins_leaves_the_order_of_equal_samples_as_it_is(seed: int, first: tuple[str]) -> None:
+    dice = random.Random(f"equal stamps/{seed}")
+    plans = [lazily(columns) for columns in (first, ("x",) if first == ("y",) else ("y",))]
+    one, both = (Plan(n, tuple(PlannedQuery(f"q{k}", 5 * k, plans[k]) for k in range(n))) for n in (1, 2))
+    engine = LocalEngine(one, tables=tables)
+    seen, rows = [], []
+    for number in range(8):
+        samples = [(number, (dice.randrange(3), dice.randrange(3))) for _ in range(dice.randrange(4))]
+        seen += [(at, (*values, at)) for at, values in samples]
+        answers = engine.run(arrivals({"a": (samples, number)}), plan=one if number < 4 else both).rows
+        assert answers.filter(pl.col("kind") != "row").is_empty(), answers
+        rows += answers.filter(pl.col("query") == "q0").select("start_us", "end_us", "row").rows()
+    rows += (
+        engine.run(arrivals({"a": ([], NEVER)}))
+        .rows.filter(pl.col("query") == "q0")
+        .select("start_us", "end_us", "row")
+        .rows()
+    )
+    expected = evaluate(plans[0], {"a": seen}, 30)
+    for instant in range(30):
+        there = Counter(tuple(msgspec.json.decode(row).values()) for start, end, row in rows if start <= instant < end)
+        assert there == expected[instant]
+
+
+def lazily(columns: tuple[str]) -> Extent:
+    """Return an extent of single columns of a window whose samples are often of one stamp."""
+    return Extent(window(STAMPED, 9, 1), (), Coalescing(columns, STAMP.name, columns, ("since", "until"), None, "lazy"))
 
 
 def test_samples_are_kept_once() -> None:
