@@ -1,4 +1,4 @@
-"""Rows that are cut where one plan of a query hands over to another are put together again: the fuse of GenMig.
+"""Rows that are cut where one plan of a query hands over to another are put together again: the fuse of GenMig. Pure.
 
                             instant
     old plan    a |-----------|                    it would go on

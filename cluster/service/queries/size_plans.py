@@ -1,4 +1,4 @@
-"""The plans of queries with ranges at choices of their sizes: each is made once for all queries of its shape.
+"""The plans of queries with ranges at choices of their sizes: each is made once for all queries of its shape. Pure.
 
     SELECT a.x FROM a WINDOW(RANGE MIN 1 HOUR, MAX 3 HOURS) JOIN b ...     one shape: streams are numbered in the order
     SELECT d.x FROM d WINDOW(RANGE MIN 1 HOUR, MAX 3 HOURS) JOIN c ...     in which they are read
