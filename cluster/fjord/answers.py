@@ -137,6 +137,8 @@ class _Top:
         schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
         self._names = pl.DataFrame(names, schema=schema, orient="row")
         self._handed = any(each.since is not None or each.until is not None for each in subscribers)
+        self._last_since_us = max((each.since.at_us for each in subscribers if each.since is not None), default=ALWAYS)
+        self._first_until_us = min((each.until.at_us for each in subscribers if each.until is not None), default=NEVER)
         if self._handed:
             handed = pl.DataFrame([_handovers(each) for each in subscribers], schema=_HANDED, orient="row")
             self._names = self._names.hstack(handed)
@@ -168,7 +170,14 @@ class _Top:
             named = named.filter(began <= pl.col(VISIBLE_FROM.name))
         if SUPERSEDED_UNTIL.name in texts.columns:
             named = named.filter(began > pl.col(SUPERSEDED_UNTIL.name))
-        return _own_part(named) if self._handed else named
+        return _own_part(named) if self._handed and not self._between_handovers(named) else named
+
+    def _between_handovers(self, named: pl.DataFrame) -> bool:
+        """Return whether all rows belong to those whose they are: a query that has migrated keeps its handover."""
+        if not named.height:
+            return True
+        first, last = named.select(pl.col(START).min(), pl.col(END).max()).row(0)
+        return bool(first >= self._last_since_us and last <= self._first_until_us)
 
 
 def _handovers(subscriber: Subscriber) -> tuple[int, int, bool, bool]:

@@ -58,6 +58,8 @@ class WaitingAnswers:
         self._handing = {each.identity: each for each in fragment.subscribers if hands_over(each)}
         self._seams = pl.DataFrame([_seam(each) for each in self._handing.values()], schema=_SEAMS, orient="row")
         self._waiting = pl.DataFrame(schema=_COLUMNS)
+        self._last_opens_us = self._seams[_SINCE_OPENS].max()
+        self._hands_over = self._seams[_UNTIL_OPENS].is_not_null().any()
 
     @property
     def exist(self) -> bool:
@@ -86,12 +88,21 @@ class WaitingAnswers:
         had = self._waiting.height
         rows = pl.concat([self._waiting, *come])
         self._waiting = rows.clear()
-        if self._handing:
-            reached_us = min((passed_us.get(each, ALWAYS) for each in self._streams), default=ALWAYS)
+        reached_us = min((passed_us.get(each, ALWAYS) for each in self._streams), default=ALWAYS)
+        if self._handing and not (had == 0 and self._is_over(rows, reached_us)):
             rows, self._waiting = self._divided(rows, reached_us)
         self.moved = self._waiting.height > 0 or had > 0
         given = rows.sort(START, maintain_order=True)
         return given.with_columns(_names(given["query"]))
+
+    def _is_over(self, rows: pl.DataFrame, reached_us: int) -> bool:
+        """Return whether no row has to do with a handover any more: a query that has migrated keeps its last one."""
+        opens_us = self._last_opens_us
+        if self._hands_over or not isinstance(opens_us, int) or reached_us < opens_us:
+            return False
+        # Instants of handovers are at most those at which answers are given out.
+        beyond = (pl.col(START) > opens_us) & ~pl.col("kind").str.contains(" ", literal=True)
+        return bool(rows.select(beyond.all()).item())
 
     def _divided(self, rows: pl.DataFrame, reached_us: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return what is given out, with marks on the halves of rows, and what waits."""
