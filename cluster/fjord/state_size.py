@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import polars as pl
+
 from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.errors import PlanError
-from cluster.fjord.aggregates import keeps_values
+from cluster.fjord.aggregates import keeps_values, partial_columns
 from cluster.fjord.made_rows import (
     RowFlow,
     RowFlows,
@@ -144,6 +146,22 @@ def _answers_waiting(fragment: Fragment, rates: Mapping[str, float]) -> float:
     return RowFlows(fragment, rates).answers.per_second * waiting_us / 1e6
 
 
+def bytes_of_waiting(plan: PhysicalPlan, delay_us: int, tuples_per_second: Mapping[str, float]) -> float:
+    """Return how many bytes answers take that wait while the queries of a plan go on with others, and are cut.
+
+    Parameters
+    ----------
+    plan
+        Of these queries alone.
+    delay_us
+        How far their answers may be behind their streams.
+    tuples_per_second
+        By stream; streams that have brought no tuples are missing.
+    """
+    flows = (RowFlows(each, tuples_per_second).answers.per_second * len(each.subscribers) for each in plan.fragments)
+    return sum(flows) * 2 * delay_us / 1e6 * BYTES_OF_ANSWER
+
+
 def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, float]:
     (stream,) = fragment.streams
     (pane_us,) = (each.operation.width_us for each in fragment.nodes if isinstance(each.operation, kinds.Panes))
@@ -182,7 +200,9 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
 
 
 def _results(calls: tuple[AggregateCall, ...]) -> Schema:
-    return tuple(Column(call.name, call.type) for call in calls)
+    """Return the columns that are kept for aggregates: of a mean, a sum and a count."""
+    kinds_kept = ((each.name, each.type in (pl.String, pl.List(pl.String))) for each in partial_columns(calls))
+    return tuple(Column(name, FieldType.TEXT if text else FieldType.INTEGER) for name, text in kinds_kept)
 
 
 class _Estimate:

@@ -13,10 +13,11 @@ from cluster.costs.adaptation import Cost
 from cluster.costs.answering import answering_us
 from cluster.costs.estimates import Estimate, estimates_of, totals_of
 from cluster.costs.prices import Prices
-from cluster.fjord.state_size import state_bytes
+from cluster.fjord.state_size import bytes_of_waiting, state_bytes
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import Sizes
 from cluster.language.walks import from_below
+from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.nodes import PhysicalPlan
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, items_of
 from cluster.service.queries.size_plans import Shape, SizePlans, shape_of
@@ -31,6 +32,8 @@ class _Known:
     shape: Shape
     rates: Mapping[str, float]
     costs: dict[object, Cost] = field(default_factory=dict)
+    waiting: dict[object, float] = field(default_factory=dict)
+    """Bytes of answers that wait while one choice follows another."""
 
 
 class SizeCosts:
@@ -95,10 +98,30 @@ class SizeCosts:
         return self._cost(query, sizes)
 
     def of_both(self, query: RangedQuery, old: Sizes, new: Sizes) -> Cost:
-        """Return what a query takes while it changes its sizes: panes are shared, other state is kept twice."""
-        if query.ranges and not self._shares_panes(query.kind, old):
-            return self._cost(query, old) + self._cost(query, new)
-        return self._cost(query, old, new)
+        """Return what a query takes while it changes its sizes: panes are shared, other state is kept twice.
+
+        Answers wait besides.
+        """
+        if not query.ranges:
+            return Cost()
+        both = (
+            self._cost(query, old, new)
+            if self._shares_panes(query.kind, old)
+            else self._cost(query, old) + self._cost(query, new)
+        )
+        return both + Cost(self._waiting(query.kind, old, new))
+
+    def _waiting(self, sql: str, *choices: Sizes) -> float:
+        """Return the bytes of the answers that wait while a query goes on with other sizes."""
+        known, key = self._known(sql), tuple(map(items_of, choices))
+        if key not in known.waiting:
+            old, new = (self.plans.at(known.shape, each) for each in choices)
+            try:
+                delayed_us = Migration(old, new).delay_us
+            except MigrationRefusedError:
+                delayed_us = 0  # its sizes cannot be changed
+            known.waiting[key] = bytes_of_waiting(self.plans.lowered((old,)), delayed_us, known.rates)
+        return known.waiting[key]
 
     def of_plan(self, node: Node) -> Cost:
         """Return what a plan that runs would take alone."""

@@ -92,7 +92,7 @@ async def test_each_answer_is_that_of_the_window_it_names(service: Service) -> N
     for _ in range(3):
         cluster.hour()
     hour = state_of(service, PAIRED.format("2 HOURS")) - state_of(service, PAIRED.format("1 HOUR"))
-    other = PAIRED.format("6 HOURS").replace("COUNT(*)", "SUM(b.lane)")
+    other = PAIRED.format("48 HOURS").replace("COUNT(*)", "SUM(b.lane)")
     queries = service.started(answered=cluster, max_state_bytes=int((state_of(service, other) + 5.5 * hour) / 0.8))
     queries.sizes._settled_seconds = 0.0
     await queries.add(other, "other")
