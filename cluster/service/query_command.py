@@ -18,7 +18,6 @@ from cluster.local.query_arguments import (
     text_given,
     values_given,
 )
-from cluster.physical.nodes import Shed
 from cluster.service.client.command import (
     DEFAULT_API,
     DEFAULT_BROKER,
@@ -155,7 +154,7 @@ def show_query(
     for each in found.get("sizes") or []:
         typer.echo(f"{'sizes':10}{each['quality']} from {each['from'] or 'the beginning'}")
     if kept := found.get("kept"):
-        typer.echo(f"{'kept':10}{Shed(kept['dropped'], kept['accuracy']).words}")
+        typer.echo(f"{'kept':10}{kept['words']}")
     for text in mismatch_texts(found.get("mismatches", [])):
         typer.echo(f"{'mismatch':10}{text}")
     for text in refusal_texts(found.get("refused_demands", [])):

@@ -128,7 +128,7 @@ def test_a_fleet_that_breaks_at_an_odd_packet_is_found(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("name", "module", "bound", "lost"),
     [
-        ("fleet/1/177", fleet, "MOST_COUNTS", 10**9),
+        ("fleet/1/65", fleet, "MOST_COUNTS", 10**9),
         ("fleet/1/77", merging, "STEPS_AT_ONCE", merging.MOST_STEPS),
     ],
     ids=["counts of a cut", "search for a new mote"],

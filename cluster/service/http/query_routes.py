@@ -89,7 +89,9 @@ class QueryDescriptions:
         lag = None if runs is None else lag_of_fragment(runs, lags)
         rows = self.results.last_sequence(query.name)
         shed = None if runs is None else shed_of(runs, self.operators.counters)
-        kept = None if shed is None else {"dropped": shed.tuples, "accuracy": shed.accuracy}
+        kept = None
+        if shed is not None:
+            kept = {"dropped": shed.tuples, "accuracy": shed.accuracy, "words": shed.words}
         return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json(), "kept": kept}
 
     def _emit(self, query: RegisteredQuery | WaitingQuery) -> str | None:
