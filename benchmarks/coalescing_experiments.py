@@ -16,7 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from coalescing_streams import ArrayExtent, drawn
+from coalescing_streams import ArrayExtent, Samples, drawn
+from quantised_log import rounded
 from reports import agrees
 
 from cluster.temporal.cost_model import Maxima, Prices, Weights
@@ -44,6 +45,9 @@ TABLES: dict[str, tuple[tuple[float, ...], tuple[float, ...], frozenset[int]]] =
 }
 WEIGHTS = {"5": Weights(1, 1, 2), "6": Weights(0, 1, 1)}
 SCANS = 7
+LOGGED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+LOGGED_SENSORS = 20
+"""5,760 readings in a day."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +83,19 @@ class Laboratory:
         self.cell = cache(self._measured)
 
     def _measured(self, coalescing: float, disorder: float) -> Cell:
-        stream = drawn(
-            self.window + self._timed,
-            groups=5,
-            coalescing=coalescing,
-            disorder=disorder,
-            window=self.window,
-            seed=round(100 * coalescing + 10_000 * disorder),
+        return self.of(
+            drawn(
+                self.window + self._timed,
+                groups=5,
+                coalescing=coalescing,
+                disorder=disorder,
+                window=self.window,
+                seed=round(100 * coalescing + 10_000 * disorder),
+            )
         )
+
+    def of(self, stream: Samples) -> Cell:
+        """Return what a stream costs both ways: its samples after those that fill the window are timed."""
         array, lazy = ArrayExtent(self.window), LazyExtent()
         times: dict[str, list[int]] = {"eager": [], "lazy": []}
         clock = time.perf_counter_ns
@@ -152,6 +161,7 @@ def experiments(
     report |= _curves(grid, axis)
     for name in TABLES:
         report |= _case(name, laboratory, largest)
+    report |= _of_a_log(laboratory, largest)
     return report, surfaces
 
 
@@ -178,6 +188,29 @@ def _curves(grid: dict[tuple[float, float], Cell], axis: list[float]) -> dict[st
             grid[middle, high].lazy_update < 1.25 * grid[middle, low].lazy_update
         ),
         "read_grows_with_cp": agrees(all(one <= 1.1 * other for one, other in pairwise(reads))),
+    }
+
+
+def _of_a_log(laboratory: Laboratory, largest: Maxima) -> dict[str, Any]:
+    """Return costs of a real log, whose readings are rounded to a quantum; it comes in order."""
+    found = [rounded(LOGGED_SENSORS, coalescing) for coalescing in LOGGED]
+    cells = [laboratory.of(stream) for stream, _ in found]
+    updates = [cell.eager_update for cell in cells]
+    return {
+        "log_cp": [round(coalescing, 3) for _, coalescing in found],
+        "log_update_ns": [round(each) for each in updates],
+        "log_update_ns_lazy": [round(cell.lazy_update) for cell in cells],
+        "log_scan_us": [round(cell.eager_scan / 1e3) for cell in cells],
+        "log_scan_us_lazy": [round(cell.lazy_scan / 1e3) for cell in cells],
+        "log_bytes": [cell.eager_bytes(EAGER_BYTES[0]) for cell in cells],
+        "log_bytes_lazy": [cell.samples * LAZY_BYTES for cell in cells],
+        **{
+            f"log_figure_{name}_eager_cheaper_share": sum(_difference(cell, weights, largest) < 0 for cell in cells)
+            / len(cells)
+            for name, weights in FIGURES.items()
+        },
+        "log_update_falls_with_cp": agrees(updates[-1] < updates[0]),
+        "log_scan_falls_with_cp": agrees(cells[-1].eager_scan < cells[0].eager_scan),
     }
 
 

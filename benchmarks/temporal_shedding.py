@@ -31,6 +31,7 @@ import numpy as np
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from kept_by_queries import through_the_engine
+from quantised_log import rounded
 from reports import agrees, write_report
 
 from cluster.temporal.accuracy import quality
@@ -50,6 +51,9 @@ LENGTHS = (0, 1, 2, 3, 4, 6)
 KINDS = ("rand", "rand_victim", "cals_v", "cals_i", "cals", "cals_absolute_lex")
 GAIN_AT = 0.95
 KEPT, ARRIVALS = 100_000, 1_000_000
+LOGGED_SENSORS = 20
+EACH_US = 300_000_000
+"""Between two readings of the log."""
 
 Stream = list[tuple[int, tuple[int, ...]]]
 
@@ -76,6 +80,7 @@ def main() -> None:
     report |= lengths_at(size, seeds)
     report |= against_the_best(120 if options.quick else 200, 2 if options.quick else 3)
     report |= findings(accuracies, report)
+    report |= of_a_log(memories, probabilities, 4 if options.quick else LOGGED_SENSORS)
     report |= heap_against_scan()
     report |= through_the_engine((0.2, 0.3, 0.4, 0.5), size, seeds, 30_000 if options.quick else 100_000)
     write_report(report, "temporal_shedding", lambda path: plot(accuracies, report, path), as_json=options.json)
@@ -197,6 +202,43 @@ def findings(accuracies: dict[tuple[float, float], dict[str, float]], report: di
         "finding_5_v_flat": agrees(max(spread["cals_v"]) - min(spread["cals_v"]) <= little),
         "finding_5_i_degrades": agrees(spread["cals_i"][-1] < max(spread["cals_i"]) - noise),
     }
+
+
+def of_a_log(memories: tuple[float, ...], probabilities: tuple[float, ...], sensors: int) -> dict[str, Any]:
+    """Return mean accuracies of days of real readings, rounded to a quantum; each sensor's day fills a window."""
+    accuracies: dict[tuple[float, float], dict[str, float]] = {}
+    reached = {}
+    for probability in (each for each in probabilities if each > 0):
+        log, reached[probability] = rounded(sensors, probability)
+        of_sensors: dict[int, list[tuple[int, ...]]] = {}
+        for _, sensor, value in log.tuples():
+            of_sensors.setdefault(sensor, []).append((value,))
+        days = [[(number * EACH_US, each) for number, each in enumerate(values)] for values in of_sensors.values()]
+        for memory in memories:
+            accuracies[memory, probability] = accuracies_of_days(days, memory)
+    gains = {at: found["cals"] / found["rand"] for at, found in accuracies.items()}
+    report: dict[str, Any] = {f"log_cp_{probability}": round(found, 3) for probability, found in reached.items()}
+    for (memory, probability), found in accuracies.items():
+        report |= {f"log_memory_{memory}_cp_{probability}_{kind}": round(found[kind], 3) for kind in KINDS}
+    return report | {
+        "log_cals_best": agrees(all(found["cals"] >= max(found.values()) - 0.02 for found in accuracies.values())),
+        "log_largest_gain": round(max(gains.values()), 1),
+        "log_gain_at_95": round(
+            min(gain for (memory, cp), gain in gains.items() if 0.2 <= memory <= 0.5 and cp == GAIN_AT),  # noqa: PLR2004
+            2,
+        ),
+    }
+
+
+def accuracies_of_days(days: list[Stream], memory: float) -> dict[str, float]:
+    """Return the mean accuracy of each algorithm over days of single sensors."""
+    found: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    for seed, day in enumerate(days):
+        now = day[-1][0] + EACH_US
+        exact = exact_of(day, now)
+        for kind in KINDS:
+            found[kind].append(quality(exact, pieces_of(kind, day, now, round(memory * len(day)), seed)).accuracy)
+    return {kind: statistics.fmean(values) for kind, values in found.items()}
 
 
 def heap_against_scan(rounds: int = 8) -> dict[str, Any]:
