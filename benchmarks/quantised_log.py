@@ -1,8 +1,8 @@
 """A real log as a stream of a given probability to coalesce: speeds of a day of Los Angeles, rounded until they repeat.
 
 The papers take a log of sensors in a laboratory that cannot be had here, and round its readings to a multiple of some
-quantum, the coarser the more samples equal the one before (papers/coalescing.md section 5.2, papers/cals.md section
-5.1). The same is done with the readings of loop detectors that the examples have: 207 of them, one each five minutes.
+quantum, the coarser the more samples equal the one before (papers/coalescing.md section 5.2, papers/cals.md section 5).
+The same is done with the readings of loop detectors that the examples have: 207 of them, one each five minutes.
 """
 
 from __future__ import annotations
