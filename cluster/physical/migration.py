@@ -78,7 +78,8 @@ class Migration:
             self.reach_us = deadline_us
         if self.cut:
             self.reach_us = max(self.reach_us, _published_us(old))
-            self.delay_us = _delay_of_halves(self.delay_us, new)
+            # What a plan is to answer from the instant on, it knows once its streams are behind it, not at it.
+            self.delay_us = 0 if is_pipeline(old) else max(_delay_of_halves(self.delay_us, new), 1)
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
     def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:

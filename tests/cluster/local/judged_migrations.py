@@ -62,8 +62,8 @@ def _not_held(case: Case, setting: Setting, ran: Migrated, old: Answered, new: A
         passed.append(min(reached.values()))
     at = ran.handover.at_us
     found = Counter(row for number, (start, end, row) in old.flowed if start < at <= end and passed[number] < at)
-    if ran.handover.opens_us == at:
-        gate = next(number for number, each in enumerate(passed) if each >= at)
+    if ran.handover.opens_us <= at + 1:  # the plan before is never behind
+        gate = next(number for number, each in enumerate(passed) if each >= ran.handover.opens_us)
         found += Counter(row for number, (start, end, row) in new.flowed if start <= at < end and number > gate)
     return found
 
