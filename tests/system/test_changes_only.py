@@ -9,7 +9,6 @@ import hashlib
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from protocols.wire.programs import ListenSchedule
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.motes.mote_events import Rejection
 from proxy.motes.tracking_limits import TrackingLimits
+from tests.cluster.oracle.scripted_runs import micros
 from tests.system.pushed_down import MINUTE, SECOND, Loses, Outcome, answers, kinds, run
 
 ROOMS = StreamSchema(
@@ -245,7 +245,7 @@ def test_what_is_lost_ends_validity_at_the_low_watermark(name: str, share: float
     assert any(not came for _, came in found.sent)
     assert seen(found) == {"SendOnChange"}
     rows = [
-        (int(row["room"][1:]), _instant_us(row["held_start"]), _instant_us(row["held_end"]), row[column])
+        (int(row["room"][1:]), micros(row["held_start"]), micros(row["held_end"]), row[column])
         for _, _, row in found.rows[name]
     ]
     assert any(value is None for *_, value in rows), "rows say what is not known"
@@ -263,7 +263,3 @@ def test_what_is_lost_ends_validity_at_the_low_watermark(name: str, share: float
             assert {world.value(mote, each, column) for each in instants} <= {value}, "what is claimed has held"
         if waits:
             assert {each for each in known.sampled_us[:-12] if known.is_known(each)} <= claimed, "all known counts"
-
-
-def _instant_us(text: str) -> int:
-    return round((datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))

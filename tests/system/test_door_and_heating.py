@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ import pytest
 from firmware_sim.phenomena.indoor_climate import IndoorClimate
 from protocols.mqtt.link import Message, MqttLink, Subscription
 from protocols.wire import topics
+from tests.cluster.oracle.scripted_runs import micros
 from tests.cluster.oracle.test_door_while_heating import BOUNDED, QUERY
 from tests.system.waiting import wait_for
 
@@ -193,10 +194,6 @@ def found_at(name: str, messages: list[dict[str, Any]], at: int) -> dict[tuple[s
             case _:
                 answers[(row["room"],)] = row["seconds"]
     return answers
-
-
-def micros(text: str) -> int:
-    return round((datetime.fromisoformat(text) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
 
 
 @contextmanager
