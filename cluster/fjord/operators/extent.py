@@ -38,7 +38,7 @@ _SINCE, _LINKED = "fjord_since_us", "fjord_linked"
 _MEETS, _COPY, _LATER, _PLACE = "fjord_meets", "fjord_copy", "fjord_later", "fjord_place"
 _MOST_PAIRS = 1_000_000
 """Samples at instants that are coalesced at once."""
-NOBODY = -1
+BEFORE_ALL = -1
 """Before the epochs of all queries."""
 Mark = int | None
 """The mark of samples, and all later ones; None for all there are."""
@@ -54,7 +54,7 @@ class Shown:
     keys
         Whose samples are coalesced together.
     suffix
-        Tells its columns from those of others.
+        Distinguishes its columns from those of others.
     """
 
     def __init__(self, how: Coalescing, keys: Sequence[str], suffix: str = "") -> None:
@@ -181,9 +181,9 @@ class Extent(StartOrdered):
             if self._eager:
                 ordered = self._compared(ordered)
                 state[_LINKED] = ordered[_LINKED][back]
-            for before, mark in zip([NOBODY, *marks], marks, strict=False):
+            for before, mark in zip([BEFORE_ALL, *marks], marks, strict=False):
                 # Where samples have gone that only some could see, others see the same from then on.
-                cut = mark not in left or (before != NOBODY and before not in left)
+                cut = mark not in left or (before != BEFORE_ALL and before not in left)
                 rows, since = self._changed(ordered, each, mark, (before_us, until_us), cut=cut)
                 emitted.append(self._for_queries(rows, each, before, mark))
                 if mark in left:
@@ -194,7 +194,7 @@ class Extent(StartOrdered):
         return pl.concat(emitted).sort(START, maintain_order=True)
 
     def _order(self) -> list[str]:
-        """Return by what samples are sorted that no extent tells apart: the same always, as the first has its row's."""
+        """Return by what samples are sorted that no extent distinguishes: always the same; the first has its row's."""
         return self._shown[0].order
 
     def _begun(self, marks: Sequence[Mark]) -> list[pl.Expr]:
@@ -366,7 +366,7 @@ class Extent(StartOrdered):
         return self._rows(self._kept.clear(), shown, Versions(nowhere, nowhere, nowhere, nowhere), nowhere)
 
     def _nothing(self) -> pl.DataFrame:
-        return self._for_queries(self._nothing_of(self._shown[0]), self._shown[0], NOBODY, None)
+        return self._for_queries(self._nothing_of(self._shown[0]), self._shown[0], BEFORE_ALL, None)
 
     def save(self) -> State:
         """Return the samples, and up to where rows have been answered."""

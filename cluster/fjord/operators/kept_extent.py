@@ -3,7 +3,7 @@
     KEEP 3    stamp    1   2   3   4   5            order: stamp, keys, place among the tuples of the key
               value    a   a   b   b   b
               kept     a---a---b                    at 4, the first a goes: an end of the row that loses least
-                           a---b---b                its row is now [2, 3), two thirds ... of [1, 3): quality 0.5
+                           a---b---b                its row is now [2, 3), half of [1, 3): quality 0.5
 
 Which tuples go depends on their order alone, and they are taken once the watermark has passed them; so the rows are the
 same whatever the batches, the disorder and the host.
