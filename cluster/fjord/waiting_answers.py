@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from cluster.fjord.batch import ALWAYS, END, START
+from cluster.fjord.batch import ALWAYS, END, NEVER, START
 from cluster.fjord.kinds import CLOSES, CUT, OPEN, ROW, SINCE, UNTIL, based
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import table_of
@@ -58,8 +58,7 @@ class WaitingAnswers:
         self._handing = {each.identity: each for each in fragment.subscribers if hands_over(each)}
         self._seams = pl.DataFrame([_seam(each) for each in self._handing.values()], schema=_SEAMS, orient="row")
         self._waiting = pl.DataFrame(schema=_COLUMNS)
-        self._last_opens_us = self._seams[_SINCE_OPENS].max()
-        self._hands_over = self._seams[_UNTIL_OPENS].is_not_null().any()
+        self._over_us = max(map(_over_us, self._handing.values()), default=ALWAYS)
 
     @property
     def exist(self) -> bool:
@@ -89,20 +88,12 @@ class WaitingAnswers:
         rows = pl.concat([self._waiting, *come])
         self._waiting = rows.clear()
         reached_us = min((passed_us.get(each, ALWAYS) for each in self._streams), default=ALWAYS)
-        if self._handing and not (had == 0 and self._is_over(rows, reached_us)):
+        over = not had and reached_us >= self._over_us and (rows[START] > self._over_us).all()
+        if self._handing and not over:
             rows, self._waiting = self._divided(rows, reached_us)
         self.moved = self._waiting.height > 0 or had > 0
         given = rows.sort(START, maintain_order=True)
         return given.with_columns(_names(given["query"]))
-
-    def _is_over(self, rows: pl.DataFrame, reached_us: int) -> bool:
-        """Return whether no row has to do with a handover any more: a query that has migrated keeps its last one."""
-        opens_us = self._last_opens_us
-        if self._hands_over or not isinstance(opens_us, int) or reached_us < opens_us:
-            return False
-        # Instants of handovers are at most those at which answers are given out.
-        beyond = (pl.col(START) > opens_us) & ~pl.col("kind").str.contains(" ", literal=True)
-        return bool(rows.select(beyond.all()).item())
 
     def _divided(self, rows: pl.DataFrame, reached_us: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return what is given out, with marks on the halves of rows, and what waits."""
@@ -140,12 +131,13 @@ def _opened(rows: pl.DataFrame, reached_us: int) -> pl.DataFrame:
     What is early may stay open, so that nothing is cut. Other rows that flow so early are not held back, because all
     behind them would be, too: these are cut.
     """
-    ahead = _ENDS & pl.col(_EARLY) & pl.col("kind").str.starts_with(ROW) & (pl.col(_UNTIL) > reached_us)
-    found = rows.filter(ahead & pl.col("kind").str.ends_with(UNTIL + CUT))
+    cut = pl.col("kind").str.starts_with(ROW) & pl.col("kind").str.ends_with(UNTIL + CUT)
+    ahead = _ENDS & pl.col(_EARLY) & cut & (pl.col(_UNTIL) > reached_us)
+    found = rows.filter(ahead)
     if not found.height:
         return rows
     ends = found.with_columns(based(CLOSES).alias("kind"))
-    opened = pl.when(ahead & pl.col("kind").str.ends_with(UNTIL + CUT)).then(based(OPEN)).otherwise("kind")
+    opened = pl.when(ahead).then(based(OPEN)).otherwise("kind")
     unmarked = opened.str.replace(f"({OPEN}.*){UNTIL}{CUT}$", "$1")
     return pl.concat([rows.with_columns(unmarked.alias("kind")), ends])
 
@@ -160,6 +152,15 @@ def _seam(subscriber: Subscriber) -> tuple[str, int | None, int | None, int | No
         until.opens_us if until is not None and until.cut else None,
         subscriber.early,
     )
+
+
+def _over_us(subscriber: Subscriber) -> int:
+    """Return from when on a handover has nothing to do with rows that begin later: a migrated query keeps its last one.
+
+    It is the instant at which answers are given out, as that of the handover is no later.
+    """
+    hands_on = subscriber.until is not None and subscriber.until.cut
+    return NEVER if hands_on or subscriber.since is None else subscriber.since.opens_us
 
 
 def _closed_at_once(rows: pl.DataFrame) -> pl.DataFrame:
