@@ -78,8 +78,7 @@ class Migration:
             self.reach_us = deadline_us
         if self.cut:
             self.reach_us = max(self.reach_us, _published_us(old))
-            # What a plan is to answer from the instant on, it knows once its streams are behind it, not at it.
-            self.delay_us = 0 if is_pipeline(old) else max(_delay_of_halves(self.delay_us, new), 1)
+            self.delay_us = _delay_of_halves(self.delay_us, old, new)
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
     def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:
@@ -113,10 +112,12 @@ def _published_us(old: Node) -> int:
         ) from error
 
 
-def _delay_of_halves(delay_us_of_old: int, new: Node) -> int:
+def _delay_of_halves(delay_us_of_old: int, old: Node, new: Node) -> int:
     """Return after which delay the rows that are cut have flowed in both plans, as far as they wait for each other."""
+    if is_pipeline(old):
+        return 0  # there is no state in which any could wait
     if not delay_us_of_old:
-        return 0  # the old plan's rows have flowed before the instant
+        return 1  # those of the old plan have flowed before; the new one knows its own behind the instant, not at it
     try:
         return max(delay_us_of_old, delay_us(new))
     except UnboundedPlanError:
