@@ -137,11 +137,11 @@ class _Top:
         schema = {**dict.fromkeys([*self._on, _BEGAN], pl.Int64), "query": pl.String}
         self._names = pl.DataFrame(names, schema=schema, orient="row")
         self._handed = any(each.since is not None or each.until is not None for each in subscribers)
-        self._last_since_us = max((each.since.at_us for each in subscribers if each.since is not None), default=ALWAYS)
-        self._first_until_us = min((each.until.at_us for each in subscribers if each.until is not None), default=NEVER)
         if self._handed:
-            handed = pl.DataFrame([_handovers(each) for each in subscribers], schema=_HANDED, orient="row")
-            self._names = self._names.hstack(handed)
+            handovers = [_handovers(each) for each in subscribers]
+            self._last_since_us = max(since_us for since_us, *_ in handovers)
+            self._first_until_us = min(until_us for _, until_us, *_ in handovers)
+            self._names = self._names.hstack(pl.DataFrame(handovers, schema=_HANDED, orient="row"))
         self._own = None if only else self._names.select(self._on).unique()
 
     def answers(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -173,7 +173,7 @@ class _Top:
         return _own_part(named) if self._handed and not self._between_handovers(named) else named
 
     def _between_handovers(self, named: pl.DataFrame) -> bool:
-        """Return whether all rows belong to those whose they are: a query that has migrated keeps its handover."""
+        """Return whether no handover matters to any of the rows: a query that has migrated keeps its last one."""
         if not named.height:
             return True
         first, last = named.select(pl.col(START).min(), pl.col(END).max()).row(0)
