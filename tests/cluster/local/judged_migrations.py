@@ -30,9 +30,10 @@ from tests.cluster.local.migrating_plans import KINDS, Case
 
 
 def seam_of(case: Case, setting: Setting, ran: Migrated, old: Answered, new: Answered) -> str | None:
-    """Return what is wrong with the rows of a migration that cuts: they are those of the plans, but at the instant.
+    """Return what is wrong with where rows of a migration that cuts begin and end; None if nothing is.
 
-    There, a row that goes on is one row, unless both plans end and begin one there.
+    Of those before the instant and of those after it, none begins or ends where its plan has none that does. At the
+    instant, a row that goes on is one row, unless both plans end and begin one there, or it could not be held back.
     """
     at = ran.handover.at_us
     for name, found, of_plan in (
@@ -85,10 +86,10 @@ class Outcome:
     at_us
         The instant.
     way
-        What became of rows at the instant: all ``whole``, ``cut`` where plans differ, ``fused`` if some were put
-        together.
+        What became of rows at the instant: ``whole`` if the migration cuts none; else ``fused`` if any lasts across
+        it, and ``cut`` if none does.
     fused, left
-        How many rows were put together, and how many were cut although they go on.
+        How many rows last across it, if the migration cuts rows, and how many end there while an equal one begins.
     wrong
         What is wrong with it; None if nothing is.
     """
