@@ -17,7 +17,7 @@ from cluster.costs.adaptation import RESERVE, UNLIMITED, WORTHWHILE, Cost, Fit, 
 from cluster.errors import PlanError
 from cluster.language.size_ranges import Sizes
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, share_of
-from cluster.service.queries.size_totals import ChangingTotal, SizeTotals, no_less, no_more
+from cluster.service.queries.size_totals import ChangingTotal, SizeTotals
 from protocols.text.byte_sizes import format_byte_size
 
 FURTHER = (1.0, 0.75, 0.5, 0.25, 0.0)
@@ -113,7 +113,7 @@ def _shrunk(
     than have to: what does not change is not kept twice. Should too much be kept even so, fewer shrink further.
     """
     everyone = (*queries, *new)
-    totals = SizeTotals(everyone, no_more)
+    totals = SizeTotals(everyone, RangedQuery.at_most)
 
     def cost_at(windows: float, granularities: float) -> Cost:
         return totals.at(windows, granularities, costs.of, costs.fixed)
@@ -156,7 +156,7 @@ def _fewest(
 
 def _grown(queries: Sequence[RangedQuery], costs: Costs, limit: Cost, budget: Cost) -> Fit | None:
     """Return the shares up to which all may grow: they fit into a limit, and while they change into the budget."""
-    steadily, on_the_way = SizeTotals(queries, no_less), SizeTotals(queries, no_less)
+    steadily, on_the_way = (SizeTotals(queries, RangedQuery.at_least) for _ in range(2))
 
     def cost_at(windows: float, granularities: float) -> Cost:
         steady = steadily.at(windows, granularities, costs.of, costs.fixed)

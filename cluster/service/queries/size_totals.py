@@ -21,16 +21,6 @@ SizesAt = Callable[[RangedQuery, float, float], Sizes]
 CostAt = Callable[[RangedQuery, Sizes], Cost]
 
 
-def no_more(query: RangedQuery, windows: float, granularities: float) -> Sizes:
-    """Return the sizes at two shares, or those that a query has where they are worse."""
-    return query.at_most(windows, granularities)
-
-
-def no_less(query: RangedQuery, windows: float, granularities: float) -> Sizes:
-    """Return the sizes at two shares, or those that a query has where they are better."""
-    return query.at_least(windows, granularities)
-
-
 @dataclass(frozen=True, slots=True)
 class _Alike:
     """Queries with the same ranges and sizes, one of each kind; what they take together is found once for each size."""
