@@ -8,7 +8,7 @@ what else needs all values, keeps one for each tuple besides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -30,6 +30,7 @@ from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
 from cluster.physical.operations import RIGHT
 from cluster.physical.successors import summed
+from cluster.plan.epoch import Handover
 from protocols.text.byte_sizes import format_byte_size
 from protocols.wire.streams import FieldType
 
@@ -126,7 +127,8 @@ def _bytes_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> i
 @known_at_rates
 def _size_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> tuple[float, float]:
     """Return how many rows a fragment keeps, and how many bytes they take."""
-    waiting = _answers_waiting(fragment, tuples_per_second)
+    handing = [each.until for each in fragment.subscribers if each.until is not None]
+    waiting = _answers_waiting(fragment, handing, tuples_per_second)
     if fragment.shares_panes:
         rows, size = _panes_kept(fragment, tuples_per_second)
     else:
@@ -134,32 +136,31 @@ def _size_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> tu
     return rows + waiting, size + waiting * BYTES_OF_ANSWER
 
 
-def _answers_waiting(fragment: Fragment, rates: Mapping[str, float]) -> float:
+def _answers_waiting(fragment: Fragment, handing: Sequence[Handover], rates: Mapping[str, float]) -> float:
     """Return how many answers of queries wait while these go on with another plan: its own, and those that are cut.
 
     They are counted where the plan is that is followed; the one that follows answers as much.
     """
-    handing = [each.until for each in fragment.subscribers if each.until is not None]
     if not handing:
         return 0.0
     waiting_us = sum((each.opens_us - each.at_us) * (2 if each.cut else 1) for each in handing)
     return RowFlows(fragment, rates).answers.per_second * waiting_us / 1e6
 
 
-def bytes_of_waiting(plan: PhysicalPlan, delay_us: int, tuples_per_second: Mapping[str, float]) -> float:
-    """Return how many bytes answers take that wait while the queries of a plan go on with others, and are cut.
+def bytes_of_waiting(plan: PhysicalPlan, handing: Handover, tuples_per_second: Mapping[str, float]) -> float:
+    """Return how many bytes answers take that wait while the queries of a plan go on with others.
 
     Parameters
     ----------
     plan
         Of these queries alone.
-    delay_us
-        How far their answers may be behind their streams.
+    handing
+        How each of them goes on.
     tuples_per_second
         By stream; streams that have brought no tuples are missing.
     """
-    flows = (RowFlows(each, tuples_per_second).answers.per_second * len(each.subscribers) for each in plan.fragments)
-    return sum(flows) * 2 * delay_us / 1e6 * BYTES_OF_ANSWER
+    rows = (_answers_waiting(each, [handing] * len(each.subscribers), tuples_per_second) for each in plan.fragments)
+    return sum(rows) * BYTES_OF_ANSWER
 
 
 def _panes_kept(fragment: Fragment, rates: Mapping[str, float]) -> tuple[float, float]:

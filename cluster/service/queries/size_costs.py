@@ -19,6 +19,8 @@ from cluster.language.size_ranges import Sizes
 from cluster.language.walks import from_below
 from cluster.physical.migration import Migration, MigrationRefusedError
 from cluster.physical.nodes import PhysicalPlan
+from cluster.plan.epoch import Handover
+from cluster.plan.history import EVER_US
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, items_of
 from cluster.service.queries.size_plans import Shape, SizePlans, shape_of
 
@@ -120,7 +122,8 @@ class SizeCosts:
                 delayed_us = Migration(old, new).delay_us
             except MigrationRefusedError:
                 delayed_us = 0  # its sizes cannot be changed
-            known.waiting[key] = bytes_of_waiting(self.plans.lowered((old,)), delayed_us, known.rates)
+            handing = Handover(EVER_US, EVER_US + delayed_us, cut=True)
+            known.waiting[key] = bytes_of_waiting(self.plans.lowered((old,)), handing, known.rates)
         return known.waiting[key]
 
     def of_plan(self, node: Node) -> Cost:
