@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from cluster.language.algebra import Filter, Held, Lookup, Node, Project, Source, inputs_of, with_inputs
 from cluster.shared_nodes import remembered
@@ -49,6 +49,11 @@ def from_below(node: Node) -> Iterator[Node]:
 def streams_of(node: Node) -> frozenset[str]:
     """Return the names of the streams a plan reads."""
     return frozenset(each.stream for each in nodes_of(node) if isinstance(each, Source))
+
+
+def streams_of_all(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the streams that any of some plans reads."""
+    return frozenset[str]().union(*map(streams_of, nodes))
 
 
 def below_filters(node: Node) -> Node:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from cluster.language.algebra import Node
-from cluster.language.walks import streams_of
+from cluster.language.walks import streams_of_all
 from cluster.plan.stored_plans import Stored, from_nodes, restored, written
 
 FORMAT = 4
@@ -108,7 +108,7 @@ class Plan(msgspec.Struct, frozen=True, tag=True):
     @property
     def streams(self) -> frozenset[str]:
         """Streams that any of the queries reads."""
-        return frozenset().union(*(streams_of(query.node) for query in self.queries))
+        return streams_of_all(query.node for query in self.queries)
 
 
 class PlanChange(msgspec.Struct, frozen=True, tag=True):

@@ -15,7 +15,7 @@ from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import SizeRange, Sizes, ranges_of
-from cluster.language.walks import streams_of
+from cluster.language.walks import streams_of_all
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan
 from cluster.plan.history import EVER_US
@@ -111,7 +111,7 @@ class AdaptedSizes:
         """
         if not any(ranges_of(each.query.node) for each in queries) and not self._registry.sized():
             return list(queries)
-        costs = self._size_costs(_streams(queries))
+        costs = self._size_costs(streams_of_all(each.node for each in queries))
         choice, placed = await self._planning.run(lambda: self._placed(queries, costs), internal=True)
         await self._begin(choice, costs)
         return placed
@@ -280,7 +280,3 @@ class AdaptedSizes:
 def _sizes_of(node: Node, ranges: Sequence[SizeRange]) -> Sizes | None:
     quality = quality_of(node)
     return None if quality is None or not ranges else sizes_in(quality, ranges)
-
-
-def _streams(queries: Sequence[PlannedText]) -> frozenset[str]:
-    return frozenset[str]().union(*(streams_of(each.node) for each in queries))

@@ -9,7 +9,7 @@ from cluster.errors import blamed
 from cluster.fjord.acceptance import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
-from cluster.language.walks import streams_of
+from cluster.language.walks import streams_of, streams_of_all
 from cluster.physical.lowering import lower, with_handover, with_query
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
@@ -91,7 +91,7 @@ class QueryLimits:
             With the query, and the error as for :meth:`check`.
         """
         running = self._registry.physical
-        rates = self.rates(frozenset[str]().union(*(streams_of(each.node) for each in queries)))
+        rates = self.rates(streams_of_all(each.node for each in queries))
         self._demands.follow(running.oldest_first)
         plan = Plan(running.epoch + 1, (*self._registry.plan.queries, *queries))
         after = await self._planning.run(lambda: lower(plan, running), internal=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -35,7 +35,7 @@ from cluster.fjord.measured_selectivities import measured_selectivities
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.algebra import Node
 from cluster.language.size_ranges import ranges_of
-from cluster.language.walks import streams_of
+from cluster.language.walks import streams_of_all
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.alternatives import Alternative
 from cluster.plan.pane_families import with_family
@@ -317,7 +317,7 @@ class Replanning:
         physical = self._registry.physical
         if not self._on or not any(may_choose(each, physical) for each in queries):
             return None
-        rates = self._limits.rates(_streams(queries))
+        rates = self._limits.rates(streams_of_all(each.node for each in queries))
         return await self._planning.run(lambda: self._measured(rates, physical), internal=True)
 
     async def placed(self, query: PlannedText, figures: Figures) -> PlannedText:
@@ -372,10 +372,6 @@ class Replanning:
                 await self._migrate(name, plan.node, f"plan {number:,}: {plan.words} ({what}: {work})")
             except ClusterError as error:
                 log.warning("query keeps its plan", query=name, reason=error.message)
-
-
-def _streams(queries: Iterable[RegisteredQuery | PlannedText]) -> frozenset[str]:
-    return frozenset[str]().union(*(streams_of(each.node) for each in queries))
 
 
 def _flat(figures: Figures) -> dict[str, float]:
