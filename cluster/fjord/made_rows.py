@@ -211,14 +211,13 @@ def _of_kept(kept: KeptTuples, below: RowFlow) -> RowFlow:
             because or below.because,
             below.read_once * times,
         )
-    lasting_us = kept.size_us + kept.slide_us if kept.rows is None else None
     made = below.per_second * CHANGED_ROWS
     return replace(
         below,
         per_tuple=below.per_tuple * CHANGED_ROWS,
         at_once=below.per_tuple,
         per_second=made,
-        lasting_us=lasting_us,
+        lasting_us=kept.longest_us,
         made_per_second=made - below.per_second,
         read_once=below.read_once * CHANGED_ROWS,
     )

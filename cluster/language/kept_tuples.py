@@ -43,6 +43,11 @@ class KeptTuples(msgspec.Struct, frozen=True):
     apart: tuple[str, ...] = ()
 
     @property
+    def longest_us(self) -> int | None:
+        """How long a tuple is in a window by time, at most; None for a window by count."""
+        return self.size_us + self.slide_us if self.rows is None else None
+
+    @property
     def in_steps(self) -> bool:
         """Whether all rows are shown anew at each border of a window by time."""
         return self.rows is None and self.slide_us > 1

@@ -44,6 +44,7 @@ from cluster.language.algebra import (
     Zip,
     inputs_of,
 )
+from cluster.language.kept_tuples import KeptTuples
 from cluster.language.sequence_calls import SequenceCall
 from cluster.physical.validity import longest_validity_us
 from cluster.physical.whole_rows import interval_shape
@@ -154,8 +155,8 @@ def published_us(node: Node) -> int:
             return max(map(published_us, inputs_of(node))) + abs(node.low_us or 0) + abs(node.high_us) + 1
         case Istream() | Dstream() | Sequence():
             return published_us(node.input) + 1
-        case KeptExtent() if node.kept.rows is None:
-            return published_us(node.input) + node.kept.size_us + node.kept.slide_us
+        case KeptExtent(kept=KeptTuples(longest_us=int(longest))):
+            return published_us(node.input) + longest
         case (
             TimeWindow()
             | UntilNext()

@@ -61,7 +61,7 @@ def longest_validity_us(node: Node) -> int | None:
         case UntilNext():
             return node.longest_us
         case KeptExtent():
-            return node.kept.size_us + node.kept.slide_us if node.kept.rows is None else None
+            return node.kept.longest_us
         case Granularity():
             below = longest_validity_us(node.input)
             return None if below is None else below + node.granule_us

@@ -46,7 +46,7 @@ def full_after_us(node: Node) -> int:
         case SessionWindow():
             return below + node.session.longest_us
         case KeptExtent():
-            return below + (node.kept.size_us + node.kept.slide_us if node.kept.rows is None else 0)
+            return below + (node.kept.longest_us or 0)
         case UntilNext(longest_us=int(longest)):
             return below + longest
         case Granularity():
