@@ -199,18 +199,9 @@ CHANGED_ROWS = 3
 def _of_kept(kept: KeptTuples, below: RowFlow) -> RowFlow:
     """Return the coalesced rows of what is kept: all at each border, or those that change with a tuple."""
     if kept.in_steps:
-        times = -(-kept.size_us // kept.slide_us)
-        made = min(below.per_second * times, kept.most * 1e6 / kept.slide_us)
-        because = f"a window of {written(kept.size_us)} that moves every {written(kept.slide_us)}" if times > 1 else ""
-        return RowFlow(
-            below.per_tuple * times,
-            1,
-            made,
-            kept.slide_us,
-            max(made - below.per_second, 0.0),
-            because or below.because,
-            below.read_once * times,
-        )
+        window = PaneWindow(kept.size_us, kept.slide_us)
+        shown = min(below.per_second * window.slides, kept.most * 1e6 / kept.slide_us)
+        return _shown_each_slide(below, window, shown, shown)
     made = below.per_second * CHANGED_ROWS
     return replace(
         below,
@@ -237,15 +228,19 @@ def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFl
     pane_us
         Tuples of one pane are one partial row.
     """
-    size_us, slide_us = window.size_us, window.slide_us
-    times = -(-size_us // slide_us)
     partial = min(tuples.per_second, keys * 1e6 / pane_us)
-    made = partial * times
+    made = partial * window.slides
+    return _shown_each_slide(tuples, window, min(made, keys * 1e6 / window.slide_us), made)
+
+
+def _shown_each_slide(tuples: RowFlow, window: PaneWindow, per_second: float, made: float) -> RowFlow:
+    """Return rows of a window that last for a slide: how many there are in a second, of so many that are made."""
+    size_us, slide_us, times = window.size_us, window.slide_us, window.slides
     because = f"a window of {written(size_us)} that moves every {written(slide_us)}" if times > 1 else tuples.because
     return RowFlow(
         tuples.per_tuple * times,
         1,
-        min(made, keys * 1e6 / slide_us),
+        per_second,
         slide_us,
         max(made - tuples.per_second, 0.0),
         because,

@@ -78,6 +78,11 @@ class PaneWindow(msgspec.Struct, frozen=True):
     size_us: int
     slide_us: int
 
+    @property
+    def slides(self) -> int:
+        """How many of its answers a tuple is in, at most."""
+        return -(-self.size_us // self.slide_us)
+
 
 class Reported(msgspec.Struct, frozen=True, omit_defaults=True):
     """What devices or proxies report to a query instead of samples.
