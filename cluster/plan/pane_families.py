@@ -58,11 +58,5 @@ def differ_in_families_only(one: Node, other: Node) -> bool:
 def pane_families(plan: Node) -> Iterator[tuple[Node, str]]:
     """Yield a windowed aggregate with its panes in each family that it may join, and in words what is different."""
     for family_us in families_of(plan):
-        yield with_family(plan, family_us), family_words(family_us)
-
-
-def family_words(family_us: int | None) -> str:
-    """Return in words with which windows panes are shared."""
-    if family_us is None:
-        return "panes are shared with all windows"
-    return f"panes are shared in the family of {format_duration(family_us)} only"
+        words = f"panes are shared in the family of {format_duration(family_us)} only"
+        yield with_family(plan, family_us), words
