@@ -119,22 +119,27 @@ def pane_users(
         window = _window_of(plan)
         if window is None or window.stream not in figures.rates:
             continue
-        identity = query.identity if query.next is None else f"{query.name}@{query.next.since_epoch}"
+        identity = query.all_planned[-1].identity
         subscriber, fragment = physical.subscribers.get(identity), physical.by_query.get(identity)
         if subscriber is None or fragment is None:
             continue
-        per_second = figures.rates[window.stream]
-        if window.condition is not None:
-            place = window.stream, window.condition
-            if place not in shares:
-                shares[place] = share_passing(place[0], window.condition.expression, figures.selectivities)
-            per_second *= shares[place]
-        pane = Pane(subscriber.group, per_second, window.own_us, window.size_us, window.slide_us)
+        pane = _pane_of(window, subscriber.group, figures, shares)
         own = found.setdefault(window.panes_of, _Found())
         own.users.append(PaneUser(query.name, window.family, pane, window.families if may_move(query) else ()))
-        own.fragments.setdefault(fragment.identity, (fragment, {}))[1][subscriber.group] = per_second
+        own.fragments.setdefault(fragment.identity, (fragment, {}))[1][subscriber.group] = pane.per_second
         own.keyed = window.keyed
     return {name: PaneUsers(each.users, _keys(each, rates)) for name, each in found.items()}
+
+
+def _pane_of(window: _Window, group: int, figures: Figures, shares: dict[tuple[str, Scalar], float]) -> Pane:
+    """Return what a window needs of its panes; adds to known shares of tuples that meet conditions."""
+    per_second = figures.rates[window.stream]
+    if window.condition is not None:
+        place = window.stream, window.condition
+        if place not in shares:
+            shares[place] = share_passing(window.stream, window.condition.expression, figures.selectivities)
+        per_second *= shares[place]
+    return Pane(group, per_second, window.own_us, window.size_us, window.slide_us)
 
 
 def _keys(found: _Found, rates: Callable[[str], Rates]) -> float:
@@ -174,10 +179,7 @@ def family_of_new(query: PlannedQuery, running: Mapping[str, PaneUsers], figures
     if window is None or window.panes_of not in running:
         return None
     beside = running[window.panes_of]
-    per_second = figures.rates[window.stream]
-    if window.condition is not None:
-        per_second *= share_passing(window.stream, window.condition.expression, figures.selectivities)
     _, group = sharing_of_query(query)
-    pane = Pane(group, per_second, window.own_us, window.size_us, window.slide_us)
+    pane = _pane_of(window, group, figures, {})
     found = placed(pane, window.families, beside.users, figures.prices.named(KIND), keys=beside.keys)
     return None if found == window.family else found
