@@ -66,34 +66,24 @@ def _plan(nodes: Sequence[Node]) -> Plan:
     return Plan(1, tuple(PlannedQuery(f"q{place}", 1, node) for place, node in enumerate(nodes)))
 
 
-def _batches(dice: np.random.Generator, seconds: int) -> Mapping[str, Arrival]:
-    """Return the tuples of so many seconds up to the next instant."""
-    count = RATE * seconds
-    stamps = np.sort(dice.integers(0, seconds * SECOND_US, count))
-    return {
-        "t": Arrival(
-            (RowsInMemory(pl.DataFrame({START: stamps, "k": dice.integers(0, KEYS, count), "x": dice.random(count)})),),
-            seconds * SECOND_US,
-        )
-    }
-
-
-def _later(dice: np.random.Generator, second: int) -> Mapping[str, Arrival]:
-    stamps = np.sort(dice.integers(second * SECOND_US, (second + 1) * SECOND_US, RATE))
-    tuples = pl.DataFrame({START: stamps, "k": dice.integers(0, KEYS, RATE), "x": dice.random(RATE)})
-    return {"t": Arrival((RowsInMemory(tuples),), (second + 1) * SECOND_US)}
+def _arriving(dice: np.random.Generator, begin: int, end: int) -> Mapping[str, Arrival]:
+    """Return the tuples from one second on, up to another."""
+    count = RATE * (end - begin)
+    stamps = np.sort(dice.integers(begin * SECOND_US, end * SECOND_US, count))
+    tuples = pl.DataFrame({START: stamps, "k": dice.integers(0, KEYS, count), "x": dice.random(count)})
+    return {"t": Arrival((RowsInMemory(tuples),), end * SECOND_US)}
 
 
 def _seconds_of(nodes: Sequence[Node], seconds: int) -> float:
     """Return the processor time of so many seconds: those of the slides, of which some are dear, each as the mean."""
     dice = np.random.default_rng(3)
     engine = LocalEngine(_plan(nodes))
-    engine.run(_batches(dice, LONGEST_S))
+    engine.run(_arriving(dice, 0, LONGEST_S))
     rounds = []
     for first in range(LONGEST_S, LONGEST_S + 2 * seconds, seconds):
         began = time.process_time()
         for second in range(first, first + seconds):
-            engine.run(_later(dice, second))
+            engine.run(_arriving(dice, second, second + 1))
         rounds.append(time.process_time() - began)
     return median(rounds)
 
@@ -106,7 +96,7 @@ def _chosen(nodes: Sequence[Node]) -> tuple[list[Node], float]:
     statistics = OperatorStatistics(lambda: clock[0])
     engine = LocalEngine(plan, clock=lambda: float(next(ticks)))
     for second in range(8):
-        statistics.add(engine.run(_later(dice, second)).counters)
+        statistics.add(engine.run(_arriving(dice, second, second + 1)).counters)
         clock[0] += 1
     statistics.observe(owners_of(physical))
     running = [RegisteredQuery(each.name, "", each.node, 1, 0) for each in plan.queries]
