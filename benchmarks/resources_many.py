@@ -24,7 +24,7 @@ from cluster.language.size_ranges import ranges_of
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import PlanningContext
-from cluster.service.queries.ranged_queries import RangedQuery
+from cluster.service.queries.ranged_queries import RangedQuery, share_of
 from cluster.service.queries.size_costs import SizeCosts
 from cluster.service.queries.size_decisions import NoRoomError, admitted, changed_sizes
 from cluster.service.queries.size_plans import SizePlans
@@ -128,7 +128,7 @@ def _total(costs: SizeCosts, running: list[RangedQuery]) -> Cost:
 
 
 def _share(query: RangedQuery) -> float:
-    shares = [(size - each.worst_us) / (each.best_us - each.worst_us) for each, size in query.sizes.items()]
+    shares = [share_of(each)(size) for each, size in query.sizes.items()]
     return sum(shares) / len(shares)
 
 
