@@ -243,9 +243,7 @@ def run_query(text: str, load: Load, dice: np.random.Generator, batches: int = M
 
     def shown(operator: str) -> Rates:
         did = [each[operator] for each in measured if operator in each]
-        return Rates(
-            *(sum(rows) / len(seen) for rows in ((each.rows_in for each in did), (each.rows_out for each in did)))
-        )
+        return Rates(sum(each.rows_in for each in did) / len(seen), sum(each.rows_out for each in did) / len(seen))
 
     selectivities = _shares_passing(fragment, rates, shown)
     shares = measured_pair_shares(node, measured_nodes(node, fragment, shown), rates, selectivities)
