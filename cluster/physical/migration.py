@@ -78,7 +78,7 @@ class Migration:
             self.reach_us = deadline_us
         if self.cut:
             self.reach_us = max(self.reach_us, _published_us(old))
-            self.delay_us = _delay_of_halves(self.delay_us, old, new)
+            self.delay_us = _delay_of_halves(self.delay_us, new)
         self._border = _border_of((old, new)) if self.cut else (1, 0)
 
     def handover(self, greatest_us: int | None, before: Handover | None = None) -> Handover:
@@ -112,10 +112,8 @@ def _published_us(old: Node) -> int:
         ) from error
 
 
-def _delay_of_halves(delay_us_of_old: int, old: Node, new: Node) -> int:
+def _delay_of_halves(delay_us_of_old: int, new: Node) -> int:
     """Return after which delay the rows that are cut have flowed in both plans, as far as they wait for each other."""
-    if is_pipeline(old):
-        return 0  # there is no state in which any could wait
     if not delay_us_of_old:
         return 1  # those of the old plan have flowed before; the new one knows its own behind the instant, not at it
     try:
