@@ -14,7 +14,8 @@ pytestmark = pytest.mark.system
 
 def test_a_load_is_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
     table = tmp_path / "sizes"
-    typed = ["bench", "--load", "8x2!", "--duration", "4s", "--settle", "6s", "--folder", str(tmp_path), "--json"]
+    # Answers end somewhat behind samples: by a second of twelve, not of four.
+    typed = ["bench", "--load", "8x2!", "--duration", "12s", "--settle", "6s", "--folder", str(tmp_path), "--json"]
     run = subprocess.run(
         [sys.executable, "-m", "protocols.command_line", *typed, "--markdown", str(table)],
         capture_output=True,
@@ -27,8 +28,7 @@ def test_a_load_is_measured_and_leaves_nothing_behind(tmp_path: Path) -> None:
     assert load["load"] == "8x2!"
     assert load["limit"] is None
     assert 6 < load["samples_per_second"] < 10
-    # In these few seconds answers end somewhat behind samples, by more where other work runs.
-    assert load["answers_per_second"] >= 0.5 * load["samples_per_second"]
+    assert load["answers_per_second"] >= 0.8 * load["samples_per_second"]
     assert load["cores"]["Spark"] > 0
     assert load["memory_bytes"]["cluster"] > 2**20
     delays = load["delays"]
