@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.batch import NEVER, START
+from cluster.fjord.row_order import comparable
 from cluster.fjord.scalars import compile_scalar
 
 if TYPE_CHECKING:
@@ -150,8 +151,7 @@ class PatternRows:
         if not self._keys:
             return [((), list(range(ordered.height)))] if ordered.height else []
         numbered = ordered.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_PARTITION))
-        # Zeros of both signs are equal.
-        keys = [pl.col(key) + 0.0 if ordered.schema[key].is_float() else pl.col(key) for key in self._keys]
+        keys = [comparable(ordered, key) for key in self._keys]
         groups = numbered.group_by(keys, maintain_order=True).agg(_PARTITION)
         return [(tuple(key), found) for *key, found in groups.select(*self._keys, _PARTITION).iter_rows()]
 

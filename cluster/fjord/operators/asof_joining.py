@@ -14,6 +14,7 @@ import polars as pl
 
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.two_sided import TwoSided
+from cluster.fjord.row_order import comparable
 from cluster.language.algebra import ZipKind
 
 _AT, _SIDE, _PLACE, _FOUND = "fjord_at", "fjord_side", "fjord_place", "fjord_found"
@@ -73,9 +74,8 @@ class AsofJoin(TwoSided):
 
     def _compared_keys(self, side: int) -> list[pl.Expr]:
         """Return the keys of a side under the same names; zeros of both signs are equal."""
-        schema = self._kept[side].schema
         return [
-            (pl.col(own) + 0.0 if schema[own].is_float() else pl.col(own)).alias(name)
+            comparable(self._kept[side], own).alias(name)
             for own, name in zip(self._keys[side], self._compared, strict=True)
         ]
 

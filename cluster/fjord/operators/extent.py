@@ -21,6 +21,7 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
+from cluster.fjord.row_order import group_numbers, places_by
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.extents import Coalescing
 from cluster.temporal.run_versions import (
@@ -35,7 +36,7 @@ from cluster.temporal.run_versions import (
 )
 
 _SINCE, _LINKED = "fjord_since_us", "fjord_linked"
-_MEETS, _COPY, _LATER, _PLACE = "fjord_meets", "fjord_copy", "fjord_later", "fjord_place"
+_MEETS, _COPY, _LATER = "fjord_meets", "fjord_copy", "fjord_later"
 _MOST_PAIRS = 1_000_000
 """Samples at instants that are coalesced at once."""
 BEFORE_ALL = -1
@@ -172,11 +173,11 @@ class Extent(StartOrdered):
         changing, rest = self._of_keys(self._moving(before_us, until_us) if marks == left else pl.lit(value=True))
         if not changing.height:
             return self._nothing()
-        changing = changing[_places(changing, self._order())]
+        changing = changing[places_by(changing, self._order())]
         emitted = []
         state: dict[str, pl.Series] = {}
         for each in self._shown:
-            order = _places(changing, each.order)
+            order = places_by(changing, each.order)
             ordered, back = changing[order], np.argsort(order)
             if self._eager:
                 ordered = self._compared(ordered)
@@ -280,16 +281,7 @@ class Extent(StartOrdered):
     def _samples(self, ordered: pl.DataFrame, seen: Whole, since: str) -> Samples:
         stamp = self._shown[0].how.stamp
         times = (ordered[name].to_numpy()[seen] for name in (START, END, stamp, since))
-        return Samples(self._groups(ordered)[seen], *times)
-
-    def _groups(self, ordered: pl.DataFrame) -> Whole:
-        """Return a number for each key, ascending."""
-        differs = [_comparable(ordered, name).ne_missing(_comparable(ordered, name).shift()) for name in self._keys]
-        if not differs:
-            return np.zeros(ordered.height, np.int64)
-        begins = ordered.select(pl.any_horizontal(differs)).to_series().to_numpy(writable=True)
-        begins[:1] = False
-        return np.cumsum(begins)
+        return Samples(group_numbers(ordered, self._keys)[seen], *times)
 
     def _steps(self, samples: Samples, before_us: int, until_us: int) -> list[tuple[int, int]]:
         """Return spans of time with so few changes that what is there at each fits into memory."""
@@ -323,7 +315,7 @@ class Extent(StartOrdered):
         open_ = open_ | np.append(False, open_[:-1])
         goes_on = ordered[_LINKED].fill_null(value=False).to_numpy(writable=True)
         goes_on[open_] = False
-        groups = self._groups(ordered)
+        groups = group_numbers(ordered, self._keys)
         places = np.flatnonzero(open_)
         places = places[places > 0]
         places = places[groups[places] == groups[places - 1]]
@@ -392,18 +384,6 @@ def _linked(ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole
     before = [ordered[column][earlier].alias(name) for name, column in how.link.before]
     found = ordered[later].with_columns(before).with_columns(compile_scalar(how.link.condition).alias(_LINKED))
     return found[_LINKED].fill_null(value=False).to_numpy()
-
-
-def _places(rows: pl.DataFrame, by: Sequence[str]) -> Whole:
-    """Return the places of rows in the order of some columns, NULLs last."""
-    columns = [_comparable(rows, name) for name in by]
-    order = rows.select(pl.arg_sort_by(columns, nulls_last=True, maintain_order=True).alias(_PLACE))
-    return order.to_series().to_numpy().astype(np.int64)
-
-
-def _comparable(rows: pl.DataFrame, name: str) -> pl.Expr:
-    """Return a column in which zeros of both signs are equal."""
-    return pl.col(name) + 0.0 if rows.schema[name].is_float() else pl.col(name)
 
 
 def _copies(values: list[str]) -> pl.Expr:

@@ -20,7 +20,8 @@ import polars as pl
 from cluster.fjord.batch import ALWAYS, END, NEVER, START, Batch
 from cluster.fjord.operator import Operator, State
 from cluster.fjord.operators.ordered_output import number_of, table_of
-from cluster.fjord.operators.rank_sweep import CLOSED, Numbers, RankedRows, RankSweep, undominated
+from cluster.fjord.operators.rank_sweep import CLOSED, RankedRows, RankSweep, undominated
+from cluster.fjord.row_order import comparable, group_numbers
 from cluster.language.columns import Ordering, RankFunction
 
 _SINCE, _PLACE = "fjord_since_us", "fjord_place"
@@ -160,7 +161,7 @@ class Ranked(Operator):
         columns = [*self._keys, *(each.column for each in self._order)]
         count = len(self._keys)
         return rows.sort(
-            [_comparable(rows, name) for name in columns],
+            [comparable(rows, name) for name in columns],
             descending=[False] * count + [each.descending for each in self._order],
             nulls_last=[True] * count + [not each.nulls_first for each in self._order],
             maintain_order=True,
@@ -168,11 +169,11 @@ class Ranked(Operator):
 
     def _numbered(self, ordered: pl.DataFrame) -> RankedRows:
         """Return ordered rows as numbers."""
-        group = _numbers(ordered, self._keys)
+        group = group_numbers(ordered, self._keys)
         if self._function == "row_number":
             value = np.arange(ordered.height)
         else:
-            value = _numbers(ordered, [*self._keys, *(each.column for each in self._order)])
+            value = group_numbers(ordered, [*self._keys, *(each.column for each in self._order)])
         start, end, since, place = (ordered[name].to_numpy(writable=True) for name in (START, END, _SINCE, _PLACE))
         return RankedRows(group, value, start, end, since, place)
 
@@ -196,18 +197,3 @@ class Ranked(Operator):
     def _named(self, pieces: pl.DataFrame) -> pl.DataFrame:
         place = [] if self._name is None else [pl.col(_PLACE).alias(self._name)]
         return pieces.select(*self._columns, *place)
-
-
-def _comparable(rows: pl.DataFrame, name: str) -> pl.Expr:
-    """Return a column in which zeros of both signs are equal."""
-    return pl.col(name) + 0.0 if rows.schema[name].is_float() else pl.col(name)
-
-
-def _numbers(ordered: pl.DataFrame, names: list[str]) -> Numbers:
-    """Return a number for each row, greater by one where its values differ from those of the row before."""
-    if not names:
-        return np.zeros(ordered.height, np.int64)
-    differs = [_comparable(ordered, name).ne_missing(_comparable(ordered, name).shift()) for name in names]
-    begins = ordered.select(pl.any_horizontal(differs)).to_series().to_numpy(writable=True)
-    begins[:1] = False
-    return np.cumsum(begins)

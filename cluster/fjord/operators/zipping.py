@@ -16,6 +16,7 @@ from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.operators.ordered_output import split_at
 from cluster.fjord.operators.two_sided import TwoSided
 from cluster.fjord.operators.zip_pairing import Bounds, zip_stamps
+from cluster.fjord.row_order import comparable
 from cluster.language.algebra import ZipKind
 
 _PLACE, _SIDE, _POSITION, _KEY, _OTHER_START = (
@@ -105,11 +106,7 @@ class Zip(TwoSided):
     def _queue(self, side: int, rows: pl.DataFrame) -> pl.DataFrame:
         """Return keys, stamps and places of one side's rows that have keys."""
         shift = 0 if side else self._bounds.low_us + self._bounds.high_us
-        keys = [
-            # Zeros of both signs are equal.
-            (pl.col(own) + 0.0 if rows.schema[own].is_float() else pl.col(own)).alias(name)
-            for own, name in zip(self._keys[side], self._queued, strict=True)
-        ]
+        keys = [comparable(rows, own).alias(name) for own, name in zip(self._keys[side], self._queued, strict=True)]
         return (
             rows.with_row_index(_PLACE)
             .filter(~self._without_key(side, rows))
