@@ -257,8 +257,7 @@ class Extent(StartOrdered):
         if not len(seen):
             return self._nothing_of(shown), np.full(ordered.height, NONE)
         samples = self._samples(ordered, seen, shown.since(mark))
-        rows = [self._nothing_of(shown)]
-        since = samples.since
+        rows, since = [], samples.since
         for start_us, end_us in self._steps(samples, *span_us):
             found = self._versions(ordered, seen, shown, samples.with_rows(since), (start_us, end_us))
             until, since = found.until.copy(), np.full(len(seen), NONE)
