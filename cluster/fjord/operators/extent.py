@@ -173,11 +173,12 @@ class Extent(StartOrdered):
         changing, rest = self._of_keys(self._moving(before_us, until_us) if marks == left else pl.lit(value=True))
         if not changing.height:
             return self._nothing()
-        changing = changing[places_by(changing, self._order())]
+        own = self._order()
+        changing = changing[places_by(changing, own)]
         emitted = []
         state: dict[str, pl.Series] = {}
         for each in self._shown:
-            order = places_by(changing, each.order)
+            order = np.arange(changing.height) if each.order == own else places_by(changing, each.order)
             ordered, back = changing[order], np.argsort(order)
             if self._eager:
                 ordered = self._compared(ordered)
