@@ -18,7 +18,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
-from cluster.language.algebra import Extent, Filter, Node, Project, Source, TimeWindow, inputs_of, schema_of
+from cluster.language.algebra import Extent, Filter, Node, Project, Source, TimeWindow, schema_of
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, identity_of
 from cluster.language.extents import Coalescing
 from cluster.language.plans import column_scalar, plain_column
@@ -43,7 +43,7 @@ from cluster.physical.rules.templates import template_of
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.called_functions import functions_of
 from cluster.plan.epoch import PlannedQuery
-from cluster.plan.pipelines import is_pipeline
+from cluster.plan.extent_keeping import extent_of
 from cluster.plan.stored_plans import encoded
 from protocols.wire.streams import FieldType
 
@@ -71,21 +71,22 @@ class CoalescingQuery:
     @classmethod
     def of(cls, plan: Node) -> CoalescingQuery | None:
         """Return the pieces of a plan; None if it is another one."""
+        own = extent_of(plan)
+        if own is None or functions_of(plan):
+            return None
         above: list[Filter | Project] = []
         node = plan
         while isinstance(node, Filter | Project):
             above.append(node)
             node = node.input
-        if not isinstance(node, Extent) or not _can_be_shared(node) or functions_of(plan):
-            return None
-        template, conditions, _ = template_of(node)
+        template, conditions, _ = template_of(own)
         assert isinstance(template, Extent)  # noqa: S101 - only what is below has changed
-        bounds = dict(zip(node.coalescing.bounds, (RUN_BEGIN.name, RUN_END.name), strict=True))
+        bounds = dict(zip(own.coalescing.bounds, (RUN_BEGIN.name, RUN_END.name), strict=True))
         outputs = tuple(
             Output(each.name, column_scalar(Column(bounds.get(each.name, each.name), each.type)), each.unit)
-            for each in schema_of(node)
+            for each in schema_of(own)
         )
-        coalescing = replace(node.coalescing, bounds=(RUN_BEGIN.name, RUN_END.name))
+        coalescing = replace(own.coalescing, bounds=(RUN_BEGIN.name, RUN_END.name))
         extent = _over_whole_samples(replace(template, coalescing=coalescing))
         top: Node = Project(Source("", (*schema_of(extent), EXTENT)), outputs)
         for each in reversed(above):
@@ -144,18 +145,6 @@ def extents_of(subscribers: Iterable[Subscriber]) -> dict[int, Coalescing]:
 @lru_cache(maxsize=4096)
 def _number(coalescing: Coalescing) -> int:
     return int(_digest(identity_of(replace(coalescing, kept="eager"))), 16) >> 1
-
-
-def _can_be_shared(extent: Extent) -> bool:
-    """Return whether what is below is a window of a stream's samples as they come."""
-    node = extent.input
-    if not is_pipeline(node):
-        return False
-    windowed = False
-    while not isinstance(node, Source):
-        windowed |= isinstance(node, TimeWindow)
-        (node,) = inputs_of(node)
-    return windowed and not node.lookups and node.history is None and node.detector is None
 
 
 def _over_whole_samples(extent: Extent) -> Extent:
