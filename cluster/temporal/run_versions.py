@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Whole: TypeAlias = npt.NDArray[np.int64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
+from cluster.temporal.overtaken import Flags, Whole
+
 Linked: TypeAlias = Callable[[Whole, Whole], Flags]
 """Whether the samples at the second places go on with those at the first."""
 

@@ -24,12 +24,11 @@ from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_order import group_numbers, places_by
 from cluster.fjord.scalars import compile_scalar
 from cluster.language.extents import Coalescing
+from cluster.temporal.overtaken import Flags, Whole
 from cluster.temporal.run_versions import (
     NONE,
-    Flags,
     Samples,
     Versions,
-    Whole,
     of_runs,
     of_snapshots,
     pairs_of_snapshots,

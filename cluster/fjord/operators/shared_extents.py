@@ -24,7 +24,7 @@ from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.columns import VISIBLE_FROM
 from cluster.language.extents import Coalescing
 from cluster.physical.operations import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
-from cluster.temporal.run_versions import Whole
+from cluster.temporal.overtaken import Whole
 
 
 class SharedExtents(Extent):
