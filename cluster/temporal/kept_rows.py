@@ -81,10 +81,6 @@ class _Tracked(RatedExtent):
         """By group: the last row of which nothing was left, as its run may go on."""
         self._most_lost = FEWEST_LOST
 
-    def refill(self, state: dict[str, Any]) -> None:
-        """Go on from a state that was saved."""
-        self._fill(state)
-
     def expire(self, stamp: int) -> None:
         """Remove what is not in a window by time any more at an instant."""
         self._expire(0, stamp)
@@ -332,8 +328,7 @@ class KeptRows:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from a state that was saved."""
-        self.extent = _Tracked(self.extent.window)
-        self.extent.refill(state["extent"])
+        self.extent = _Tracked.restored(self.extent.window, state["extent"])
         self.extent.values = dict(state["values"])
         self.extent.changed = {origin: self.extent.live.get(origin) for origin in state["changed"]}
         self._shown = {

@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from cluster.temporal.kept_samples import Piece, Sample
 from cluster.temporal.scoring import DEFAULT, Scoring
@@ -145,7 +145,7 @@ class RatedExtent(HeapShedder):
     @classmethod
     def restored(
         cls, window: Window, state: dict[str, Any], queries: Iterable[str] = (), scoring: Scoring = DEFAULT
-    ) -> RatedExtent:
+    ) -> Self:
         """Return an extent of a state that was saved."""
         extent = cls(window, queries, scoring)
         extent._fill(state)
