@@ -307,12 +307,7 @@ class KeptRows:
 
     def _content(self, fragment: Fragment, begins: int) -> Content:
         begin, end = fragment.first.start, fragment.last.end
-        quality = 1.0
-        if fragment.begins < begin or fragment.ends is not None:
-            exact_begin = min(begin, max(fragment.begins, begins))
-            length = max(end, fragment.ends or end) - exact_begin
-            quality = (end - begin) / length if length else 1.0
-        return Content(self.extent.values[fragment.first.number], begin, end, quality)
+        return Content(self.extent.values[fragment.first.number], begin, end, fragment.quality(end, begins))
 
     def saved(self) -> dict[str, Any]:
         """Return its state as plain values."""

@@ -109,9 +109,7 @@ class RatedExtent(HeapShedder):
             if fragment is None or fragment.first is not sample:
                 continue
             end = now_us if fragment.last.open and self.open_lasts else fragment.last.end
-            begins = min(sample.start, max(fragment.begins, self._begins()))
-            length = max(end, fragment.ends or end) - begins
-            quality = (end - sample.start) / length if length else 1.0
+            quality = fragment.quality(end, self._begins())
             found.append(RatedPiece(Piece(sample.group, sample.values, sample.start, end), quality))
         return found
 

@@ -35,6 +35,14 @@ class Fragment:
         self.ends: int | None = None
         """None while its last sample is kept."""
 
+    def quality(self, end: int, window_begins: int) -> float:
+        """Return the share of its exact row, as far as that is in the window, that is left up to an end."""
+        begin = self.first.start
+        if self.ends is None and self.begins >= begin:
+            return 1.0
+        length = max(end, self.ends or end) - min(begin, max(self.begins, window_begins))
+        return (end - begin) / length if length else 1.0
+
 
 class HeapShedder(KeptSamples):
     """CALS by a heap of fragments.
