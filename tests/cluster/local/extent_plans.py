@@ -10,7 +10,6 @@ from cluster.language.algebra import Extent, Filter, Node, Project, schema_of
 from cluster.language.columns import STAMP, Scalar
 from cluster.language.extents import Coalescing, Keeping, Link
 from cluster.language.plans import passed_on, project
-from cluster.language.walks import rebuilt
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.plan.plans import A, call, condition, grouped, window
@@ -45,11 +44,3 @@ def with_top(dice: random.Random, plan: Node) -> Node:
             return grouped(plan, "y", call("count"), call("max", "until"))
         case _:
             return plan
-
-
-def kept(plan: Node, how: Keeping) -> Node:
-    """Return a plan whose extents are kept in one way."""
-    return rebuilt(
-        plan,
-        lambda each: replace(each, coalescing=replace(each.coalescing, kept=how)) if isinstance(each, Extent) else each,
-    )

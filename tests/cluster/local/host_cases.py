@@ -21,12 +21,12 @@ from cluster.language.catalog import Catalog, StaticRelation
 from cluster.language.columns import Column
 from cluster.language.translation import translate
 from cluster.plan.epoch import PlannedQuery
+from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.pane_families import with_family
 from cluster.plan.rewrite import rewrite
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.functions.declared import FUNCTIONS, RULES
-from tests.cluster.local.extent_plans import kept
 from tests.cluster.oracle.comparison import difference_of_rows, in_the_first_hour
 from tests.cluster.oracle.definition import horizon_of
 from tests.cluster.oracle.related_definition import RelatedMeaning, evaluate_with_relations
@@ -464,7 +464,7 @@ def planned() -> tuple[PlannedQuery, ...]:
     """Return all cases as one plan holds them; their functions may be called from now on."""
     CALLS.use(RULES)
     plans = {name: rewrite(translate(sql, CATALOG).node).node for name, sql in CASES.items()}
-    plans |= {name: kept(plan, "lazy") for name, plan in plans.items() if name.startswith("lazily")}
+    plans |= {name: with_keeping(plan, "lazy") for name, plan in plans.items() if name.startswith("lazily")}
     return tuple(
         PlannedQuery(name.replace(" ", "-"), 1, with_family(plan, FAMILIES[name]) if name in FAMILIES else plan)
         for name, plan in plans.items()

@@ -19,8 +19,9 @@ from cluster.language.algebra import (
     schema_of,
 )
 from cluster.language.plans import passed_on
+from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.pane_families import families_of, with_family
-from tests.cluster.local.extent_plans import WINDOWS, extent, kept, with_top
+from tests.cluster.local.extent_plans import WINDOWS, extent, with_top
 from tests.cluster.local.plans_cut_apart import PAIRS, renamed
 from tests.cluster.local.random_plans import plan_and_rewritten, two_alternatives
 from tests.cluster.plan.plans import ALSO_A, A, B, C, call, condition, grouped, window
@@ -146,7 +147,7 @@ def until_next(dice: random.Random) -> Case:
 def extents(dice: random.Random) -> Case:
     """Samples that are compared as they come, and whenever the window changes."""
     plan = with_top(dice, extent(dice, dice.choice(WINDOWS), "eager", keyed=dice.random() < 0.6))
-    return _either(dice, plan, kept(plan, "lazy"))
+    return _either(dice, plan, with_keeping(plan, "lazy"))
 
 
 def early_groups(dice: random.Random) -> Case:

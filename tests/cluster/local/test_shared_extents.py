@@ -20,7 +20,8 @@ from cluster.language.extents import Coalescing, Keeping
 from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
-from tests.cluster.local.extent_plans import STAMPED, WINDOWS, extent, kept, with_top
+from cluster.plan.extent_keeping import with_keeping
+from tests.cluster.local.extent_plans import STAMPED, WINDOWS, extent, with_top
 from tests.cluster.local.migrating import INSTANTS, arrivals, random_batches, random_streams
 from tests.cluster.local.plans_cut_apart import tables
 from tests.cluster.plan.plans import window
@@ -48,7 +49,7 @@ def random_queries(dice: random.Random, batches: int) -> list[Query]:
         how: Keeping = dice.choice(("eager", "lazy", "lazy"))
         plan = with_top(dice, extent(dice, size, how, keyed=keyed))
         if found and dice.random() < 0.4:
-            plan = kept(dice.choice(found).plan, how)
+            plan = with_keeping(dice.choice(found).plan, how)
         begins = dice.choice((0, 0, dice.randrange(batches)))
         ends = dice.choice((None, None, dice.randrange(begins + 1, batches + 1)))
         found.append(Query(f"q{number}", plan, begins, ends))
@@ -123,5 +124,5 @@ def test_samples_are_kept_once() -> None:
     fragment, *others = lower(Plan(1, tuple(PlannedQuery(f"q{n}", 1, each) for n, each in enumerate(plans)))).fragments
     assert not others
     assert len(fragment.groups) == 2  # with the condition on samples, and without
-    eager = tuple(PlannedQuery(f"q{n}", 1, kept(each, "eager")) for n, each in enumerate(plans))
+    eager = tuple(PlannedQuery(f"q{n}", 1, with_keeping(each, "eager")) for n, each in enumerate(plans))
     assert len(lower(Plan(1, eager)).fragments) > 1
