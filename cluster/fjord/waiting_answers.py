@@ -137,9 +137,8 @@ def _opened(rows: pl.DataFrame, reached_us: int) -> pl.DataFrame:
     if not found.height:
         return rows
     ends = found.with_columns(based(CLOSES).alias("kind"))
-    opened = pl.when(ahead).then(based(OPEN)).otherwise("kind")
-    unmarked = opened.str.replace(f"({OPEN}.*){UNTIL}{CUT}$", "$1")
-    return pl.concat([rows.with_columns(unmarked.alias("kind")), ends])
+    opened = pl.when(ahead).then(based(OPEN).str.strip_suffix(UNTIL + CUT)).otherwise("kind")
+    return pl.concat([rows.with_columns(opened.alias("kind")), ends])
 
 
 def _seam(subscriber: Subscriber) -> tuple[str, int | None, int | None, int | None, int | None, bool]:
