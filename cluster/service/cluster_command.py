@@ -127,12 +127,13 @@ def run_cluster(
         float, typer.Option(min=0.1, max=86_400.0, help="Statements that take longer to plan are rejected.")
     ] = 10.0,
     replan: Annotated[
-        Replan,
+        Replan | None,
         typer.Option(
             help="Whether plans are chosen by their estimated costs, and running queries go on with cheaper ones when "
-            "figures change."
+            "figures change.",
+            show_default="on, or off with --record",
         ),
-    ] = Replan.OFF,
+    ] = None,
     max_relation: Annotated[
         int, byte_size_option("--max-relation", help="Relations that are larger are not read.", shown_default="2GiB")
     ] = 2 * 1024**3,
@@ -276,6 +277,11 @@ def run_cluster(
         if api_tls.certificate is None:
             raise typer.BadParameter("needs --api-certificate and --api-key", param_hint="--api-client-ca")
         check_at_start(api_tls, time.time())
+    if record is not None and replan is Replan.ON:
+        raise typer.BadParameter(
+            "is not possible with --record: plans are chosen by what Spark has measured, which is in no log",
+            param_hint="--replan on",
+        )
     _run(
         ClusterSettings(
             name=name,
@@ -311,7 +317,7 @@ def run_cluster(
             max_rows_per_tuple=max_rows_per_tuple,
             max_rows_per_second=max_rows_per_second,
             planning_seconds=planning_seconds,
-            replan=replan is Replan.ON,
+            replan=replan is not Replan.OFF,
             max_relation_bytes=max_relation,
             relation_folders=(*_started_in(), *(relation_folder or ())),
             relation_hosts=tuple(_listed(relation_host)),

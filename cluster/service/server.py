@@ -81,6 +81,8 @@ class ClusterServer:
             )
         hosts = HostNames((settings.api_host, *settings.api_allowed_hosts))
         self.admission = Admission(tokens, hosts, Origins(settings.api_allowed_origins))
+        if timeline is not None:
+            settings = replace(settings, replan=False)  # plans are chosen by what Spark measures, which is in no log
         self._settings = settings
         self._timeline = timeline
         self._outside = copy_context() if timeline is None else timeline.outside

@@ -61,7 +61,7 @@ def run_replan_scene(keep: Path | None) -> None:
         parts = stack.enter_context(stage(keep, console))
         console.print("starting the broker and the cluster: Spark takes some seconds", highlight=False)
         parts.start_broker()
-        parts.start_cluster("--replan", "on")
+        parts.start_cluster()
         client = stack.enter_context(ApiClient(parts.api_address))
         asyncio.run(_Scene(parts, client, console).run())
     console.print("all parts have been stopped")

@@ -130,7 +130,7 @@ class QueryService:
         demand_reports: DemandReports | None = None,
         operators: OperatorStatistics | None = None,
         prices: OperatorPrices | None = None,
-        replan: bool = False,
+        replan: bool = True,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
         answered: AnsweredBy = lambda _host, _streams: None,

@@ -140,7 +140,7 @@ class ClusterSettings:
     max_rows_per_tuple: int = 100_000
     max_rows_per_second: int = 2_000_000
     planning_seconds: float = 10.0
-    replan: bool = False
+    replan: bool = True
     max_relation_bytes: int = 2 * 1024**3
     relation_folders: tuple[Path, ...] = (Path(),)
     relation_hosts: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from cluster.service.publishing.demand_publication import DemandPublication
 from cluster.service.recorded_run import begin_recording, replay
 from cluster.service.registry.registry import Registry
 from cluster.service.running.settings import ClusterSettings
+from cluster.service.server import ClusterServer
 from protocols.recording import recorder
 from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
@@ -153,6 +155,14 @@ def test_a_cluster_with_relations_is_not_recorded(tmp_path):
     with pytest.raises(LogError, match="with relations cannot be recorded"):
         begin_recording(tmp_path / "log", 1 << 20, ClusterSettings(folder=tmp_path))
     assert not (tmp_path / "log").exists()
+
+
+def test_a_cluster_that_records_keeps_its_plans(tmp_path):
+    settings = ClusterSettings(folder=tmp_path / "data", replan=True)
+    with closing(begin_recording(tmp_path / "log", 1 << 20, settings)) as recording:
+        server = ClusterServer(settings, timeline=recording)
+        assert not server.parts.queries.replanning._on
+        server.close()
 
 
 ODD_FILES = [

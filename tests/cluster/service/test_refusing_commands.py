@@ -22,6 +22,14 @@ def test_pauses_are_bounded(option: str, longest: str, duration: str) -> None:
     assert f"'{duration}' is not a duration: it must be at most {longest}" in " ".join(result.output.split())
 
 
+def test_a_cluster_that_records_does_not_replan() -> None:
+    result = CliRunner().invoke(cluster, ["--record", "log", "--replan", "on"], env={"COLUMNS": "200"})
+    assert result.exit_code == 2
+    assert "--replan on: is not possible with --record: plans are chosen by what Spark has measured" in " ".join(
+        result.output.replace("│", " ").split()
+    )
+
+
 class Client:
     def plan(self, form: str) -> str:
         return f"{form} of nothing"

@@ -256,8 +256,8 @@ async def test_a_plan_that_does_not_fit_is_not_taken(bench: _Bench, monkeypatch:
 
 
 async def test_it_can_be_turned_off(service: Service) -> None:
-    assert not service.queries.replanning._on
-    assert service.started(replan=True).replanning._on
+    assert service.queries.replanning._on
+    assert not service.started(replan=False).replanning._on
 
 
 async def test_what_joins_have_shown_counts(bench: _Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +303,7 @@ async def test_what_goes_wrong_while_plans_are_compared_costs_nothing_else(
 async def test_a_query_is_added_though_its_plans_cannot_be_compared(
     bench: _Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def late(_: object) -> None:
+    async def late(*_: object) -> None:
         raise PlanningLimitError("too late")
 
     monkeypatch.setattr(bench.service.queries.replanning, "placed", late)
