@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Protocol
+from uuid import uuid4
 
 from firmware_sim.air import Air
 from firmware_sim.mote.mote import USUAL_PRESET, Mote
@@ -165,8 +166,10 @@ class Fleet:
         self._wake_ups: list[tuple[int, int]] = []
         self._changed = asyncio.Event()
         self._first_program_us: int | None = None
+        self._random.getrandbits(32)  # as when logs were recorded that are replayed
+        # Not from the seed: a broker ends the connection of a client whose name another one uses.
         self._link = (make_link or self._broker_link)(
-            f"fjord-motes-{settings.proxy}-{self._random.getrandbits(32):08x}",
+            f"fjord-motes-{settings.proxy}-{uuid4().hex[:12]}",
             [Subscription(topics.control(settings.proxy, "+"), qos=0)],
         )
         channel = None if settings.faults is None else Channel(settings.faults, seed=settings.seed)

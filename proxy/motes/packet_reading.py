@@ -92,7 +92,10 @@ def reject(reason: Rejection, detail: str, packet: Packet, counters: MoteCounter
 def reject_replayed(packet: Packet, last: PacketNumbers, counters: MoteCounters) -> Rejected:
     """Return the rejection of a packet whose number is not after the last one."""
     counters.packets_rejected += 1
-    detail = f"packet {packet.sequence} of boot {packet.boot} after packet {last.sequence} of boot {last.boot}"
+    detail = (
+        f"packet {packet.sequence} of boot {packet.boot} after packet {last.sequence} of boot {last.boot}: it came "
+        "twice, or two motes have this name"
+    )
     return Rejected(Rejection.REPLAYED, detail, len(packet.samples))
 
 
