@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.costs.estimate_text import Measured, estimate_text
+from cluster.costs.partners import expected_partners
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.fjord.measured_nodes import measured_nodes
 from cluster.fjord.measured_partners import measured_partners
@@ -14,7 +16,7 @@ from cluster.language.walks import streams_of
 from cluster.physical.nodes import Fragment
 from cluster.physical.words import named, queries_counted
 from cluster.plan.explain import explain
-from cluster.service.catalog.planning import Planning
+from cluster.service.catalog.planning import Planning, PlanningContext
 from cluster.service.queries.operator_prices import FILE, OperatorPrices
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
@@ -37,6 +39,8 @@ class QueryEstimates:
         What steps of operators cost here.
     planning
         Where this is computed.
+    context
+        Returns that in which queries are planned: it has the sizes of relations.
     """
 
     registry: Registry
@@ -44,6 +48,7 @@ class QueryEstimates:
     operators: OperatorStatistics
     prices: OperatorPrices
     planning: Planning
+    context: Callable[[], PlanningContext]
 
     async def running(self, name: str) -> str:
         """Return as text the plan of a query that runs: what is expected of each operator, and what it does.
@@ -55,6 +60,7 @@ class QueryEstimates:
         """
         query, physical = self.registry.query(name), self.registry.physical
         rates, prices = self.limits.rates(streams_of(query.node)), self.prices.current()
+        sizes = self.context().sizes
 
         def text() -> str:
             fragment = physical.by_query[query.identity]
@@ -63,7 +69,7 @@ class QueryEstimates:
                 node: _measured(each)
                 for node, each in measured_nodes(query.node, fragment, self.operators.rates).items()
             }
-            partners = measured_partners(physical, self.operators.rates)
+            partners = expected_partners(query.node, sizes) | measured_partners(physical, self.operators.rates)
             table = estimate_text(query.node, rates, selectivities, prices, measured, partners=partners)
             return f"{_heading(query, fragment)}\n{table or explain(query.node)}\n{_source(prices)}\n"
 

@@ -168,7 +168,9 @@ class QueryService:
             rows=row_limits or RowLimits(),
             max_state_bytes=max_state_bytes,
         )
-        self.estimates = QueryEstimates(registry, self.limits, self._operators, self._prices, self._planning)
+        self.estimates = QueryEstimates(
+            registry, self.limits, self._operators, self._prices, self._planning, self._context
+        )
         self._migrations = Migrations(
             registry,
             self.limits,
