@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final
 
@@ -21,6 +22,7 @@ _BYTES_PER_UNIT: Final = {
 LARGEST_SIZE: Final = 2**63 - 1
 """Sizes are int64 everywhere."""
 MOST_DIGITS: Final = 20
+_LARGER: Final = 1.01
 _SIZE: Final = re.compile(r"\s*(?P<number>[0-9]+)\s*(?P<unit>[a-z]+)\s*", re.ASCII | re.IGNORECASE)
 
 
@@ -71,3 +73,21 @@ def format_byte_size(amount: float) -> str:
             return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
         amount /= 1024
     return f"{amount:,.1f} TiB"
+
+
+def byte_size_of_at_least(amount: float) -> str:
+    """Return a size that :func:`parse_byte_size` reads, and that is at most a hundredth larger than an amount.
+
+    Examples
+    --------
+    >>> byte_size_of_at_least(337.6 * 1024**2)
+    '338MiB'
+    >>> byte_size_of_at_least(1.06 * 1024**3)
+    '1086MiB'
+    """
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        size = _BYTES_PER_UNIT[unit.lower()]
+        number = math.ceil(amount / size)
+        if number * size <= amount * _LARGER:
+            return f"{number}{unit}"
+    return f"{math.ceil(amount)}B"

@@ -1,6 +1,6 @@
 import pytest
 
-from protocols.text.byte_sizes import ByteSizeError, parse_byte_size
+from protocols.text.byte_sizes import ByteSizeError, byte_size_of_at_least, parse_byte_size
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,8 @@ def test_what_is_no_size_is_refused_with_a_hint(text):
         parse_byte_size(text)
     assert repr(text) in refusal.value.message
     assert "64KiB" in refusal.value.hint
+
+
+@pytest.mark.parametrize("amount", [0, 0.5, 1, 1023, 1025, 99.9 * 1024, 2**20 + 1, 3.7 * 2**30, 2**40 - 1, 5.5 * 2**40])
+def test_a_size_that_has_to_do_is_written_as_it_is_read(amount):
+    assert amount <= parse_byte_size(byte_size_of_at_least(amount)) <= max(amount * 1.01, 1)

@@ -18,7 +18,7 @@ from cluster.errors import PlanError
 from cluster.language.size_ranges import Sizes
 from cluster.service.queries.ranged_queries import Costs, RangedQuery, share_of
 from cluster.service.queries.size_totals import ChangingTotal, SizeTotals
-from protocols.text.byte_sizes import format_byte_size
+from protocols.text.byte_sizes import byte_size_of_at_least, format_byte_size
 
 FURTHER = (1.0, 0.75, 0.5, 0.25, 0.0)
 """To so much of a share queries shrink, one after the other, until they fit while they change."""
@@ -218,7 +218,7 @@ def _way_out(queries: Sequence[RangedQuery], costs: Costs, total: Cost, limit: C
     enough = [each.name for each in queries if _less(total, costs.of(each, each.at(0.0, 0.0))).fits(limit)]
     wanted = []
     if total.state_bytes > limit.state_bytes:
-        wanted.append(f"--max-state {format_byte_size(math.ceil(total.state_bytes / part))}")
+        wanted.append(f"--max-state {byte_size_of_at_least(total.state_bytes / part)}")
     if total.busy > limit.busy:
         wanted.append(f"--max-busy {math.ceil(total.busy / part * 1000) / 1000:g}")
     larger = f"start the cluster with {' and '.join(wanted)} at least" if wanted else "ask for less"
