@@ -39,6 +39,7 @@ from cluster.physical.migration import Migration
 from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
+from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.rewrite import rewrite
 from tests.cluster.plan.plans import condition, where
 from tests.system.stored_day import READINGS, ROWS, STEP_US, start, store_stream, wait_for
@@ -54,12 +55,18 @@ Row = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Migrating:
-    """A query and two of its plans; those of `changes` answer differently."""
+    """A query and two of its plans; those of `changes` answer differently.
+
+    Of those that are `alone` there is one. Those that go on `beside` others migrate whenever these do, a version later:
+    they meet in one fragment.
+    """
 
     old: Node
     new: Node
     early: bool = False
     changes: bool = False
+    alone: bool = False
+    beside: str | None = None
 
 
 def planned(text: str) -> Node:
@@ -97,9 +104,17 @@ def distinct(*, below: bool) -> Node:
     return joined if below else Distinct(joined)
 
 
+def coalesced(how: str, window: str, *, beside: str | None = None) -> Migrating:
+    """Rows of samples that are compared as they come, and then whenever the window changes."""
+    plan = planned(f"SELECT k, x, VALID(r) AS held FROM readings WINDOW({window}) COALESCE({how}) AS r")
+    return Migrating(with_keeping(plan, "eager"), with_keeping(plan, "lazy"), alone=True, beside=beside)
+
+
 TOTALS = "SELECT k, SUM(x) AS total FROM readings WINDOW(RANGE {} MILLISECONDS SLIDE 200 MILLISECONDS) GROUP BY k"
 LARGEST = "SELECT k, MAX(x) AS most FROM readings WINDOW(RANGE 300 MILLISECONDS) WHERE x > 950 GROUP BY k"
 SOME = "SELECT k, x FROM readings WHERE x < 60"
+NEAR, RISING = "x TOLERANCE 300 BY k", "x BY k WHILE x > PREV(x)"
+ALONE, TOGETHER = "RANGE 300 MILLISECONDS", "RANGE 400 MILLISECONDS SLIDE 50 MILLISECONDS"
 LONGEST_US = 1_000_000
 """No row lasts longer, and no answer is later."""
 PLANS = {
@@ -113,12 +128,21 @@ PLANS = {
     "distinct": Migrating(distinct(below=False), distinct(below=True)),
     "largest": Migrating(planned(LARGEST), filtered(LARGEST)),
     "early": Migrating(planned(LARGEST), filtered(LARGEST), early=True),
+    "near": coalesced(NEAR, ALONE),
+    "stepped": coalesced(RISING, "RANGE 200 MILLISECONDS SLIDE 100 MILLISECONDS"),
+    "together": coalesced(NEAR, TOGETHER),
+    "rising": coalesced(RISING, TOGETHER, beside="together"),
 }
 COPIES = min(1 + WANTED // 20, 3)
-QUERIES = {f"{name}_{number}": each for name, each in PLANS.items() for number in range(COPIES)}
+QUERIES = {
+    f"{name}_{number}": each for name, each in PLANS.items() for number in range(1 if each.alone else COPIES)
+}
 """Several of each if many migrations are wanted: more are under way at a time, and hit by one kill."""
-CUT = ("longer", "shorter", "distinct")
-"""Queries whose rows are cut at the instants, and stay so; of the others all rows are those of one plan."""
+CUT = ("longer", "shorter", "distinct", "together", "rising")
+"""Queries whose rows are cut and stay so: at the instants, or where samples end that only older queries see.
+
+Of the others all rows are those of one plan.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,7 +156,7 @@ class Step:
 
 def steps_of(query: Migrating, dice: random.Random) -> Iterator[Step]:
     """Yield the migrations of a query to its other plan, and back, and so on."""
-    plans, before, at = (query.old, query.new), None, dice.randrange(4, 10)
+    plans, before, at = (query.old, query.new), None, dice.randrange(4, 10) + (query.beside is not None)
     for number in count():
         migration = Migration(plans[number % 2], plans[1 - number % 2])
         before = migration.handover((at * ROWS - 1) * STEP_US, before)
@@ -143,7 +167,11 @@ def steps_of(query: Migrating, dice: random.Random) -> Iterator[Step]:
 
 def schedule(dice: random.Random, wanted: int) -> tuple[int, dict[str, list[Step]]]:
     """Return how many versions of the stream are needed for so many migrations, and these by query."""
-    coming = {name: steps_of(each, random.Random(dice.random())) for name, each in QUERIES.items()}
+    seeds = {name: dice.random() for name, each in QUERIES.items() if each.beside is None}
+    for name, each in QUERIES.items():
+        if each.beside is not None:
+            seeds[name] = seeds[f"{each.beside}_{name.partition('_')[2]}"]
+    coming = {name: steps_of(each, random.Random(seeds[name])) for name, each in QUERIES.items()}
     following = {name: next(each) for name, each in coming.items()}
     found: dict[str, list[Step]] = {name: [] for name in QUERIES}
     while sum(map(len, found.values())) < wanted or not all(found.values()):
@@ -212,6 +240,13 @@ def changes(rows: Sequence[Row], since_us: int, below_us: int) -> Counter[tuple[
             found[first, row] += 1
             found[last, row] -= 1
     return Counter({change: by for change, by in found.items() if by and change[0] < below_us})
+
+
+def share_whole_samples(files: PlanFiles) -> bool:
+    """Return whether there is an epoch in which different extents are coalesced from the same samples, lazily."""
+    fragments = (each for epoch in range(1, files.newest() + 1) for each in files.read(epoch).fragments)
+    extents = (({each.extent for each in fragment.subscribers if each.extent is not None}) for fragment in fragments)
+    return any(len(each) > 1 for each in extents)
 
 
 def compare(
@@ -295,6 +330,7 @@ def test_killed_while_queries_migrate_it_answers_as_one_plan_alone(tmp_path: Pat
     versions, steps = schedule(dice, round(WANTED * MARGIN))
     expected = alone(store_stream(tmp_path, versions))
     write_plans(PlanFiles(tmp_path / "plans"), steps)
+    assert share_whole_samples(PlanFiles(tmp_path / "plans"))
     driver = KilledDriver(tmp_path, dice)
     while len(driver.hit) < WANTED and driver.kill_once():
         sys.stderr.write(f"seed {seed}: {driver.kills} kills, {len(driver.hit)} of {WANTED} migrations hit\n")
