@@ -134,9 +134,7 @@ PLANS = {
     "rising": coalesced(RISING, TOGETHER, beside="together"),
 }
 COPIES = min(1 + WANTED // 20, 3)
-QUERIES = {
-    f"{name}_{number}": each for name, each in PLANS.items() for number in range(1 if each.alone else COPIES)
-}
+QUERIES = {f"{name}_{number}": each for name, each in PLANS.items() for number in range(1 if each.alone else COPIES)}
 """Several of each if many migrations are wanted: more are under way at a time, and hit by one kill."""
 CUT = ("longer", "shorter", "distinct", "together", "rising")
 """Queries whose rows are cut and stay so: at the instants, or where samples end that only older queries see.
