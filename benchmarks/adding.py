@@ -5,8 +5,9 @@ disk, and the demands on a real broker, where a proxy's assembly of demands list
 Spark is not started. Ten queries are added, then as many that 10,000 run, in bulk; after each, 40 are added and dropped
 one by one, a third filters, a third windows by segment, a third counts of distinct values, all with conditions of their
 own. Meanwhile a task looks at the clock every millisecond: a longer gap is a stall of the loop (`loop_stall_ms`), of
-which `add_stall_ms` is what this process computed: other processes hold up the loop of a busy machine, too. What the
-proxy does is not counted, which runs here too, and elsewhere in a process of its own.
+which `add_stall_ms` is what this process computed: other processes hold up the loop of a busy machine, too. Likewise
+`bulk_stall_ms` and `bulk_computed_ms` while many are added in bulk. What the proxy does is not counted, which runs here
+too, and elsewhere in a process of its own.
 
     python benchmarks/adding.py [--quick] [--json] [--queries 10000]
 """
@@ -261,6 +262,7 @@ async def compare(folder: Path, broker: BrokerAddress, many: int) -> dict[str, A
             "loop_stall_p99_ms": round(1e3 * statistics.quantiles(beats.gaps, n=100)[-1], 1),
             "loop_stall_with_10_ms": round(1e3 * max(few_beats.gaps), 1),
             "bulk_stall_ms": round(1e3 * max(bulk_beats.gaps), 1),
+            "bulk_computed_ms": round(1e3 * max(map(min, bulk_beats.gaps, bulk_beats.computed)), 1),
             "proxy_stall_ms": round(1e3 * max(beats.at_proxy), 1),
             "add_ms": _spread(several.add),
             "add_with_10_ms": _spread(few.add),

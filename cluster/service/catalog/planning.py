@@ -7,8 +7,9 @@ too long ends with an error and has changed nothing; a change in a thread, once 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from cluster.errors import PlanError
@@ -27,6 +28,7 @@ from cluster.planning_budget import Budget, limited
 from protocols.event_log import get_logger
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 log = get_logger(__name__)
 
@@ -34,6 +36,10 @@ PLANNING_SECONDS = 10.0
 """How long the planning of one statement may take, unless another limit is given."""
 MOST_WAITING = 16
 """Statements that may wait to be planned."""
+AT_ONCE = 256
+"""Queries for which something is done at once, within the time for planning one statement."""
+FEW = 16
+"""For so many it is done on the loop, which takes less time than to hand it to a thread."""
 
 
 class PlanningBusyError(PlanError):
@@ -144,6 +150,28 @@ class Planning:
                     budget.cancel()
         finally:
             self._waiting -= 1
+
+    async def each(self, work: Callable[[V], T], values: Sequence[V]) -> list[T]:
+        """Return the results of work for each of some queries, which takes microseconds: many are not for the loop.
+
+        Parameters
+        ----------
+        work
+            As for :meth:`run`.
+        values
+            Of each query what it is called with.
+
+        Raises
+        ------
+        PlanningLimitError
+            If it takes too long.
+        """
+        if len(values) <= FEW:
+            return [work(each) for each in values]
+        found: list[T] = []
+        for first in range(0, len(values), AT_ONCE):
+            found += await self.run(partial(list, map(work, values[first : first + AT_ONCE])), internal=True)
+        return found
 
 
 def _within(budget: Budget, work: Callable[[], T]) -> T:

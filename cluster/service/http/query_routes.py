@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from cluster.errors import OneOfManyError
@@ -17,7 +16,14 @@ from cluster.language.walks import streams_of
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
 from cluster.service.catalog.stream_offers import mismatches_of
 from cluster.service.http.stream_routes import PathName
-from cluster.service.http.wanted_queries import NewQueries, NewQuery, WantedPlan, refusal_of, wanted_queries
+from cluster.service.http.wanted_queries import (
+    NewQueries,
+    NewQuery,
+    WantedPlan,
+    begun_as_json,
+    refusal_of,
+    wanted_queries,
+)
 from cluster.service.publishing.lag import LagBy, Lags, lag_of_fragment
 from cluster.service.publishing.result_messages import stored_results
 from cluster.service.queries.query_alternatives import SHOWN
@@ -150,17 +156,8 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
             started = await adding
         except OneOfManyError as error:
             raise refusal_of(new.sql, wanted, error) from error
-        found = [
-            {
-                "name": query.name,
-                "topic": topics.results(query.name),
-                "epoch": query.since_epoch,
-                "line": each.statement.line,
-                **({} if each.row is None else {"row": each.row}),
-            }
-            for query, each in zip(started, wanted, strict=True)
-        ]
-        return Response(msgspec.json.encode({"queries": found}), 201, media_type="application/json")
+        answer = await asyncio.to_thread(begun_as_json, wanted, started)
+        return Response(answer, 201, media_type="application/json")
 
     @api.get("/v1/queries")
     async def list_queries() -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import msgspec
 from pydantic import BaseModel, BeforeValidator, Field
 
 from cluster.errors import OneOfManyError, PlanError
@@ -15,7 +16,9 @@ from cluster.language.parameters import MOST_VALUES, check_names, names_in
 from cluster.language.statement_texts import StatementText, statements_in
 from cluster.service.http.error_responses import RefusedStatementError, RequestError
 from cluster.service.http.stream_routes import MAX_SQL_CHARACTERS
+from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.errors import FjordError
+from protocols.wire import topics
 from protocols.wire.names import folded
 
 MOST_CHARACTERS_TOGETHER = 8_000_000
@@ -110,6 +113,21 @@ def wanted_queries(new: NewQueries) -> list[WantedQuery]:
         WantedQuery(row.name, template, {**new.parameters, **row.parameters}, number)
         for number, row in enumerate(new.rows, start=1)
     ]
+
+
+def begun_as_json(wanted: Sequence[WantedQuery], begun: Sequence[RegisteredQuery]) -> bytes:
+    """Return the answer to a request whose queries have begun."""
+    found = [
+        {
+            "name": query.name,
+            "topic": topics.results(query.name),
+            "epoch": query.since_epoch,
+            "line": each.statement.line,
+            **({} if each.row is None else {"row": each.row}),
+        }
+        for each, query in zip(wanted, begun, strict=True)
+    ]
+    return msgspec.json.encode({"queries": found})
 
 
 def refusal_of(sql: str, wanted: Sequence[WantedQuery], error: OneOfManyError) -> RefusedStatementError:

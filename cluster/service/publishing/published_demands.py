@@ -66,9 +66,22 @@ class PublishedDemands:
         """By stream and query: why its demand is left out."""
         return {stream: {**self._left_out.get(stream, {}), **self._refused} for stream in self._streams}
 
-    def follow(self, queries: tuple[Subscriber, ...]) -> None:
-        """Let queries come and go until these are left, which are in the order of age."""
+    def follow(self, queries: tuple[Subscriber, ...], *, most: int | None = None) -> bool:
+        """Let queries come and go until these are left, which are in the order of age; return whether they are.
+
+        Parameters
+        ----------
+        queries
+            Those that run.
+        most
+            So many come at a time where only some come and none goes, which takes long if they are many; None for all.
+        """
         change = Splice.between(self._queries, queries)
+        if most is not None and not change.out and len(change.into) > most:
+            self._queries = Splice(change.at, 0, change.into[:most]).applied_to(self._queries)
+            for each in change.into[:most]:
+                self._add(each)
+            return False
         gone = self._queries[change.at : change.at + change.out]
         kept = {each.identity for each in change.into} if gone else frozenset[str]()
         had = {each.identity for each in gone}
@@ -79,6 +92,7 @@ class PublishedDemands:
         for each in change.into:
             if each.identity not in had:
                 self._add(each)
+        return True
 
     def known(self, stream: str) -> bool:
         """Return whether the demand on a stream has been published, or looked at."""

@@ -9,9 +9,12 @@ object in ten queries that are added. They are looked for once in very many chan
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 FULL_EVERY = 1_000_000
 """Changes between two full collections."""
+_NEVER = 2**31 - 1
 _YOUNG = 1
 """The generation up to which is collected before the rest is put aside: a few thousand objects."""
 
@@ -45,3 +48,17 @@ class LongLived:
             gc.unfreeze()
             gc.collect()
         gc.freeze()
+
+
+@contextmanager
+def without_full_collections() -> Iterator[None]:
+    """Let no full collection begin by itself: it would visit the new plans of thousands of queries, several times.
+
+    Contexts do not overlap.
+    """
+    young, older, oldest = gc.get_threshold()
+    gc.set_threshold(young, older, _NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, older, oldest)

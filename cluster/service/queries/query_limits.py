@@ -9,18 +9,16 @@ from cluster.errors import blamed
 from cluster.fjord.acceptance import RowLimits, check_rows
 from cluster.fjord.state_size import check_state
 from cluster.ingest.service import Ingest
-from cluster.language.walks import streams_of, streams_of_all
+from cluster.language.walks import streams_of
 from cluster.physical.lowering import lower, with_handover, with_query
 from cluster.physical.nodes import PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
-from cluster.service.catalog.planning import Planning
+from cluster.service.catalog.planning import AT_ONCE, Planning
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.registry.registry import Registry
 
 STEADY = 0.1
 """Estimates are made anew when the rate of a stream has changed by more than this share; until then, sums hold."""
-AT_ONCE = 256
-"""Queries that are checked together, within the time for planning one statement."""
 
 
 class QueryLimits:
@@ -91,7 +89,8 @@ class QueryLimits:
             With the query, and the error as for :meth:`check`.
         """
         running = self._registry.physical
-        rates = self.rates(streams_of_all(each.node for each in queries))
+        streams = await self._planning.each(streams_of, [each.node for each in queries])
+        rates = self.rates(frozenset().union(*streams))
         self._demands.follow(running.oldest_first)
         plan = Plan(running.epoch + 1, (*self._registry.plan.queries, *queries))
         after = await self._planning.run(lambda: lower(plan, running), internal=True)

@@ -7,6 +7,7 @@ import contextlib
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import compress, count
 from typing import TypeVar
 
 from cluster.costs.adaptation import Cost
@@ -27,7 +28,7 @@ from cluster.plan.epoch import PlannedQuery
 from cluster.plan.relations_read import MEMORY_BYTES, RelationSize, large_relations, relations_of
 from cluster.service.catalog.function_service import FunctionService
 from cluster.service.catalog.function_store import FunctionStore
-from cluster.service.catalog.planning import PLANNING_SECONDS, Planning, PlanningContext, finished
+from cluster.service.catalog.planning import AT_ONCE, PLANNING_SECONDS, Planning, PlanningContext, finished
 from cluster.service.catalog.relation_queries import RelationReaders, WaitingQueries
 from cluster.service.catalog.relation_refresh import RelationRefresher
 from cluster.service.catalog.relation_service import RelationService
@@ -39,6 +40,7 @@ from cluster.service.publishing.demand_requests import DemandRequests
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.queries.adapted_sizes import AdaptedSizes
 from cluster.service.queries.history import HistoryRead, begun_at, history_of
+from cluster.service.queries.long_lived import without_full_collections
 from cluster.service.queries.migration_steps import AnsweredBy
 from cluster.service.queries.migrations import RETRY_SECONDS, Migrations, MigrationState
 from cluster.service.queries.operator_prices import OperatorPrices
@@ -298,9 +300,10 @@ class QueryService:
             async with self._lock:
                 if self._context() != context:
                     planned = await self._planned(queries, values, self._context())
-                planned = await self._cheapest(await self.sizes.placed(planned))
-                await self._check_together(planned)
-                return await self._start_all(planned)
+                with without_full_collections():
+                    planned = await self._cheapest(await self.sizes.placed(planned))
+                    await self._check_together(planned)
+                    return await self._start_all(planned)
         finally:
             self.adding = None
 
@@ -334,8 +337,14 @@ class QueryService:
 
     async def _cheapest(self, queries: Sequence[PlannedText]) -> list[PlannedText]:
         """Return queries with the plans that cost least beside all others, where these fit."""
-        figures = await self.replanning.figures_for(queries)
-        return list(queries) if figures is None else [await self._cheaper(each, figures) for each in queries]
+        choosing = await self.replanning.choosing(queries)
+        if not any(choosing):
+            return list(queries)
+        figures = await self.replanning.figures_for(list(compress(queries, choosing)))
+        return [
+            await self._cheaper(each, figures) if chooses else each
+            for each, chooses in zip(queries, choosing, strict=True)
+        ]
 
     async def _cheaper(self, planned: PlannedText, figures: Figures) -> PlannedText:
         try:
@@ -349,18 +358,22 @@ class QueryService:
         return chosen
 
     async def _check_together(self, queries: Sequence[PlannedText]) -> None:
-        epoch, names = self._registry.epoch + 1, self._registry.names_for([each.name for each in queries])
-        for place, each in enumerate(queries):
+        wanted = [each.name for each in queries]
+        names = await self._planning.run(partial(self._registry.names_for, wanted), internal=True)
+        read = await self._planning.each(relations_of, [each.node for each in queries])
+        for place in compress(count(), read):
             with blamed(place):
-                await self._refresh_built_in(each.node)
-                if self.waiting.must_wait(each.node):
+                await self._refresh_built_in(queries[place].node)
+                if self.waiting.must_wait(queries[place].node):
                     raise ClusterError("it reads a relation that has not been read yet", hint=WAIT_ALONE)
+        epoch = self._registry.epoch + 1
         await self.limits.check_together(
             [PlannedQuery(name, epoch, each.node, each.early) for name, each in zip(names, queries, strict=True)]
         )
 
     async def _start_all(self, queries: Sequence[PlannedText]) -> list[RegisteredQuery]:
-        together = [place for place, each in enumerate(queries) if begins_with_others(each.node)]
+        shares = await self._planning.each(begins_with_others, [each.node for each in queries])
+        together = list(compress(count(), shares))
         begun = dict(zip(together, await self._start_together([queries[at] for at in together]), strict=True))
         try:
             for place, each in enumerate(queries):
@@ -546,7 +559,13 @@ class QueryService:
         read = streams_of_all(each.node for each in queries)
         positions = self._positions(self._registry.physical.streams | read)
         added = [(each.name, each.sql, each.node, each.query.reads, each.early) for each in queries]
-        registered = await self._change(partial(self._registry.add_many, added, positions), read)
+
+        def add() -> list[RegisteredQuery]:
+            registered = self._registry.add_many(added, positions)
+            _ = self._registry.physical.oldest_first  # sorted here, not on the loop, which needs it next
+            return registered
+
+        registered = await self._change(add, read)
         log.info("queries added", queries=len(registered), epoch=self._registry.epoch)
         self._put_aside(len(registered))
         return registered
@@ -568,6 +587,7 @@ class QueryService:
         return positions_between_epochs(streams, self._registry.positions, self._ingest.tables())
 
     async def _publish_demands(self) -> None:
-        self.demands.follow(self._registry.physical.oldest_first)
+        while not self.demands.follow(self._registry.physical.oldest_first, most=AT_ONCE):  # noqa: ASYNC110 - slices
+            await asyncio.sleep(0)
         await self._publication.publish(self._unpublished)
         self._unpublished.clear()

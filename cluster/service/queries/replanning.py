@@ -312,21 +312,23 @@ class Replanning:
             found.append(Change(plans, move.before_us, move.after_us))
         return found
 
-    async def figures_for(self, queries: Sequence[PlannedText]) -> Figures | None:
-        """Return what plans of queries cost by that are to be added; None if they have no choice."""
+    async def choosing(self, queries: Sequence[PlannedText]) -> list[bool]:
+        """Return of queries that are to be added whether they have a choice of plans beside those that run."""
+        if not self._on:
+            return [False] * len(queries)
+        return await self._planning.each(partial(may_choose, physical=self._registry.physical), queries)
+
+    async def figures_for(self, queries: Sequence[PlannedText]) -> Figures:
+        """Return what plans of queries cost by that are to be added."""
         physical = self._registry.physical
-        if not self._on or not any(may_choose(each, physical) for each in queries):
-            return None
         rates = self._limits.rates(streams_of_all(each.node for each in queries))
         return await self._planning.run(lambda: self._measured(rates, physical), internal=True)
 
     async def placed(self, query: PlannedText, figures: Figures) -> PlannedText:
-        """Return a query that is to be added with the plan that costs least beside those that run."""
+        """Return a query that is to be added, and has a choice, with the plan that costs least beside all others."""
         physical, queries = self._registry.physical, self._registry.queries()
         if has_choice(query.node):
             return await self._planning.run(partial(with_cheapest_plan, query, physical, figures), internal=True)
-        if not may_choose(query, physical):
-            return query
         in_family = partial(in_cheapest_family, query, queries, physical, figures, self._operators.rates)
         return await self._planning.run(in_family, internal=True)
 

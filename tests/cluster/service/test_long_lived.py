@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from cluster.service.queries.long_lived import LongLived
+from cluster.service.queries.long_lived import LongLived, without_full_collections
 from tests.cluster.service.conftest import Service
 
 SLOW = "SELECT sensor, speed FROM traffic WHERE speed < 10"
@@ -49,6 +51,27 @@ def test_young_cycles_are_not_put_aside_and_old_ones_are_found_in_the_end() -> N
     assert seen_old() is not None
     long_lived.put_aside(2)
     assert seen_old() is None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_no_full_collection_begins_by_itself_meanwhile(fails: bool) -> None:
+    usual, generations = gc.get_threshold(), Counter[int]()
+
+    def note(phase: str, collection: dict[str, int]) -> None:
+        generations[collection["generation"]] += phase == "start"
+
+    gc.set_threshold(700, 10, 10)
+    gc.callbacks.append(note)
+    try:
+        with suppress(ZeroDivisionError), without_full_collections():
+            kept = [[number] for number in range(200_000)]
+            assert len(kept) / (not fails) > 0
+        assert gc.get_threshold() == (700, 10, 10)
+    finally:
+        gc.callbacks.remove(note)
+        gc.set_threshold(*usual)
+    assert generations[1] > 10, "after which a full one would have begun"
+    assert generations[2] == 0
 
 
 async def test_each_change_of_queries_puts_aside_what_has_come(service: Service) -> None:

@@ -15,7 +15,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.walks import written_out
 from cluster.planning_budget import PlanningLimitError, spend
 from cluster.service.catalog import planning
-from cluster.service.catalog.planning import MOST_WAITING, Planning, PlanningBusyError
+from cluster.service.catalog.planning import AT_ONCE, FEW, MOST_WAITING, Planning, PlanningBusyError
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
 from tests.cluster.service.conftest import Service
@@ -55,6 +55,24 @@ async def test_the_loop_goes_on_while_a_statement_is_planned() -> None:
     await until(second.begun)
     second.let_go.set()
     await other
+
+
+@pytest.mark.parametrize(("count", "slices"), [(FEW, 0), (FEW + 1, 1), (2 * AT_ONCE, 2), (2 * AT_ONCE + 1, 3)])
+async def test_what_is_done_for_many_queries_is_done_beside_the_loop_in_slices(
+    count: int, slices: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, own, ran = Planning(), threading.get_ident(), 0
+    run = place.run
+
+    async def counted(work: Any, *, internal: bool) -> Any:
+        nonlocal ran
+        ran += 1
+        return await run(work, internal=internal)
+
+    monkeypatch.setattr(place, "run", counted)
+    found = await place.each(lambda value: (value, threading.get_ident() == own), range(count))
+    assert found == [(value, slices == 0) for value in range(count)]
+    assert ran == slices
 
 
 async def test_a_statement_is_refused_when_too_many_wait_to_be_planned() -> None:

@@ -156,6 +156,24 @@ def test_another_query_does_not_change_the_demands_before_it() -> None:
     assert assembled(PublishedDemands(max_bytes=1_800_000), NOTHING, running).demand.demands == all_of_them
 
 
+@pytest.mark.parametrize("before", [0, 2])
+def test_many_queries_come_slice_by_slice_and_others_meanwhile(before: int) -> None:
+    node = plan(listing(0))
+    running = tuple(running_query(f"q{number}", node, number) for number in range(12))
+    whole = assembled(PublishedDemands(), NOTHING, running)
+    demands = PublishedDemands()
+    assert demands.follow(running[:before], most=5)
+    assert not demands.follow(running[: before + 6], most=5)
+    assert len(demands.pieces("traffic")) == before + 5
+    assert demands.follow(running[1 : before + 6]), "one that goes, among those that have come"
+    assert demands.follow(running[: before + 6], most=5)
+    turns = 1
+    while not demands.follow(running, most=5):
+        turns += 1
+    assert turns == 2 - before // 2
+    assert assembled(demands, NOTHING, running) == whole
+
+
 def test_the_assembled_message_equals_the_whole_demand_encoded() -> None:
     declared = StreamDemand(VERSION, "cluster", "traffic", 3, (), ROADS, "p")
     running = [running_query("a", plan(SMALL)), running_query("b", plan(f"{SMALL} WHERE road = 'A1'"), 2)]
