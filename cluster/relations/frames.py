@@ -24,6 +24,7 @@ from cluster.language.columns import Column, Schema
 from cluster.language.comparisons import Comparison
 from cluster.language.secrets import masked
 from cluster.relations.allowed_files import AllowedFiles, may_be_of_elsewhere
+from cluster.relations.csv_types import scanned, types_in
 from cluster.relations.fitting import POLARS_TYPES, matched, predicate, servable, settled
 from cluster.relations.source import (
     Limits,
@@ -41,6 +42,10 @@ _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 _COLUMN: Final = re.compile(r"column '([^']*)'")
 """How Polars names a column in its errors."""
 LOG: Final = "_delta_log"
+_TEXT_BYTES, _WITHIN = 16, 12
+"""A text takes so many bytes, and those that are longer than so many bytes their length besides."""
+_MOST_PER_LETTER: Final = _TEXT_BYTES + 1
+"""A letter of a file takes no more bytes in memory: an empty text between two commas."""
 
 
 class _FrameSource(ABC):
@@ -88,7 +93,9 @@ class _FrameSource(ABC):
             )
             if served:
                 lazy = lazy.filter(predicate(served))
-            frame = lazy.select(_fitted(column, given, types[given.name]) for column, given in pairs).collect()
+            lazy = lazy.select(_fitted(column, given, types[given.name]) for column, given in pairs)
+            self._check_rows(place, lazy)
+            frame = lazy.collect()
         self._limits.check(frame.height, int(frame.estimated_size()))
         return settled(frame, columns, condition)
 
@@ -106,6 +113,9 @@ class _FrameSource(ABC):
 
     def _check(self, place: Path, columns: Schema) -> None:  # noqa: B027 - not every source knows its size
         """Refuse a source that is too large, before reading it, if its size is known."""
+
+    def _check_rows(self, place: Path, rows: pl.LazyFrame) -> None:  # noqa: B027 - not every source can be read twice
+        """Refuse rows that would take too much memory, before they are there."""
 
     def _columns(self, lazy: pl.LazyFrame) -> tuple[SourceColumn, ...]:
         return tuple(
@@ -142,6 +152,12 @@ class CsvSource(_FrameSource):
     kind = "csv"
     has_named_columns = False
 
+    def columns(self) -> tuple[SourceColumn, ...]:
+        """Return the columns."""
+        with self._explained(), self._reading() as place:
+            self._check(place, ())
+        return super().columns()
+
     def rows(self, columns: Schema, condition: tuple[Comparison, ...] = ()) -> pl.DataFrame:
         """Return the rows."""
         before = self._state()
@@ -157,25 +173,23 @@ class CsvSource(_FrameSource):
 
     def _scan(self, place: Path, *, as_text: tuple[str, ...] = ()) -> pl.LazyFrame:
         _state(place)
-
-        def scan(texts: tuple[str, ...]) -> pl.LazyFrame:
-            return pl.scan_csv(
-                place,
-                glob=False,
-                infer_schema_length=None,
-                try_parse_dates=True,
-                schema_overrides=dict.fromkeys(texts, pl.String),
-            )
-
-        found = scan(())
+        types = types_in(place)
         folded = {name.casefold() for name in as_text}
-        texts = tuple(name for name in found.collect_schema() if name.casefold() in folded)
-        return scan(texts) if texts else found
+        return scanned(place, types | {name: pl.String() for name in types if name.casefold() in folded})
 
     def _check(self, place: Path, columns: Schema) -> None:  # noqa: ARG002 - any column may be all of it
         size = place.stat().st_size
         if size > 4 * self._limits.max_bytes:
             raise SourceTooLargeError(f"the file has {size:,} bytes, the limit is {self._limits.max_bytes:,} in memory")
+
+    def _check_rows(self, place: Path, rows: pl.LazyFrame) -> None:
+        """Count a file that may be too large: piece by piece, as no more of it than that is in memory at a time."""
+        letters = place.stat().st_size
+        if letters <= self._limits.max_rows and letters * _MOST_PER_LETTER <= self._limits.max_bytes:
+            return
+        sizes = [_bytes_of(name, dtype) for name, dtype in rows.collect_schema().items()]
+        count, size = rows.select(pl.len(), pl.sum_horizontal(sizes).alias("bytes")).collect(engine="streaming").row(0)
+        self._limits.check(count, int(size))
 
 
 class ParquetSource(_FrameSource):
@@ -262,6 +276,14 @@ def _fitted(column: Column, given: SourceColumn, dtype: pl.DataType) -> pl.Expr:
         zone = dtype.time_zone if isinstance(dtype, pl.Datetime) else None
         found = found.cast(pl.Datetime("us", zone)).to_physical()
     return found.cast(POLARS_TYPES[column.type]).alias(column.name)
+
+
+def _bytes_of(name: str, dtype: pl.DataType) -> pl.Expr:
+    """Return how many bytes the values of a column take, without those that say which are NULL."""
+    if isinstance(dtype, pl.String):
+        length = pl.col(name).str.len_bytes()
+        return pl.len() * _TEXT_BYTES + pl.when(length > _WITHIN).then(length).otherwise(0).sum()
+    return pl.len() / 8 if isinstance(dtype, pl.Boolean) else pl.len() * 8
 
 
 def _state(path: Path) -> tuple[int, int, int]:

@@ -136,6 +136,33 @@ def test_long_texts_are_refused_before_all_of_a_batch_is_in_memory(tmp_path):
         tracemalloc.stop()
 
 
+def test_short_rows_of_a_csv_file_are_refused_before_all_of_them_are_in_memory(tmp_path):
+    """To infer their types from all rows at once took 26 times the file, and only then they were counted."""
+    (tmp_path / "short.csv").write_text("n\n" + "1\n" * 12_000_000)
+    source = opened(f"{tmp_path}/short.csv", limits=Limits(max_bytes=6_000_001))
+
+    def read():
+        with pytest.raises(SourceTooLargeError, match=r"96,000,000 bytes or more .12,000,000 rows., the limit is 6,"):
+            source.rows((Column("n", FieldType.INTEGER),))
+
+    assert growth_kib(read) < 100_000
+    assert source.columns()[0].type is FieldType.INTEGER
+    with pytest.raises(SourceTooLargeError, match="the file has 24,000,002 bytes"):
+        opened(f"{tmp_path}/short.csv", limits=Limits(max_bytes=2_000_000)).columns()
+
+
+@pytest.mark.parametrize("limit", [9 * 8 - 1, 9 * 8, 10**6])
+def test_rows_of_a_csv_file_are_counted_as_they_are_kept(tmp_path, limit):
+    pl.DataFrame({"n": range(10), "t": ["x" * place for place in range(10)]}).write_csv(tmp_path / "a.csv")
+    source = opened(f"{tmp_path}/a.csv", limits=Limits(max_bytes=limit))
+    condition = (Comparison("n", ">", (0,)),)
+    if limit < 9 * 8:
+        with pytest.raises(SourceTooLargeError, match=r"72 bytes or more \(9 rows\), the limit is 71"):
+            source.rows((Column("n", FieldType.INTEGER),), condition)
+    else:
+        assert source.rows((Column("n", FieldType.INTEGER),), condition).height == 9
+
+
 @pytest.mark.parametrize("letters", [LONGEST_TEXT, LONGEST_TEXT + 1])
 def test_a_text_that_is_longer_than_any_is_refused_before_it_is_in_memory(tmp_path, letters):
     """A value of SQLite has up to 1 GB, and was in memory several times before any limit was looked at."""
