@@ -12,10 +12,11 @@ import pytest
 
 from cluster.service.catalog import planning
 from cluster.service.queries import query_limits, query_service
+from protocols.mqtt.link import Message
 from protocols.wire import topics
 from protocols.wire.catalog import StreamOffer
 from protocols.wire.frames import encode
-from tests.cluster.service.conftest import TRAFFIC, Service
+from tests.cluster.service.conftest import TRAFFIC, FakeLink, Service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,14 @@ FORMS = (
     "SELECT sensor, speed FROM traffic WHERE speed < {0} AND lane = 1",
     "SELECT lane, COUNT(*) AS n FROM traffic WINDOW(RANGE 10 SECONDS SLIDE 10 SECONDS) WHERE speed < {0} GROUP BY lane",
 )
+
+
+class BusyLink(FakeLink):
+    """Publishes as a broker lets it: others have a turn meanwhile."""
+
+    async def publish(self, message: Message) -> None:
+        await asyncio.sleep(0)
+        await super().publish(message)
 
 
 class CallsByTurn:
@@ -48,13 +57,17 @@ class CallsByTurn:
     def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
         self._ended = True
+        self._take_turn()
 
     def _called(self, frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call":
             self._now[frame.f_code.co_qualname] += 1
 
-    def _turn(self) -> None:
+    def _take_turn(self) -> None:
         self.most, self._now = max(self.most, self._now, key=Counter.total), Counter()
+
+    def _turn(self) -> None:
+        self._take_turn()
         if not self._ended:
             asyncio.get_running_loop().call_soon(self._turn)
 
@@ -66,6 +79,7 @@ def texts(count: int) -> list[tuple[str, str]]:
 async def calls(folder: Path, count: int) -> Counter[str]:
     """Return the calls of the turn of the loop that makes most while so many queries are added together."""
     service = Service(folder)
+    service.link = BusyLink()
     service.registry._max_queries = count
     await service.handle(topics.stream_offer("p", TRAFFIC.name), encode(StreamOffer(1, "p", TRAFFIC)))
     queries = service.started()
