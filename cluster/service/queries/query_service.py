@@ -19,7 +19,7 @@ from cluster.ingest.service import Ingest, Link
 from cluster.language.algebra import Node
 from cluster.language.errors import FjordSqlError
 from cluster.language.parameter_values import NO_VALUES, Value
-from cluster.language.walks import streams_of, streams_of_all
+from cluster.language.walks import streams_of
 from cluster.physical.difference import operators_changed
 from cluster.physical.lowering import begins_with_others
 from cluster.physical.nodes import SensorDemands
@@ -556,11 +556,11 @@ class QueryService:
     async def _start_together(self, queries: Sequence[PlannedText]) -> list[RegisteredQuery]:
         if not queries:
             return []
-        read = streams_of_all(each.node for each in queries)
+        read = frozenset[str]().union(*await self._planning.each(streams_of, [each.node for each in queries]))
         positions = self._positions(self._registry.physical.streams | read)
-        added = [(each.name, each.sql, each.node, each.query.reads, each.early) for each in queries]
 
         def add() -> list[RegisteredQuery]:
+            added = [(each.name, each.sql, each.node, each.query.reads, each.early) for each in queries]
             registered = self._registry.add_many(added, positions)
             _ = self._registry.physical.oldest_first  # sorted here, not on the loop, which needs it next
             return registered
