@@ -269,7 +269,7 @@ class FjordSqlParser(
         if isinstance(this, exp.Select):
             self._parse_query_end(this)
             if self._curr and self._curr.token_type in TOP and not this.args.get("top"):
-                self.refuse("SAMPLE and LIFETIME stand behind LIMIT", hint=f"{TOP_SHAPE} SAMPLE EVERY 1 SECOND")
+                self.refuse("SAMPLE, KEEP and LIFETIME stand behind LIMIT", hint=f"{TOP_SHAPE} SAMPLE EVERY 1 SECOND")
         return this
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:

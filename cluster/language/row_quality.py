@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from cluster.language.algebra import Granularity, KeptExtent, Node
-from cluster.language.grouping import aggregates_in
 from cluster.language.syntax import Slot, slot_for
 from cluster.language.walks import nodes_of
 
@@ -31,7 +30,9 @@ def quality_of(node: Node) -> str | None:
     return node.kept.quality if isinstance(node, KeptExtent) else None
 
 
-def quality_shown(select: exp.Expr, items: Sequence[exp.Expr], scope: Scope, context: Context) -> exp.Expr | None:
+def quality_shown(
+    select: exp.Select, items: Sequence[exp.Expr], scope: Scope, context: Context, *, grouped: bool
+) -> exp.Expr | None:
     """Return the quality of the rows of a query, the last column of what is shown; None if its author shows it.
 
     It is that of the worst of the rows that are joined, and in a group of the worst of all. Parts of a query have no
@@ -50,7 +51,6 @@ def quality_shown(select: exp.Expr, items: Sequence[exp.Expr], scope: Scope, con
     context.qualities.update(names)
     first, *others = [slot_for(column.internal, select) for column in found]
     worst = exp.Least(this=first, expressions=others) if others else first
-    grouped = select.args.get("group") or select.args.get("having") or any(aggregates_in(each) for each in items)
     return exp.Min(this=worst) if grouped else worst
 
 

@@ -262,7 +262,7 @@ class Translator:
         items = self._expanded(select, scope)
         names = self._names(items, scope)
         bodies = [item.this if isinstance(item, exp.Alias) else item for item in items]
-        if (quality := quality_shown(select, items, scope, self.context)) is not None:
+        if (quality := quality_shown(select, items, scope, self.context, grouped=_is_grouped(select))) is not None:
             names, bodies = [*names, Names(names).unique(QUALITY)], [*bodies, quality]
         having = select.args.get("having")
         grouping = grouping_sets_of(select, scope, bodies, names, self.context)
@@ -410,6 +410,10 @@ def _shown(select: exp.Select) -> list[exp.Expr]:
     ends = [found.this for part in ("having", "qualify") if (found := select.args.get(part))]
     top = select.args.get("top")
     return [*select.expressions, *ends, *(top.expressions if top else ())]
+
+
+def _is_grouped(select: exp.Select) -> bool:
+    return select.args.get("group") is not None or any(aggregates_in(part) for part in _shown(select))
 
 
 def _own(expression: exp.Expr, kind: type[Within]) -> list[Within]:

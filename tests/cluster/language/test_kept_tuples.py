@@ -30,6 +30,7 @@ HIDDEN = "the rows of this query do not show what KEEP has dropped"
         (f"SELECT sensor, COUNT(*) AS n FROM {K} GROUP BY sensor", ["sensor", "n", "quality"]),
         (f"SELECT a.sensor FROM {K} AS a, {K} AS b WHERE a.sensor = b.sensor", ["sensor", "quality"]),
         (f"SELECT sensor FROM {K} ORDER BY speed LIMIT 3", ["sensor", "quality"]),
+        (f"SELECT 1 AS one FROM {K} ORDER BY COUNT(*) LIMIT 1", ["one", "quality"]),
         (f"SELECT x FROM (SELECT sensor AS x, quality FROM {K}) AS u", ["x"]),
         ("SELECT sensor FROM traffic WINDOW(RANGE 1 HOUR) COALESCE(speed BY sensor)", ["sensor"]),
     ],
