@@ -28,7 +28,7 @@ from cluster.language.plans import passed_on, project, scalar_of
 from cluster.language.scope import Names, Scope, ScopeColumn, ScopeItem
 from cluster.language.session_bounds import with_stamps
 from cluster.language.stamps import SELECTED
-from cluster.language.syntax import Slot, holds_query, slot_for
+from cluster.language.syntax import Slot, holds_query, slot_for, span_of
 from cluster.language.validities import all_of, tolerance_of, within
 from cluster.language.validity_syntax import COALESCE_SHAPE, CoalesceClause, KeepClause, Previous
 from cluster.language.window_clauses import key_of, keys_of, windowed
@@ -159,9 +159,12 @@ def _link(
     else:
         if holds_query(condition):
             raise context.error(condition, "a subquery cannot stand in WHILE", "compare with it in WHERE")
+        read = sorted(condition.find_all(exp.Column), key=lambda column: span_of(column) or (0, 0))
         condition = condition.copy().transform(replaced)
         for column in condition.find_all(exp.Column):
             previous(_named(column, columns, context))
+        # Ties are broken in the order in which a text has the columns; a tree has them in another.
+        before = {name: before[name] for name in dict.fromkeys(_named(each, columns, context) for each in read)}
     own = tuple(ScopeColumn(each.name, each.name, each.type, each.unit) for each in columns.values() if each != STAMP)
     slots = tuple(ScopeColumn("", each.name, each.type, each.unit) for each in before.values())
     checker = Checker(Scope((ScopeItem(None, own), ScopeItem(None, slots))), context)
