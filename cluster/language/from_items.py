@@ -24,7 +24,7 @@ from cluster.language.columns import STAMP
 from cluster.language.context import Context
 from cluster.language.errors import suggest
 from cluster.language.kept_extents import refuse_kept_alone
-from cluster.language.plans import never_null, reads_relations_only
+from cluster.language.plans import never_null, passed_on, project, reads_relations_only
 from cluster.language.row_pattern_clauses import match_pattern
 from cluster.language.row_pattern_syntax import RowPatternClause
 from cluster.language.row_quality import quality_of
@@ -249,14 +249,17 @@ def _changes(changes: Changes, alias: str | None, translator: QueryTranslator) -
             f"give it a window, {kind.capitalize()}({inner.this.name} WINDOW(RANGE UNBOUNDED))",
         )
     alias = alias or relation.scope.alias
+    # What comes and goes is rows as they can be seen: intervals are none of their columns.
+    seen = {column.internal for column in relation.scope.columns}
+    node = project(relation.node, passed_on(column for column in schema_of(relation.node) if column.name in seen))
     match kind:
         case "ISTREAM":
-            return Istream(relation.node), alias
+            return Istream(node), alias
         case "DSTREAM":
-            return Dstream(relation.node), alias
+            return Dstream(node), alias
         case _:
             # Rstream(S) is S: being valid at an instant and being inserted at it are the same (section 3).
-            return relation.node, alias
+            return node, alias
 
 
 def sample_item(item: FromItem, sample: SampleClause, context: Context) -> FromItem:

@@ -21,6 +21,7 @@ from cluster.language.scope import ScopeColumn, ScopeItem
 from cluster.language.stars import is_star, shown_by_star
 from cluster.language.syntax import Slot, conjuncts, holds_query, own_columns, slot_for
 from cluster.language.typing_rules import Typed
+from cluster.language.validities import both_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,7 +181,8 @@ class Subqueries:
     def _items(self, select: exp.Select, node: Node, scope: Scope, *, value: bool) -> list[exp.Expr]:
         """Return what a subquery selects."""
         context = self.translator.context
-        items = [each.this if isinstance(each, exp.Alias) else each for each in select.expressions]
+        expanded = select.expressions if value else [end for each in select.expressions for end in both_ends(each)]
+        items = [each.this if isinstance(each, exp.Alias) else each for each in expanded]
         if value and (len(items) != 1 or isinstance(items[0], exp.Star)):
             raise context.error(select, f"this subquery must select one column, but selects {len(items)}")
         if not value:

@@ -8,6 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from cluster.language.call_parsing import CallParsing
+from cluster.language.quantities import DURATION_UNITS
 from cluster.language.syntax import IntervalLiteral
 from cluster.language.time_literals import FIELDS, INTERVAL_SHAPE
 
@@ -27,7 +28,7 @@ class TimeParsing(CallParsing):
         number = self._prev
         literal = exp.Literal(this=number.text, is_string=number.token_type == TokenType.STRING)
         unit = None
-        if self._curr and self._curr.token_type == TokenType.VAR and self._curr.text.upper() not in _NO_UNITS:
+        if self._at_unit(literal):
             unit = exp.Var(this=self._curr.text.upper()).update_positions(self._curr)
             self._advance()
         until = None
@@ -41,6 +42,14 @@ class TimeParsing(CallParsing):
             self.refuse(reason, hint=f"it is written {INTERVAL_SHAPE}")
         found = IntervalLiteral(this=literal.update_positions(number), unit=unit, until=until)
         return self._spanning(token, found)
+
+    def _at_unit(self, number: exp.Literal) -> bool:
+        """Return whether a unit comes next: behind a text that has one, no word is a unit that is none anywhere."""
+        if self._curr is None or self._curr.token_type != TokenType.VAR:
+            return False
+        word = self._curr.text.upper()
+        whole = number.is_string and any(letter.isalpha() for letter in number.name)
+        return word in DURATION_UNITS if whole else word not in _NO_UNITS
 
 
 _NO_UNITS = ("AT", "TO", "WITHIN")

@@ -17,7 +17,7 @@ from cluster.language.functions import Family
 from cluster.language.instants import is_instantaneous
 from cluster.language.quantities import duration_us, read_quantity, read_real
 from cluster.language.scope import unique_name
-from cluster.language.syntax import span_of
+from cluster.language.syntax import Changes, StreamItem, span_of
 from cluster.language.validity_syntax import (
     BEGIN,
     END,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from cluster.language.context import Context
     from cluster.language.operand_checks import OperandChecker
-    from cluster.language.syntax import StreamItem
     from cluster.language.typing_rules import Typed
 
     Interval = tuple[exp.Expr, exp.Expr]
@@ -102,7 +101,35 @@ def intervals_read(select: exp.Select, context: Context) -> frozenset[str | None
     """Return of which items of FROM a SELECT, or a subquery of it, reads VALID: names without case; None for any."""
     if "valid" not in context.folded:
         return frozenset()
-    return frozenset(each.table.casefold() or None for each in select.find_all(Validity))
+    found: set[str | None] = set()
+    pending: list[exp.Expr] = [*select.iter_expressions()]
+    while pending:
+        part = pending.pop()
+        match part:
+            case Validity():
+                found.add(part.table.casefold() or None)
+            case StreamItem() | exp.With():
+                pass  # queries in FROM and WITH name nothing around them
+            case exp.Select():
+                found |= intervals_read(part, context) - _having_intervals(part)
+            case _:
+                pending += part.iter_expressions()
+    return frozenset(found)
+
+
+def _having_intervals(select: exp.Select) -> set[str | None]:
+    """Return the names that mean items of a SELECT's own FROM; None, too, if VALID() is of one of these."""
+    first = select.args.get("from_")
+    items = [each.this for each in ([first] if first else []) + (select.args.get("joins") or [])]
+    names: set[str | None] = set()
+    for item in items:
+        inner = item
+        while not inner.args.get("alias") and isinstance(inner.this, Changes):
+            inner = inner.this.this
+        names.add((inner.alias or inner.this.name).casefold())
+        if item.args.get("valid") or item.args.get("coalesce"):
+            names.add(None)
+    return names
 
 
 def both_ends(item: exp.Expr) -> list[exp.Expr]:
