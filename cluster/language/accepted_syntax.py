@@ -3,8 +3,8 @@
 sqlglot reads far more SQL than FjordSQL has, and keeps it in arguments that none of our rules reads: a query would be
 accepted, and a part of it ignored. The tables here name every argument that the translation honours, with the kinds of
 value that it may hold; :mod:`cluster.language.ignored_syntax` refuses everything else. The tests that compare answers
-with those of another engine draw all entries of the first table, so an entry is a promise: add one together with
-the rule that reads it.
+with those of another engine draw all entries of the first table and of that of validity, so an entry is a promise: add
+one together with the rule that reads it.
 """
 
 from __future__ import annotations
@@ -430,10 +430,11 @@ class Occurrence:
 
 
 def accepted_triples() -> frozenset[Triple]:
-    """Return all that the table of queries lets pass, in a form that can be counted."""
+    """Return all that the tables of queries and of validity let pass, in a form that can be counted."""
     return frozenset(
         (node.__name__, argument, kind)
-        for node, arguments in QUERY_SYNTAX.items()
+        for table in (QUERY_SYNTAX, VALIDITY_SYNTAX)
+        for node, arguments in table.items()
         for argument, kinds in arguments.items()
         for kind in kinds
     )

@@ -23,7 +23,7 @@ from cluster.language.algebra import Node
 from cluster.local.memory_tables import MemoryStore, MemoryTables
 from cluster.physical.lowering import lower
 from cluster.physical.nodes import Fragment, Host
-from cluster.physical.operations import Changes, Exchange, Operation
+from cluster.physical.operations import Changes, Exchange, Operation, UntilNext
 from cluster.physical.operations import Sequence as InOrder
 from cluster.plan.epoch import Plan, PlannedQuery
 from tests.cluster.oracle.comparison import first_difference, snapshots_of
@@ -131,6 +131,8 @@ def _late_by(operation: Operation) -> int:
     match operation:
         case Changes():
             return 0 if operation.insertions else 1
+        case UntilNext(bounds=(_, _), longest_us=int(longest)):
+            return longest  # a row with its interval comes once the end is known
         case InOrder():
             return max((call.within_us or 0 for call in operation.calls if call.function == "lead"), default=0)
         case _:

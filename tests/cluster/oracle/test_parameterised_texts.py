@@ -90,6 +90,8 @@ def literals(query: str, dice: random.Random) -> Iterator[tuple[int, int, object
             lists[-1] = words[place]
         if lists[-1] in KEYED and before in KEYS:
             continue  # what is written as a key may be more than a value
+        if before == "INTERVAL":
+            continue  # a duration is written out
         if token.token_type in WORDS:
             value = WORDS[token.token_type]
             yield start, end, value, str(value).upper().replace("NONE", "NULL")

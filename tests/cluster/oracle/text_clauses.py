@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Known
@@ -38,11 +39,11 @@ def granularity(dice: random.Random) -> tuple[int, str]:
     return granule, f"GRANULARITY({finest})"
 
 
-def until_next(dice: random.Random, columns: Sequence[Known]) -> Window:
-    """Return VALID UNTIL NEXT, which stands where a window does."""
+def until_next(dice: random.Random, columns: Sequence[Known], *, ending: bool = False) -> Window:
+    """Return VALID UNTIL NEXT, which stands where a window does, or beside one; with MAX, if it has to end."""
     keys = tuple(dice.sample(range(len(columns)), min(len(columns), dice.choice((0, 1, 1, 2)))))
     names = ", ".join(spelling.name(dice, columns[key].name) for key in keys)
-    size = dice.choice((None, 1, 3, 5, 9))
+    size = dice.choice((1, 3, 5, 9) if ending else (None, 1, 3, 5, 9))
     by = f" BY ({names})" if len(keys) > 1 or (keys and dice.random() < 0.2) else f" BY {names}" if keys else ""
     most = "" if size is None else f" MAX {spelling.duration(dice, size)}"
     return Window(f"VALID UNTIL NEXT{by}{most}", "NEXT", size, keys=keys)
@@ -70,7 +71,7 @@ def window(
         size, step = dice.randint(1, 4), dice.choice((1, 1, 2, 3))
         written = f"MIN 1, MAX {size}" if dice.random() < 0.1 else dice.choice((f"{size}", f"{size}.0"))
         end = f" {slide} {step}" if step > 1 or dice.random() < 0.1 else ""
-        return Window(f"WINDOW({partition}ROWS {written}{end})", "ROWS", size, step, keys)
+        return Window(f"WINDOW({partition}ROWS {written}{end})", "ROWS", size, step, keys, partition=keys)
     size, step = dice.randint(1, 7), dice.choice((1, 1, 1, 2, 3, 5, None))
     if dice.random() < 0.15:
         size = dice.choice((12, 20, 27))  # 27 microseconds are a finite fraction of a day
@@ -82,7 +83,7 @@ def window(
         written = f"MIN {spelling.duration(dice, least)}{dice.choice((',', ''))} MAX {written}"
         step = slid
     end = f" {slide} {spelling.duration(dice, step)}" if step > 1 or dice.random() < 0.1 else ""
-    return Window(f"WINDOW({partition}RANGE {written}{end})", "RANGE", size, step)
+    return Window(f"WINDOW({partition}RANGE {written}{end})", "RANGE", size, step, partition=keys)
 
 
 def _partition(dice: random.Random, columns: Sequence[Known]) -> tuple[str, tuple[int, ...]]:
@@ -113,9 +114,9 @@ def session(dice: random.Random, columns: Sequence[Known], *, long: bool) -> Win
 
 def on_grid(dice: random.Random, columns: Sequence[Known], *, long: bool) -> Window:
     """Return a window that is moved by an offset, by the calendar, or reset."""
-    partition = _partition(dice, columns)[0] if dice.random() < 0.1 else ""
+    partition, keys = _partition(dice, columns) if dice.random() < 0.1 else ("", ())
     if long and dice.random() < 0.5:
-        return _by_calendar(dice, partition)
+        return replace(_by_calendar(dice, partition), partition=keys)
     step = dice.randint(2, 9)
     offset = dice.randint(0, step - 1)
     parts = [f"OFFSET {spelling.duration(dice, offset)}"] if offset else []
@@ -124,12 +125,12 @@ def on_grid(dice: random.Random, columns: Sequence[Known], *, long: bool) -> Win
         parts += _slide(dice, min(slide, step))
         dice.shuffle(parts)
         text = f"WINDOW({partition}{' '.join([f'RESET EVERY {spelling.duration(dice, step)}', *parts])})"
-        return Window(text, "RESET", step, min(slide, step), offset=offset)
+        return Window(text, "RESET", step, min(slide, step), offset=offset, partition=keys)
     size = dice.randint(1, 12)
     parts.append(f"{dice.choice(('SLIDE', 'SLIDES'))} {spelling.duration(dice, step)}")
     dice.shuffle(parts)
     text = f"WINDOW({partition}{' '.join([f'RANGE {spelling.duration(dice, size)}', *parts])})"
-    return Window(text, "RANGE", size, step, offset=offset)
+    return Window(text, "RANGE", size, step, offset=offset, partition=keys)
 
 
 def _slide(dice: random.Random, slide: int) -> list[str]:

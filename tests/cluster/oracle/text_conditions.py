@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,9 +11,11 @@ from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Binding, Exactness, Known, Scalar, words
 from tests.cluster.oracle.text_forms import Item, Output, Select
+from tests.cluster.oracle.text_intervals import RELATIONS, IntervalDrawing, Span
 from tests.cluster.oracle.text_leaves import Leaf, alone_means, column, has_column, reachable
 from tests.cluster.oracle.text_operations import BOOLEAN, COMPARABLE, REAL, SIGNS
-from tests.cluster.oracle.text_scalars import Scalars
+from tests.cluster.oracle.text_readings import only_read
+from tests.cluster.oracle.text_scalars import KINDS, Scalars
 
 if TYPE_CHECKING:
     from tests.cluster.oracle.text_items import Offered, Place
@@ -38,6 +41,8 @@ class Scope:
         Columns of queries around this one.
     flows
         False if FROM has relations only.
+    spans
+        The intervals of its tuples.
     """
 
     all: tuple[Known, ...]
@@ -45,6 +50,7 @@ class Scope:
     starring: tuple[Known, ...] | None = None
     further: tuple[Known, ...] = ()
     flows: bool = True
+    spans: tuple[Span, ...] = ()
 
     @property
     def columns(self) -> tuple[Known, ...]:
@@ -192,13 +198,14 @@ class Conditions:
         kinds = None if kind is None else [kind]
         if outer is None and not single and kind is not None and self._dice.random() < 0.3:
             return self._queries.query(place, kinds)  # type: ignore[return-value] # a set operation has the same use
-        return self._queries.select(place, kinds, single=single, outer=outer, flows=self._scope.flows)
+        spans = () if outer is None else self._scope.spans
+        return self._queries.select(place, kinds, single=single, outer=outer, flows=self._scope.flows, spans=spans)
 
     def _exists(self) -> Scalar:
         query = self._select(None)
         if self._dice.random() < 0.3 and not query.grouped:
             one = Scalar(FieldType.INTEGER, ("1",), ("1::BIGINT",))
-            query = replace(query, outputs=(Output(one, "column_1"),))
+            query = only_read(replace(query, outputs=(Output(one, "column_1"),)))
         way = self._dice.random()
         if way < 0.5:
             return self._asked("EXISTS", "EXISTS {-1}", "EXISTS ({-1})", query, (), Binding.ATOM)
@@ -270,7 +277,7 @@ def correlation(
     for _ in range(dice.choice((1, 1, 2))):
         seen = []
         for known in outer:
-            if known.exactness is Exactness.NEARLY:
+            if known.exactness is Exactness.NEARLY or known.type not in KINDS:
                 continue
             alone = alone_means(known, outer)
             if known.alias and known.alias.casefold() not in aliases:
@@ -291,6 +298,21 @@ def correlation(
             Scalar(BOOLEAN, words(parts), words(f"{{0}} {sign} {{1}}"), sides, Binding.COMPARISON, "correlated")
         )
     return found
+
+
+def across_intervals(
+    dice: random.Random, own: IntervalDrawing, aliases: Sequence[str], outer: Sequence[Span]
+) -> list[Scalar]:
+    """Return a condition that compares intervals of a subquery with those of the query around it, or asks for these."""
+    hidden = {each.casefold() for each in aliases}
+    seen = [each for each in outer if each.alias and each.alias.casefold() not in hidden]
+    if not seen or dice.random() < 0.5:
+        return []
+    there = own.of(replace(dice.choice(seen), alone=False))
+    sides = [own.interval() if own else there, there]
+    dice.shuffle(sides)
+    found = own.related(dice.choice(tuple(RELATIONS)), sides[0], sides[1])
+    return [replace(found, label="correlated intervals")]
 
 
 def own_value(inner: Scalars, kind: FieldType) -> Scalar | None:

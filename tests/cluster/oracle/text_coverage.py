@@ -23,6 +23,8 @@ from cluster.language.type_words import TYPE_WORDS
 from protocols.wire.streams import FIELD_TYPES, FieldType
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_forms import Text
+from tests.cluster.oracle.text_intervals import RELATIONS
+from tests.cluster.oracle.text_item_uses import ITEM_USES, item_uses
 from tests.cluster.oracle.text_operations import COMPARABLE
 
 _WORD = re.compile(
@@ -36,7 +38,9 @@ OTHER_USES = (
     "IN QUERY", "NOT IN QUERY",
     "NOT(query", "LIKE(", "NOT LIKE(", "LIKE ESCAPE", "NOT LIKE ESCAPE", "NOT IN(", "NOT BETWEEN(", "ILIKE(",
     "NOT ILIKE(", "ILIKE ESCAPE", "NOT ILIKE ESCAPE", "ROW IN(", "NOT ROW IN(", "IS TRUE(", "IS NOT TRUE(", "IS FALSE(",
-    "IS NOT FALSE(",
+    "IS NOT FALSE(", "VALID", "INTERSECT of 2", "INTERSECT of 3", "DURATION", "ALLEN", "EPOCH(interval)",
+    "IS NULL(interval)", "MAX(interval)", "MIN(interval)", "COUNT(interval)", "correlated intervals", "PREV",
+    *RELATIONS, "~=(real, real)", "~=(integer, integer)", "~=(integer, real)", "~=(real, integer)",
 )  # fmt: skip
 Fits = Callable[[str], bool]
 
@@ -52,7 +56,7 @@ class Drawn:
     words
         Names of functions, types, units and marks as written.
     uses
-        Functions and operators with the types of their arguments.
+        Functions and operators with the types of their arguments, and what items of FROM are.
     """
 
     syntax: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -66,6 +70,7 @@ class Drawn:
             self.syntax.update(each.triple for each in occurrences(tree))
             self.words.update(re.sub(r"\s+", " ", word).upper() for word in _WORD.findall(statement))
         self.uses.update(each.label for each in scalars_in(text) if each.label)
+        self.uses.update(item_uses(text))
 
     def __iadd__(self, other: Self) -> Self:
         """Add what was drawn elsewhere."""
@@ -108,6 +113,7 @@ def required_uses() -> Iterator[tuple[str, Fits]]:
     yield from _functions()
     yield from _aggregates()
     yield from _operators()
+    yield from ((name, _is(name)) for name in ITEM_USES)
     for name in OTHER_USES:
         yield name, _begins(name)
     for source, target, cast in product(FIELD_TYPES, FIELD_TYPES, ("CAST", "TRY_CAST")):

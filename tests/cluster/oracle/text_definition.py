@@ -16,6 +16,7 @@ from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.functions.declared import MEANINGS
 from tests.cluster.oracle.definition import Snapshots
 from tests.cluster.oracle.text_expressions import Scalar
+from tests.cluster.oracle.text_extents import EXTENT_MACROS
 from tests.cluster.oracle.text_forms import (
     Changes,
     InOrder,
@@ -29,9 +30,11 @@ from tests.cluster.oracle.text_forms import (
     Zipped,
     outputs_of,
 )
+from tests.cluster.oracle.text_intervals import INTERVAL_MACROS
 from tests.cluster.oracle.text_meaning import Meaning, ZipSides
 from tests.cluster.oracle.text_operations import MACROS
 from tests.cluster.oracle.text_world import LAST, PLACES, TABLES, World, as_read
+from tests.cluster.oracle.time_meaning import MACROS as TIME_MACROS
 from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
@@ -41,6 +44,8 @@ ARROW_TYPES = {
     FieldType.REAL: pa.float64(),
     FieldType.TEXT: pa.string(),
 }
+SHOWING = [each for each in TIME_MACROS if any(name in each for name in ("f_text(", "f_duration("))]
+"""How results have timestamps and durations."""
 SLACK = 8
 """Instants beyond the last one compared: what Dstream and zipper joins look ahead."""
 
@@ -76,7 +81,7 @@ class TextDefinition:
     def __init__(self, worlds: Sequence[World]) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET GLOBAL threads = 1")
-        for macros in (MACROS, *DOCUMENT_MACROS, *MEANINGS):
+        for macros in (MACROS, *DOCUMENT_MACROS, *MEANINGS, *SHOWING, *INTERVAL_MACROS, *EXTENT_MACROS):
             self._connection.execute(macros)
         self._runs = len(worlds)
         for name, fields in TABLES.items():

@@ -135,6 +135,8 @@ class Scalar:
     default: str = ""
     rank: bool = False
     """True for a place among the rows of an instant, or what is made of one."""
+    span: str = ""
+    """DuckDB's column of the interval that it is."""
 
 
 @dataclass(frozen=True)

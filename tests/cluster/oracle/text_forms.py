@@ -7,7 +7,7 @@ nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.sequence_sql import OrderSql
@@ -17,16 +17,17 @@ from tests.cluster.oracle.text_in_order import Called
 
 @dataclass(frozen=True)
 class Output:
-    """A column of SELECT. `alias` is what stands behind it, such as ``AS x``."""
+    """A column of SELECT. `alias` is what stands behind it, such as ``AS x``; what is `added` is not written."""
 
     scalar: Scalar
     name: str
     alias: str = ""
+    added: bool = False
 
 
 @dataclass(frozen=True)
 class Star:
-    """``*`` or ``t.*``."""
+    """What is several columns: ``*``, ``t.*``, or an interval."""
 
     text: str
     outputs: tuple[Output, ...]
@@ -43,6 +44,8 @@ class Window:
         stamps come near.
     longest, early
         Of sessions, whose gap is the size.
+    partition
+        The columns of PARTITION BY, also where they change nothing.
     """
 
     text: str
@@ -53,6 +56,47 @@ class Window:
     offset: int = 0
     longest: int = 0
     early: bool = False
+    partition: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Extent:
+    """COALESCE behind a window, as written and as it is.
+
+    Parameters
+    ----------
+    text, plain
+        As written, and without what says when tuples are alike.
+    types
+        Those of the tuples' columns.
+    keys, columns
+        What stands behind BY, and before it, by place.
+    tolerances
+        Of each column, if it has one.
+    condition
+        That of WHILE: DuckDB over ``e.c0`` ..., and ``e.p0`` ... of the tuple before.
+    reads
+        The columns that it reads, in the order in which they are written.
+    """
+
+    text: str
+    plain: str
+    types: tuple[FieldType, ...]
+    keys: tuple[int, ...]
+    columns: tuple[int, ...]
+    tolerances: tuple[float | None, ...]
+    condition: Scalar | None = None
+    reads: tuple[int, ...] = ()
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """The columns of its rows."""
+        return (*self.keys, *self.columns)
+
+    @property
+    def ties(self) -> tuple[int, ...]:
+        """By what tuples of one stamp are ordered."""
+        return tuple(dict.fromkeys((*self.shown, *self.reads)))
 
 
 @dataclass(frozen=True)
@@ -154,6 +198,17 @@ class Item:
     on: Scalar | None = None
     using: tuple[str, ...] = ()
     """Columns, as written behind USING in place of the condition."""
+    valid: Window | None = None
+    """VALID UNTIL NEXT beside a window."""
+    extent: Extent | None = None
+    keep: str = ""
+    """KEEP of its extent, with room for all tuples, as written; it may stand at the end of the SELECT."""
+
+    @property
+    def has_intervals(self) -> bool:
+        """True if a text can ask for the intervals of its tuples."""
+        own = self.window is not None and self.window.kind == "NEXT" and self.window.size is not None
+        return own or self.valid is not None or self.extent is not None
 
 
 @dataclass(frozen=True)
@@ -179,6 +234,14 @@ class Zipped:
     def width(self) -> int:
         """How many columns there are."""
         return self.left.width + self.right.width + (self.word == "ZIP")
+
+
+def without_validity(item: Item) -> Item:
+    """Return an item without VALID UNTIL NEXT beside its window."""
+    if item.valid is None:
+        return item
+    left_out = item.valid.text
+    return replace(item, valid=None, clauses=tuple(each for each in item.clauses if each != left_out))
 
 
 def connector_of(item: Item | Zipped) -> str:

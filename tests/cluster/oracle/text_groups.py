@@ -13,6 +13,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Aggregate, Exactness, Known, Scalar, Words, words
 from tests.cluster.oracle.text_forms import Item, Stream
+from tests.cluster.oracle.text_intervals import IntervalDrawing
 from tests.cluster.oracle.text_items import Offered
 from tests.cluster.oracle.text_leaves import Leaf, column, column_leaf, has_column
 from tests.cluster.oracle.text_operations import BOOLEAN, INTEGER, REAL, TEXT
@@ -46,7 +47,7 @@ OF_NUMBERS = ("avg", *SPREADS, "median", *QUANTILES, "percentile_cont", "sum")
 
 def group_leaves(
     dice: random.Random, scalars: Scalars, arguments: Scalars, offered: Sequence[Offered], keys: Sequence[Scalar],
-    *, counts_samples: bool,
+    *, counts_samples: bool, intervals: IntervalDrawing,
 ) -> dict[FieldType, list[Leaf]]:  # fmt: skip
     """Return what draws keys and aggregates, by type.
 
@@ -58,16 +59,20 @@ def group_leaves(
         The items of FROM, and the keys.
     counts_samples
         True where COMPLETENESS may be one.
+    intervals
+        Those of the tuples.
     """
     leaves: dict[FieldType, list[Leaf]] = defaultdict(list)
     columns = [known for each in offered for known in each.columns]
     for place, key in enumerate(keys):
         assert key.type is not None
         leaves[key.type].append(lambda _need, place=place, key=key: respelled(dice, key, columns, place))  # type: ignore[misc] # bound now
-    draw = _Aggregates(dice, scalars, arguments, offered, columns, counts_samples=counts_samples)
+    draw = _Aggregates(dice, scalars, arguments, offered, columns, counts_samples=counts_samples, intervals=intervals)
     for kind in KINDS:
         leaves[kind].append(lambda need, kind=kind: draw.aggregate(kind, need))  # type: ignore[misc] # bound now
     leaves[INTEGER].append(lambda _need: draw.filtered(count_all()))
+    for kind, more in intervals.aggregates().items():
+        leaves[kind] += more
     if named := [place for place, key in enumerate(keys) if has_column(key)]:
         leaves[INTEGER].append(lambda _need: _grouping(dice, keys, named, columns))
     return leaves
@@ -100,9 +105,10 @@ def count_all() -> Scalar:
 class _Aggregates:
     def __init__(
         self, dice: random.Random, scalars: Scalars, arguments: Scalars, offered: Sequence[Offered],
-        columns: Sequence[Known], *, counts_samples: bool,
+        columns: Sequence[Known], *, counts_samples: bool, intervals: IntervalDrawing,
     ) -> None:  # fmt: skip
         self._may_count = counts_samples
+        self._intervals = intervals
         self._dice = dice
         self._scalars = scalars
         self._arguments = arguments
@@ -150,6 +156,8 @@ class _Aggregates:
         argument = self._arguments.argument(kind, 1, Exactness.SAME, (function, kind))
         taken = self._scalars.turns.choose(self._dice, KINDS, (function, "by"))
         by = self._arguments.argument(taken, 1, Exactness.SAME, (function, "by", taken))
+        if self._intervals and self._dice.random() < 0.3:
+            by = self._intervals.duration()
         found = self._called(function, kind, argument)
         text = words("".join((str(found.text[0]), "{0}, {1})")))
         return replace(found, text=text, parts=(argument, by), wild=argument.wild)
@@ -269,7 +277,8 @@ class _Aggregates:
         if not self._may_count or len(self._offered) != 1 or not isinstance(item := self._offered[0].item, Item):
             return False
         window = item.window
-        return isinstance(item.source, Stream) and window is not None and window.kind == "RANGE" and window.slide > 1
+        whole = item.extent is None and isinstance(item.source, Stream)
+        return whole and window is not None and window.kind == "RANGE" and window.slide > 1
 
 
 def _quoting(scalar: Scalar) -> Scalar:

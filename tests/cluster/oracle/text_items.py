@@ -10,7 +10,17 @@ from typing import Literal
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_clauses as clauses_of
 from tests.cluster.oracle import text_spelling as spelling
+from tests.cluster.oracle.text_ends import has_live
 from tests.cluster.oracle.text_expressions import Exactness, Known
+from tests.cluster.oracle.text_extents import (
+    QUALITY,
+    ExtentDrawing,
+    comes_stamped,
+    has_stamps,
+    may_coalesce,
+    may_keep,
+    rows_of,
+)
 from tests.cluster.oracle.text_forms import (
     Changes,
     InOrder,
@@ -19,13 +29,14 @@ from tests.cluster.oracle.text_forms import (
     Nested,
     Query,
     Relation,
-    Select,
     Stream,
     Zipped,
-    outputs_of,
     types_of,
+    without_validity,
 )
 from tests.cluster.oracle.text_in_order import Called, InOrderDrawing
+from tests.cluster.oracle.text_intervals import COLUMN, Span
+from tests.cluster.oracle.text_outputs import columns_of, unique
 from tests.cluster.oracle.text_world import DETECTORS, EVENT_SCHEMA, PLACES, SCHEMAS, STAMPED_BY, events_name
 
 STREAMS = ("alpha", "alpha", "alpha", "Beta", "Beta", "Order", "wild", "wild", "road")
@@ -53,6 +64,35 @@ class Offered:
     base: bool = False
     instants: bool = False
     static: bool = False
+
+    @property
+    def coalesced(self) -> bool:
+        """True for the rows of COALESCE."""
+        return isinstance(self.item, Item) and self.item.extent is not None
+
+    @property
+    def kept(self) -> bool:
+        """True if KEEP stands there, too."""
+        return isinstance(self.item, Item) and bool(self.item.keep)
+
+    @property
+    def span(self) -> Span | None:
+        """The intervals of its tuples, if a text can ask for them."""
+        if isinstance(self.item, Item) and self.item.has_intervals:
+            return Span(self.alias, f"{self.item.mark}.{COLUMN}")
+        return None
+
+
+def spans_of(offered: Sequence[Offered]) -> tuple[Span, ...]:
+    """Return the intervals that items of FROM offer."""
+    found = [each.span for each in offered if each.span is not None]
+    lasting = any(isinstance(each.item, Item) and ends_open(each.item) for each in offered)
+    return tuple(replace(each, alone=len(found) == 1 and not lasting) for each in found)
+
+
+def ends_open(item: Item) -> bool:
+    """Return whether tuples of an item may hold for ever, so that no text can ask for how long."""
+    return item.window is not None and item.window.kind == "NEXT" and item.window.size is None
 
 
 @dataclass(frozen=True)
@@ -92,11 +132,14 @@ class Items:
         All randomness.
     query
         Draws a subquery.
+    extents
+        Draws COALESCE.
     """
 
-    def __init__(self, dice: random.Random, query: Callable[[Place], Query]) -> None:
+    def __init__(self, dice: random.Random, query: Callable[[Place], Query], extents: ExtentDrawing) -> None:
         self.dice = dice
         self._query = query
+        self._extents = extents
         self._marks = 0
 
     def mark(self) -> str:
@@ -186,6 +229,8 @@ class Items:
         if windowed:
             below = replace(below, granular=False, lasting=False, instants=self.dice.random() < 0.5)
         query = self._query(replace(below, lasting=False))
+        if windowed and below.instants and not has_stamps(query) and self.dice.random() < 0.5:
+            query = self._query(Place(0, instants=True))
         mark = self.mark()
         instants = below.instants
         item = Item(Nested(query), mark, len(types_of(query)))
@@ -212,7 +257,9 @@ class Items:
         mark = self.mark()
         assert isinstance(inner.item, Item)
         columns = [replace(each, sql=f"{mark}.c{n}", stamp="", sampled=False) for n, each in enumerate(inner.columns)]
-        item = Item(Changes(dice.choice((kind, kind.title())), kind, inner.item), mark, inner.item.width)
+        # Nothing can ask for the intervals of these.
+        changed = without_validity(inner.item)
+        item = Item(Changes(dice.choice((kind, kind.title())), kind, changed), mark, changed.width)
         return self._with_clauses(place, item, columns, taken, [], inner.alias, instants=kind != "RSTREAM")
 
     def _in_order(self, place: Place, taken: Sequence[str]) -> Offered:
@@ -277,6 +324,8 @@ class Items:
                 stamped=base or instants,
             )
             clauses.append(window.text)
+            item = replace(item, window=window)
+            item, columns = self._with_intervals(item, columns, clauses, instants=base or instants)
         granule = 1
         if place.granular and dice.random() < 0.12:
             granule, text = clauses_of.granularity(dice)
@@ -285,9 +334,36 @@ class Items:
         dice.shuffle(clauses)
         if written:
             clauses.insert(dice.randint(0, len(clauses)) if dice.random() < 0.5 else 0, written)
-        found = replace(item, clauses=tuple(clauses), window=window, granule=granule)
+        found = replace(item, clauses=tuple(clauses), granule=granule)
         at_instants = (base or instants) and window is None and granule == 1
         return Offered(found, _called(columns, alias), alias, base=base, instants=at_instants)
+
+    def _with_intervals(
+        self, item: Item, columns: Sequence[Known], clauses: list[str], *, instants: bool
+    ) -> tuple[Item, Sequence[Known]]:  # fmt: skip
+        """Return an item with a window, perhaps with COALESCE, or VALID UNTIL NEXT beside it."""
+        dice, window = self.dice, item.window
+        assert window is not None
+        if not instants or window.kind == "NEXT" or window.size is None:
+            return item, columns
+        stamped = comes_stamped(item) and may_coalesce(window)
+        often = isinstance(item.source, Nested)
+        if stamped and dice.random() < (0.6 if often else 0.2) and (extent := self._extents.extent(columns, window)):
+            clauses.append(extent.text)
+            rows = rows_of(extent, columns, item.mark)
+            item = replace(item, extent=extent, width=len(rows))
+            if not may_keep(window) or dice.random() < 0.6:
+                return item, rows
+            keep = self._extents.keep()
+            clauses.append(keep)
+            name = unique(QUALITY, [each.name for each in columns])
+            quality = Known(name, REAL, f"{item.mark}.c{item.width}", "", Exactness.EVEN)
+            return replace(item, width=item.width + 1, keep=keep), [*rows, quality]
+        if dice.random() < 0.09:
+            valid = clauses_of.until_next(dice, columns, ending=True)
+            clauses.append(valid.text)
+            return replace(item, valid=valid), columns
+        return item, columns
 
     def _alias(self, taken: Sequence[str], own: str) -> tuple[str, str]:
         """Return what an item is called, and how that is written."""
@@ -301,23 +377,6 @@ class Items:
         return alias, f"AS {written}" if clause or self.dice.random() < 0.5 else written
 
 
-def columns_of(query: Query, mark: str) -> list[Known]:
-    """Return the columns that a query offers around it."""
-    names = [each.name for each in outputs_of(query)]
-    return [
-        Known(name, kind, f"{mark}.c{n}", "", exactness, wild)
-        for n, (name, kind, (exactness, wild)) in enumerate(zip(names, types_of(query), _numbers(query), strict=True))
-    ]
-
-
-def _numbers(query: Query) -> list[tuple[Exactness, bool]]:
-    """Return, by column, how exact its numbers are, and whether they may be huge."""
-    if isinstance(query, Select):
-        return [(each.scalar.exactness, each.scalar.wild) for each in outputs_of(query)]
-    sides = zip(_numbers(query.left), _numbers(query.right), strict=True)
-    return [(min(one, other), huge or wild) for (one, huge), (other, wild) in sides]
-
-
 def _called(columns: Sequence[Known], alias: str) -> tuple[Known, ...]:
     return tuple(replace(each, alias=alias) for each in columns)
 
@@ -325,70 +384,3 @@ def _called(columns: Sequence[Known], alias: str) -> tuple[Known, ...]:
 def aliases_of(offered: Sequence[Offered]) -> list[str]:
     """Return what items are called, those within zipper joins too."""
     return [known.alias for each in offered for known in each.columns] + [each.alias for each in offered]
-
-
-def has_unsampled(item: Item | Zipped) -> bool:
-    """Return whether there is a stream that sensors feed, and of which nothing says how often it is sampled."""
-    if isinstance(item, Zipped):
-        return has_unsampled(item.left) or has_unsampled(item.right)
-    return isinstance(item.source, Stream) and not any(clause.startswith("SAMPLE") for clause in item.clauses)
-
-
-def has_live(query: Query) -> bool:
-    """Return whether a query surely reads a stream of which nothing says since when."""
-
-    def live(item: Item | Zipped) -> bool:
-        if isinstance(item, Zipped):
-            return live(item.left) or live(item.right)
-        match item.source:
-            case Stream():
-                return not any(clause.upper().startswith("SINCE") for clause in item.clauses)
-            case Nested(inner):
-                return has_live(inner)
-            case Changes(item=inner) | InOrder(item=inner):
-                return live(inner)
-            case _:
-                return False
-
-    if isinstance(query, Select):
-        return any(live(each) for each in query.items)
-    return has_live(query.left) or has_live(query.right)
-
-
-def end_of(query: Query) -> str:
-    """Return what stands at the end of a query, which is about all operands of a set operation."""
-    return query.end or (end_of(query.right) if not isinstance(query, Select) else "")
-
-
-def has_unlasting(query: Query) -> bool:
-    """Return whether a query surely reads a stream of which nothing says how long its sensors should last."""
-    if "LIFETIME" in end_of(query):
-        return False
-    if isinstance(query, Select):
-        return any(reads_unlasting(each) for each in query.items)
-    return has_unlasting(query.left) or has_unlasting(query.right)
-
-
-def reads_unlasting(item: Item | Zipped) -> bool:
-    """Return whether an item of FROM surely reads such a stream; what names stand for is not looked at."""
-    if isinstance(item, Zipped):
-        return reads_unlasting(item.left) or reads_unlasting(item.right)
-    match item.source:
-        case Stream():
-            return True
-        case Nested(query):
-            return has_unlasting(query)
-        case Changes(item=inner) | InOrder(item=inner):
-            return reads_unlasting(inner)
-        case _:
-            return False
-
-
-def with_period(item: Item | Zipped, period: int) -> Item | Zipped:
-    """Return an item with a sample period for its streams that have none of their own."""
-    if isinstance(item, Zipped):
-        return replace(item, left=with_period(item.left, period), right=with_period(item.right, period))
-    own = any(clause.startswith("SAMPLE") for clause in item.clauses)
-    if not isinstance(item.source, Stream) or own or " above " in item.source.table:
-        return item
-    return replace(item, source=replace(item.source, period=period))

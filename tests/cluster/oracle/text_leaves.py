@@ -78,7 +78,7 @@ def alone_means(known: Known, scope: Sequence[Known]) -> bool:
 
 def has_column(scalar: Scalar) -> bool:
     """Return whether an expression reads anything."""
-    return scalar.known is not None or any(has_column(part) for part in scalar.parts)
+    return scalar.known is not None or bool(scalar.span) or any(has_column(part) for part in scalar.parts)
 
 
 def column_leaf(dice: random.Random, known: Known, columns: Sequence[Known], *, qualified: bool = False) -> Leaf:

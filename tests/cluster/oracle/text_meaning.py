@@ -20,8 +20,10 @@ from dataclasses import dataclass, field, replace
 
 from tests.cluster.oracle.text_aggregates import aggregate_sql
 from tests.cluster.oracle.text_expressions import INSTANT, QUERY, Hole, Scalar
+from tests.cluster.oracle.text_extents import coalesced_rows
 from tests.cluster.oracle.text_forms import (
     Changes,
+    Extent,
     InOrder,
     Item,
     KeySet,
@@ -32,7 +34,6 @@ from tests.cluster.oracle.text_forms import (
     Select,
     SetOperation,
     Stream,
-    Top,
     Window,
     Zipped,
     connector_of,
@@ -40,10 +41,12 @@ from tests.cluster.oracle.text_forms import (
     side_of,
     types_of,
 )
+from tests.cluster.oracle.text_intervals import COLUMN
 from tests.cluster.oracle.text_operations import SQL_TYPES
-from tests.cluster.oracle.text_order import keeps_order
+from tests.cluster.oracle.text_order import first_rows, keeps_order
 from tests.cluster.oracle.text_windows import row_intervals, session_intervals, time_intervals, until_next_intervals
 from tests.cluster.oracle.text_world import PLACES
+from tests.cluster.oracle.time_texts import SHOWN
 
 
 @dataclass(frozen=True)
@@ -88,9 +91,10 @@ class Meaning:
 
     def snapshots(self, query: Query) -> str:
         """Return SQL for all rows of a query, counted: run, instant, copies, and the columns."""
-        table = self._query(query)
-        columns = "".join(f", c{n}" for n in range(len(types_of(query))))
-        return f"{self.tables()} SELECT r, t, count(*){columns} FROM {table} GROUP BY r, t{columns}"
+        table, types = self._query(query), types_of(query)
+        columns = "".join(f", c{n}" for n in range(len(types)))
+        shown = "".join(f", {SHOWN.get(kind, '{0}').format(f'c{n}')}" for n, kind in enumerate(types))
+        return f"{self.tables()} SELECT r, t, count(*){shown} FROM {table} GROUP BY r, t{columns}"
 
     def ambiguous(self) -> str | None:
         """Return SQL for the stream sets for which a text has no one meaning; None if it always has."""
@@ -115,7 +119,7 @@ class Meaning:
         key = (query, tuple(sorted((name, id(each)) for name, each in self._names.items())))
         if key not in self._known:
             sql = self._select(query) if isinstance(query, Select) else self._set_operation(query)
-            self._table(key, sql if query.top is None else _top(query, query.top, sql))
+            self._table(key, sql if query.top is None else first_rows(query, query.top, sql))
         self._names = outer
         return self._known[key]
 
@@ -250,14 +254,35 @@ class Meaning:
         """Return the table of an item of FROM."""
         if isinstance(item, Zipped):
             return self._zip(item)
-        columns = [f"c{n}" for n in range(item.width)]
+        columns = [f"c{n}" for n in range(item.width if item.extent is None else len(item.extent.types))]
         table = self._below(item)
+        more = ["own"] if isinstance(item.source, Stream) else []
+        if item.valid is not None:
+            more.append(COLUMN)
+            table = self._until_next(table, item.valid, columns)
+        if item.extent is not None and not more:
+            more = ["own"]
+            table = self._table(("stamped", table), f"SELECT *, t AS own FROM {table}")
         if item.window is not None:
-            table = self._windowed(table, item.window, columns, ordered=self._ordered(item))
+            order = self._order(item, columns)
+            table = self._windowed(table, item.window, [*more, *columns], columns, order)
+        if item.extent is not None:
+            table = self._coalesced(table, item.extent, quality=bool(item.keep))
         if item.granule > 1:
             sql = f"SELECT * FROM {table} WHERE t % {item.granule} = 0"
             table = self._table(("granularity", table, item.granule), sql)
         return table
+
+    def _until_next(self, table: str, valid: Window, columns: Sequence[str]) -> str:
+        """Return the tuples of a table with their intervals."""
+        intervals = until_next_intervals(table, valid, [columns[key] for key in valid.keys])
+        sql = f"SELECT * EXCLUDE (vs, ve), struct_pack(b := vs, e := ve) AS {COLUMN} FROM ({intervals})"
+        return self._table(("valid", sql), sql)
+
+    def _coalesced(self, table: str, extent: Extent, *, quality: bool) -> str:
+        condition = None if extent.condition is None else self._scalar(extent.condition, ("e.r", "e.t"), None)
+        sql = coalesced_rows(table, extent, condition, quality=quality)
+        return self._table(("extent", sql), sql)
 
     def _below(self, item: Item) -> str:
         source = item.source
@@ -279,13 +304,18 @@ class Meaning:
             case InOrder():
                 return self._in_order(source)
 
-    def _ordered(self, item: Item) -> bool:
+    def _order(self, item: Item, columns: Sequence[str]) -> str | None:
+        """Return by what tuples of one stamp are ordered where tuples are counted; None if by nothing."""
+        if item.keep and item.extent is not None:
+            return ", ".join(f"{columns[tie]} ASC NULLS LAST" for tie in item.extent.ties)
         source = item.source
+        if item.valid is not None:
+            return None
         if isinstance(source, Nested):
-            return keeps_order(source.query)
+            return "o" if keeps_order(source.query) else None
         if isinstance(source, Named):
-            return keeps_order(self._names[source.name])
-        return isinstance(source, Stream)
+            return "o" if keeps_order(self._names[source.name]) else None
+        return "o" if isinstance(source, Stream) else None
 
     def _in_order(self, query: InOrder) -> str:
         kept = "" if query.where is None else f" WHERE c{query.where[0]} IS NOT NULL"
@@ -312,35 +342,35 @@ class Meaning:
         sql = f"(SELECT r, t{columns} FROM {table}) EXCEPT ALL ({other})"
         return self._table((changes.kind, table), f"SELECT r, t, NULL::BIGINT AS o{columns} FROM ({sql})")
 
-    def _windowed(self, table: str, window: Window, columns: Sequence[str], *, ordered: bool) -> str:
+    def _windowed(
+        self, table: str, window: Window, kept: Sequence[str], columns: Sequence[str], order: str | None
+    ) -> str:  # fmt: skip
+        """Return the tuples of a table at each instant at which they count, with the columns that are kept."""
+        own = [columns[key] for key in window.keys]
+        shown = [f"s.{column}" for column in kept]
         if window.kind == "ROWS":
-            intervals = self._by_rows(table, window, columns, ordered=ordered)
+            intervals = self._by_rows(table, window, columns, order)
         elif window.kind == "SESSION":
-            intervals = session_intervals(table, window, [columns[key] for key in window.keys])
+            intervals = session_intervals(table, window, own)
         elif window.kind == "NEXT":
-            intervals = until_next_intervals(table, window, [columns[key] for key in window.keys])
+            intervals = until_next_intervals(table, window, own)
+            shown.append(f"struct_pack(b := s.vs, e := s.ve) AS {COLUMN}")
         else:
             intervals = time_intervals(table, window)
         # A window of a stream that is valid at instants keeps the order of its tuples only if it does nothing.
         alone = window.kind == "RANGE" and window.size == window.slide == 1
-        kept = "s.o" if alone else "NULL::BIGINT AS o"
-        listed = "".join(f", s.{column}" for column in columns)
-        own = ", s.own" if table in self._own_tables() else ""
         sql = (
-            f"SELECT i.r, i.t, {kept}{own}{listed} FROM instants i JOIN ({intervals}) s "
-            "ON s.r = i.r AND s.vs <= i.t AND i.t < s.ve"
+            f"SELECT i.r, i.t, {'s.o' if alone else 'NULL::BIGINT AS o'}, {', '.join(shown)} "
+            f"FROM instants i JOIN ({intervals}) s ON s.r = i.r AND s.vs <= i.t AND i.t < s.ve"
         )
-        return self._table(("window", table, replace(window, text="")), sql)
+        return self._table(("window", table, replace(window, text=""), order), sql)
 
-    def _own_tables(self) -> set[str]:
-        return {name for key, name in self._known.items() if isinstance(key, tuple) and key[0] is Stream}
-
-    def _by_rows(self, table: str, window: Window, columns: Sequence[str], *, ordered: bool) -> str:
+    def _by_rows(self, table: str, window: Window, columns: Sequence[str], order: str | None) -> str:
         keys = [columns[key] for key in window.keys]
         group = "".join(f", {key}" for key in keys)
-        sql = f"SELECT *, row_number() OVER (PARTITION BY r{group} ORDER BY t, o) AS i FROM {table}"
-        numbered = self._table(("numbered", table, window.keys), sql)
-        if not ordered:
+        sql = f"SELECT *, row_number() OVER (PARTITION BY r{group} ORDER BY t, {order or 'o'}) AS i FROM {table}"
+        numbered = self._table(("numbered", table, window.keys, order), sql)
+        if order is None:
             listed = ", ".join(columns)
             rows = f"SELECT DISTINCT r, t, {listed} FROM {table}"
             self.ambiguity.append(f"SELECT r FROM ({rows}) GROUP BY r, t{group} HAVING count(*) > 1")
@@ -354,20 +384,6 @@ class Meaning:
             self.zips.append(ZipSides(zipped, self.tables(), left, right, table))
             self._table(key, f"SELECT * FROM {table}")
         return self._known[key]
-
-
-def _top(query: Query, top: Top, sql: str) -> str:
-    """Return the first rows of each instant; those with equal keys in the order of their columns, left to right."""
-    columns = [f"c{n}" for n in range(len(types_of(query)))]
-    keys = [
-        f"c{key.column} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
-        for key in top.keys
-    ]
-    order = ", ".join([*keys, *(f"{each} ASC NULLS LAST" for each in columns)])
-    most = "" if top.limit is None else f" AND i <= {top.offset + top.limit}"
-    place = f"row_number() OVER (PARTITION BY r, t ORDER BY {order}) AS i"
-    shown = ", ".join(columns)
-    return f"SELECT r, t, NULL::BIGINT AS o, {shown} FROM (SELECT *, {place} FROM ({sql})) WHERE i > {top.offset}{most}"
 
 
 def _end_of_group(items: Sequence[Item | Zipped], begin: int) -> int:

@@ -47,9 +47,7 @@ CREATE MACRO f_upper(s) AS upper(replace(s, 'ß', 'ss'));
 CREATE MACRO f_lower(s) AS lower(replace(s, 'İ', 'i̇'));
 CREATE MACRO f_left(s, n) AS CASE WHEN n IS NOT NULL THEN left(s, least(greatest(n, -1000000), 1000000)) END;
 CREATE MACRO f_right(s, n) AS CASE WHEN n IS NOT NULL THEN right(s, least(greatest(n, -1000000), 1000000)) END;
-CREATE MACRO f_reverse(s) AS CASE WHEN s = '' THEN '' ELSE list_aggregate(
-    [substring(s, length(s) + 1 - i, 1) for i in range(1, length(s) + 1)], 'string_agg', ''
-) END;
+CREATE MACRO f_reverse(s) AS array_to_string(list_reverse(regexp_extract_all(s, '(?s).')), '');
 CREATE MACRO f_short(s) AS CASE WHEN length(s) <= 10000 THEN s END;
 CREATE MACRO f_lpad(s, n, f) AS CASE WHEN n IS NOT NULL THEN f_short(
     CASE WHEN f = '' THEN left(s, least(greatest(n, 0), 1000000))
@@ -347,6 +345,18 @@ def _choices() -> Iterator[Operation]:
         yield _operation("IS NOT NULL", BOOLEAN, (kind,), ("NOT {0:3} IS NULL",), "{0} IS NOT NULL", Binding.NOT)
 
 
+def _near() -> Iterator[Operation]:
+    for one, other in _PAIRS:
+        apart = f"f_wrap(abs(f_wrap({_I0} - {_I1})))" if one is other is INTEGER else f"f_real({_D0} - {_D1})"
+        same = "{0} = {1}" if one is other else f"{_D0} = {_D1}"
+        near = [("{0:5} ~= {1:5}", same)]
+        near += [
+            (f"{{0:5}} ~= {{1:5}} TOLERANCE {each}", f"abs({apart}) <= {each}") for each in ("0", "1", "1.5", "2e0")
+        ]
+        for text, sql in near:
+            yield _operation("~=", BOOLEAN, (one, other), (text,), sql, Binding.COMPARISON)
+
+
 TYPE_WORDS: dict[FieldType, tuple[str, ...]] = {
     BOOLEAN: ("BOOLEAN", "BOOL"),
     INTEGER: ("INTEGER", "INT", "BIGINT"),
@@ -399,7 +409,7 @@ def _own() -> Iterator[Operation]:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *(*_own(), *_arithmetic(), *_texts(), *_choices(), *_conversions(), *_logic()),
+    *(*_own(), *_arithmetic(), *_texts(), *_choices(), *_near(), *_conversions(), *_logic()),
     *(_operation(*each) for each in documents()),
 )
 """Those with a fixed number of arguments; CASE, IF, IN, BETWEEN and LIKE are put together in :mod:`text_scalars`."""

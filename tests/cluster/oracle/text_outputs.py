@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
-from tests.cluster.oracle.text_conditions import Scope
-from tests.cluster.oracle.text_expressions import Exactness, Scalar
-from tests.cluster.oracle.text_forms import Output, Star
+from tests.cluster.oracle.text_expressions import Exactness, Known, Scalar
+from tests.cluster.oracle.text_forms import Output, Query, Select, Star, outputs_of, types_of
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
+
+if TYPE_CHECKING:
+    from tests.cluster.oracle.text_conditions import Scope
+    from tests.cluster.oracle.text_intervals import IntervalDrawing
 
 NAMES = (
     "n",
@@ -32,7 +36,13 @@ NAMES = (
 
 
 def columns(
-    scalars: Scalars, scope: Scope, kinds: Sequence[FieldType] | None, need: Exactness, *, grouped: bool
+    scalars: Scalars,
+    scope: Scope,
+    kinds: Sequence[FieldType] | None,
+    need: Exactness,
+    *,
+    grouped: bool,
+    intervals: IntervalDrawing,
 ) -> tuple[Output | Star, ...]:
     """Return what is selected: of some types, if given."""
     dice = scalars.dice
@@ -42,11 +52,23 @@ def columns(
             return shown
     count = dice.choice((1, 2, 2, 3, 4))
     wanted = list(kinds) if kinds is not None else [dice.choice(KINDS) for _ in range(count)]
-    found: list[Output] = []
-    for number, kind in enumerate(wanted, start=1):
-        scalar = scalars.value(kind, 2, need)
-        found.append(_output(dice, scalar, number, [each.name for each in found]))
+    found: list[Output | Star] = []
+    names: list[str] = []
+    asking = kinds is None and bool(intervals) and dice.random() < 0.5
+    place = dice.randint(0, len(wanted)) if asking else None
+    for number, kind in enumerate([*wanted, None]):
+        if number == place:
+            found.append(intervals.shown(names, grouped=grouped))
+            names = [each.name for each in shown_by(found)]
+        if kind is not None:
+            found.append(_output(dice, scalars.value(kind, 2, need), len(names) + 1, names))
+            names = [each.name for each in shown_by(found)]
     return tuple(found)
+
+
+def shown_by(outputs: Sequence[Output | Star]) -> list[Output]:
+    """Return all columns, one by one."""
+    return [each for output in outputs for each in (output.outputs if isinstance(output, Star) else (output,))]
 
 
 def _output(dice: random.Random, scalar: Scalar, number: int, taken: Sequence[str]) -> Output:
@@ -96,3 +118,20 @@ def unique(name: str, taken: Sequence[str]) -> str:
         number += 1
         found = f"{name}_{number}"
     return found
+
+
+def columns_of(query: Query, mark: str) -> list[Known]:
+    """Return the columns that a query offers around it."""
+    names = [each.name for each in outputs_of(query)]
+    return [
+        Known(name, kind, f"{mark}.c{n}", "", exactness, wild)
+        for n, (name, kind, (exactness, wild)) in enumerate(zip(names, types_of(query), _numbers(query), strict=True))
+    ]
+
+
+def _numbers(query: Query) -> list[tuple[Exactness, bool]]:
+    """Return, by column, how exact its numbers are, and whether they may be huge."""
+    if isinstance(query, Select):
+        return [(each.scalar.exactness, each.scalar.wild) for each in outputs_of(query)]
+    sides = zip(_numbers(query.left), _numbers(query.right), strict=True)
+    return [(min(one, other), huge or wild) for (one, huge), (other, wild) in sides]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_clauses import sampled
-from tests.cluster.oracle.text_conditions import Conditions, Scope, correlation
+from tests.cluster.oracle.text_conditions import Conditions, Scope, across_intervals, correlation
+from tests.cluster.oracle.text_ends import end_of, has_unlasting, has_unsampled, reads_unlasting, with_period
 from tests.cluster.oracle.text_expressions import Exactness, Known, Scalar
+from tests.cluster.oracle.text_extents import ExtentDrawing
 from tests.cluster.oracle.text_forms import (
     Item,
     Key,
@@ -25,22 +27,12 @@ from tests.cluster.oracle.text_forms import (
     types_of,
 )
 from tests.cluster.oracle.text_groups import group_leaves
-from tests.cluster.oracle.text_items import (
-    INTEGER,
-    REAL,
-    Items,
-    Offered,
-    Place,
-    aliases_of,
-    end_of,
-    has_unlasting,
-    has_unsampled,
-    reads_unlasting,
-    with_period,
-)
+from tests.cluster.oracle.text_intervals import IntervalDrawing, Span, with_intervals
+from tests.cluster.oracle.text_items import INTEGER, REAL, Items, Offered, Place, aliases_of, spans_of
 from tests.cluster.oracle.text_key_sets import key_sets
 from tests.cluster.oracle.text_leaves import Turns, column_leaves, has_column
 from tests.cluster.oracle.text_outputs import columns
+from tests.cluster.oracle.text_readings import hides_quality, kept_at_end, only_read, with_quality
 from tests.cluster.oracle.text_scalars import KINDS, Scalars
 from tests.cluster.oracle.text_shared import Starring, group_of, shared_columns, with_shared
 from tests.cluster.oracle.text_tops import columns_are_plain, with_ranks, with_top
@@ -51,6 +43,7 @@ BOOLEAN, TEXT = FieldType.BOOLEAN, FieldType.TEXT
 PANED = 0.08
 """Texts that can be answered from panes; among others they are one in a hundred."""
 PANED_TRIES = 60
+ALIKE_TRIES = 4
 TOPPED = 0.12
 RANKED = 0.12
 """Queries with LIMIT, and with ranks."""
@@ -79,6 +72,11 @@ class _From:
     columns: tuple[Known, ...]
     starring: tuple[Known, ...] | None = None
 
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The intervals of tuples that a text can ask for."""
+        return spans_of(self.offered)
+
 
 class Queries:
     """Draws queries."""
@@ -86,7 +84,7 @@ class Queries:
     def __init__(self, dice: random.Random, turns: Turns, *, plain: bool = False) -> None:
         self.dice = dice
         self._turns = turns
-        self._items = Items(dice, self.query)
+        self._items = Items(dice, self.query, ExtentDrawing(dice, self._turns, plain=plain))
         self._named = 0
         self._plain = plain
         self._left = 8
@@ -107,7 +105,7 @@ class Queries:
             for _ in range(dice.choice((1, 1, 2))):
                 derived.append((self._name("stream"), self.query(Place(1, names=tuple(derived)))))
         place = Place(DEEPEST, granular=True, lasting=True, names=tuple(derived))
-        return Text(self.query(place), tuple(derived), dice.getrandbits(32))
+        return Text(self.query(place, outermost=True), tuple(derived), dice.getrandbits(32))
 
     def _over_panes(self) -> Select | None:
         """Return an aggregate of one stream's window that slides; None if none was drawn."""
@@ -117,12 +115,15 @@ class Queries:
             (item, *others) = found.items
             window = item.window if isinstance(item, Item) and isinstance(item.source, Stream) else None
             slides = window is not None and window.kind == "RANGE" and window.slide > 1 and not window.keys
-            if found.grouped and slides and not others:
+            whole = isinstance(item, Item) and item.extent is None and item.valid is None
+            if found.grouped and slides and whole and not others:
                 return found
         return None
 
-    def query(self, place: Place, kinds: Sequence[FieldType] | None = None) -> Query:
-        """Return a query, of columns of some types if given."""
+    def query(
+        self, place: Place, kinds: Sequence[FieldType] | None = None, *, outermost: bool = False
+    ) -> Query:  # fmt: skip
+        """Return a query, of columns of some types if given; the whole text, or a part of it."""
         dice = self.dice
         self._left -= 1
         share = 0.0 if place.depth <= 0 or self._left < 2 else 0.25 if place.depth == DEEPEST else 0.12
@@ -135,7 +136,8 @@ class Queries:
                 given.append((self._name("w"), self.query(inner)))
             names = tuple(given)
             place = replace(place, names=(*place.names, *names))
-        found = self._set_operation(place, kinds) if dice.random() < share else self.select(place, kinds)
+        together = dice.random() < share
+        found = self._set_operation(place, kinds) if together else self.select(place, kinds, outermost=outermost)
         parentheses = dice.choice((1, 2)) if dice.random() < 0.05 else 0
         found = replace(found, names=names, parentheses=parentheses)
         exact = columns_are_plain(found.outputs) if isinstance(found, Select) else not end_of(found.right)
@@ -168,7 +170,7 @@ class Queries:
 
     def select(
         self, place: Place, kinds: Sequence[FieldType] | None = None, *, single: bool = False,
-        outer: Sequence[Known] | None = None, flows: bool = True,
+        outer: Sequence[Known] | None = None, flows: bool = True, spans: Sequence[Span] = (), outermost: bool = False,
     ) -> Select:  # fmt: skip
         """Return a SELECT.
 
@@ -184,6 +186,10 @@ class Queries:
             The columns of the queries around it, if it is correlated.
         flows
             False if the query around it reads relations only.
+        spans
+            The intervals of the query around it, if it is correlated.
+        outermost
+            True if its rows are those of the text.
         """
         dice = self.dice
         self._left -= outer is not None or single
@@ -194,22 +200,24 @@ class Queries:
         from_ = self._from(place, alone=lasting)
         flowing = flows and not all(each.static for each in from_.offered)
         further = tuple(outer) if outer and flowing else ()
-        scope = Scope(from_.columns, starring=from_.starring, further=further, flows=flowing)
+        scope = Scope(from_.columns, starring=from_.starring, further=further, flows=flowing, spans=from_.spans)
         wild = any(each.wild for each in from_.columns)
-        scalars = Scalars(dice, column_leaves(dice, from_.columns), self._turns, wild=wild, plain=self._plain)
+        intervals = IntervalDrawing(dice, self._turns, from_.spans)
         plain = lasting
-        plainly = Conditions(self, scalars, scope, place, plain=plain)
-        open_ = column_leaves(dice, from_.columns) if plain else plainly.with_values(column_leaves(dice, from_.columns))
-        asking = Scalars(dice, open_, self._turns, wild=wild, plain=self._plain)
+        scalars, asking = self._scalars(from_, intervals, scope, place, plain=plain)
         conditions = Conditions(self, asking, scope, place, plain=plain)
-        across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else ()
+        across = correlation(scalars, from_.columns, outer, only_equal=single) if outer else []
+        if spans and not single:
+            across += across_intervals(dice, intervals, aliases_of(from_.offered), spans)
         where = conditions.where(from_.offered, across)
         keys = () if single or not grouped else self._keys(scalars)
         elements = key_sets(dice, self._turns, keys) if grouped and not single else ()
         quantifier, inner = "", scalars if outer is not None else asking
         if grouped:
             taken = scalars if outer is not None else asking
-            leaves = group_leaves(dice, scalars, taken, from_.offered, keys, counts_samples=not elements)
+            leaves = group_leaves(
+                dice, scalars, taken, from_.offered, keys, counts_samples=not elements, intervals=intervals
+            )  # fmt: skip
             if outer is None:
                 kept = tuple(each.known for each in keys if each.known is not None)
                 grouped_scope = Scope(from_.columns, kept)
@@ -218,9 +226,9 @@ class Queries:
         if not lasting and not single and dice.random() < (0.35 if grouped else 0.2):
             quantifier = dice.choice(("DISTINCT", "DISTINCT", "DISTINCT", "ALL"))
         need = Exactness.SAME if exact or quantifier == "DISTINCT" else Exactness.NEARLY
-        outputs = columns(inner, scope, kinds, need, grouped=grouped)
+        outputs = columns(inner, scope, kinds, need, grouped=grouped, intervals=intervals)
         while single and not _aggregated(outputs, None):
-            outputs = columns(inner, scope, kinds, need, grouped=True)
+            outputs = columns(inner, scope, kinds, need, grouped=True, intervals=intervals)
         keys, having = tuple(Key(each) for each in keys), None
         if grouped:
             keys, outputs = self._by_alias(keys, outputs, from_.columns, often=bool(elements))
@@ -233,9 +241,21 @@ class Queries:
         items, end = self._at_end(from_.offered, behind_from=not (where or keys or elements or having))
         found = Select(outputs, items, where, keys, elements, grouped, having, quantifier, end)
         free = kinds is None and outer is None and not single and not lasting and columns_are_plain(outputs)
-        if not free or dice.random() >= RANKED:
-            return found
-        return with_ranks(dice, inner if grouped else scalars, found, [each.name for each in from_.columns])
+        if free and not (outermost and hides_quality(found)) and dice.random() < RANKED:
+            found = with_ranks(dice, inner if grouped else scalars, found, [each.name for each in from_.columns])
+        found = only_read(found)
+        return with_quality(found) if outermost else found
+
+    def _scalars(
+        self, from_: _From, intervals: IntervalDrawing, scope: Scope, place: Place, *, plain: bool
+    ) -> tuple[Scalars, Scalars]:
+        """Return what draws expressions over the tuples of FROM, and what draws those in which subqueries may stand."""
+        wild = any(each.wild for each in from_.columns)
+        own = with_intervals(column_leaves(self.dice, from_.columns), intervals.leaves())
+        scalars = Scalars(self.dice, own, self._turns, wild=wild, plain=self._plain)
+        plainly = Conditions(self, scalars, scope, place, plain=plain)
+        open_ = own if plain else plainly.with_values(own)
+        return scalars, Scalars(self.dice, open_, self._turns, wild=wild, plain=self._plain)
 
     def _from(self, place: Place, *, alone: bool) -> _From:
         dice = self.dice
@@ -258,9 +278,19 @@ class Queries:
             taken = aliases_of(offered)
             relation = dice.random() < 0.35 and not any(each.static for each in offered)
             other = self._items.item(below, taken, relation=relation)
+            if not relation and first.coalesced and dice.random() < 0.6:
+                other = self._alike(other, first, lambda taken=taken: self._items.item(below, taken))  # type: ignore[misc] # bound now
             offered, starring = self._joined(offered, other, place, starring, outer=outer)
         columns = tuple(known for each in offered for known in each.columns)
         return _From(tuple(offered), columns, starring.columns)
+
+    def _alike(self, found: Offered, first: Offered, again: Callable[[], Offered]) -> Offered:
+        """Return an item with COALESCE like another one, and KEEP if that has it; after some tries, any item."""
+        for _ in range(ALIKE_TRIES):
+            if found.coalesced and found.kept == first.kept:
+                break
+            found = again()
+        return found
 
     def _connector(self, group: Sequence[Offered], other: Offered, *, outer: bool) -> str:
         words = [",", ",", ",", "CROSS JOIN", "JOIN", "INNER JOIN"]
@@ -287,7 +317,10 @@ class Queries:
             columns = tuple(known for each in (*(group if outer else before), other) for known in each.columns)
             # Items that come after may have columns of the same names.
             columns = tuple(known for known in columns if known.alias)
-            scalars = Scalars(dice, column_leaves(dice, columns, qualified=True), self._turns)
+            group_spans = spans_of((*(group if outer else before), other))
+            intervals = IntervalDrawing(dice, self._turns, [replace(each, alone=False) for each in group_spans])
+            leaves = with_intervals(column_leaves(dice, columns, qualified=True), intervals.leaves())
+            scalars = Scalars(dice, leaves, self._turns)
             on = Conditions(self, scalars, Scope(columns), place, plain=True).on(other)
             item = replace(item, on=on)
         found = replace(other, item=item)
@@ -312,7 +345,7 @@ class Queries:
             items = tuple(with_period(each, period) for each in items)
         if self.dice.random() < 0.08 and any(reads_unlasting(each) for each in items):
             end = f"{end} {self._lifetime()}".strip()
-        return items, end
+        return (items, end) if behind_from else kept_at_end(self.dice, items, end)
 
     def _lifetime(self) -> str:
         wanted = self.dice.choice((86_400_000_000, 604_800_000_000, 3_600_000_000))

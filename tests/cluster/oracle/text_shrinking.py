@@ -208,6 +208,12 @@ def _smaller_items(item: Any) -> Iterator[Any]:
         fewer = (*item.clauses[:place], *item.clauses[place + 1 :])
         if item.window is not None and clause == item.window.text:
             yield replace(item, clauses=fewer, window=None)
+        elif item.valid is not None and clause == item.valid.text:
+            yield replace(item, clauses=fewer, valid=None)
+        elif item.extent is not None and clause == item.extent.text != item.extent.plain:
+            alike = replace(item.extent, text=item.extent.plain, tolerances=(None,) * len(item.extent.columns))
+            clauses = (*item.clauses[:place], alike.text, *item.clauses[place + 1 :])
+            yield replace(item, clauses=clauses, extent=replace(alike, condition=None, reads=()))
         elif clause.startswith("GRANULARITY"):
             yield replace(item, clauses=fewer, granule=1)
         elif clause.startswith(("SAMPLE", "SINCE")):
@@ -228,8 +234,9 @@ def smaller_scalars(scalar: Scalar) -> Iterator[Scalar]:
     """Yield a literal, the parts of the same type, and the expression with smaller parts."""
     leaf = not scalar.parts and scalar.query is None
     if scalar.type is not None and (not leaf or scalar.aggregate is not None) and scalar.key is None:
-        word = LITERALS[scalar.type.value]
-        yield Scalar(scalar.type, (word,), (f"{word}::{SQL_TYPES[scalar.type]}",))
+        word = LITERALS.get(scalar.type.value)
+        if word is not None:  # there are none of what lasts
+            yield Scalar(scalar.type, (word,), (f"{word}::{SQL_TYPES[scalar.type]}",))
     for part in scalar.parts:
         if part.type is scalar.type and scalar.aggregate is None:
             yield part

@@ -21,7 +21,7 @@ NULLS = (("", False), ("", False), ("NULLS LAST", False), ("NULLS FIRST", True))
 
 def with_top(dice: random.Random, query: Select | SetOperation) -> Select | SetOperation:
     """Return a query with an order, and the first rows of it; its columns have to be exact."""
-    shown = outputs_of(query)
+    shown = [each for each in outputs_of(query) if not each.added]
     outside = (query.parentheses > 0 or bool(query.names)) and not query.end and dice.random() < 0.5
     plain = isinstance(query, Select) and not query.distinct and not outside  # outside there are no names of FROM
     keys = []

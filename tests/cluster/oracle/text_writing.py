@@ -102,7 +102,7 @@ def _looser(side: Query, kind: str, *, right: bool = False) -> bool:
 
 def _select(query: Select) -> str:
     quantifier = f"{query.quantifier} " if query.quantifier else ""
-    outputs = ", ".join(_output(each) for each in query.outputs)
+    outputs = ", ".join(_output(each) for each in query.outputs if isinstance(each, Star) or not each.added)
     first, *others = query.items
     from_ = _item(first) + "".join(_joined(each) for each in others)
     where = f" WHERE {scalar_text(query.where)}" if query.where else ""
