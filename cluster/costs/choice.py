@@ -340,6 +340,10 @@ class Waiting:
         at = self.changed.get(name)
         return at is not None and now - at < REST_SECONDS
 
+    def resting(self, name: str, now: float) -> Waiting:
+        """Return it with a query that has just changed."""
+        return replace(self, changed={**self.changed, name: now})
+
     def rested(self, now: float) -> tuple[Waiting, frozenset[str]]:
         """Return what waits on, and the queries that have rested for long enough since it was asked last."""
         done = frozenset(name for name in self.changed if not self.rests(name, now))

@@ -192,12 +192,15 @@ class AdaptedSizes:
         return choice if settled or not choice.grows else UNCHANGED
 
     async def _begin(self, choice: Choice, costs: SizeCosts) -> None:
+        reason = "fits into" if choice.fits else "is the least; all together are still above"
+        if not choice.fits:
+            log.warning("queries take more than --max-state or --max-busy with all their ranges at the least")
         for name, sizes in choice.sizes.items():
             query = self._registry.query(name)
             node = await self._planning.run(partial(costs.plans.plan, query.sql, sizes), internal=True)
             quality = quality_words(ranges_of(costs.plans.ranged(query.sql)), sizes)
             try:
-                state = await self._migrate(name, node, f"{quality} fits into --max-state and --max-busy")
+                state = await self._migrate(name, node, f"{quality} {reason} --max-state and --max-busy")
             except (UnwritableError, PlanningLimitError):
                 raise
             except ClusterError as error:

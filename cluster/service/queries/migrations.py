@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from functools import cache, partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from cluster.errors import ClusterError, UnwritableError
 from cluster.fjord.batch import instant_text
 from cluster.language.algebra import Node
 from cluster.language.walks import streams_of
+from cluster.physical.migration import MigrationRefusedError
 from cluster.physical.nodes import host_of
 from cluster.plan.epoch import Handover, PlannedQuery
 from cluster.plan.history import EVER_US
@@ -23,6 +25,7 @@ from cluster.service.queries.migration_steps import (
     has_ended,
     planned_migration,
     waits_for,
+    without_history,
 )
 from cluster.service.queries.query_limits import QueryLimits
 from cluster.service.registry.registry import Registry
@@ -91,6 +94,7 @@ class _Wanted:
     node: Node
     why: str
     deadline_us: int | None
+    asked_for: bool
     waits_for: str
 
 
@@ -151,8 +155,12 @@ class Migrations:
         wanted = self._wanted.get(name)
         return None if wanted is None else (wanted.node, wanted.waits_for)
 
-    async def want(self, name: str, node: Node, why: str, deadline_us: int | None) -> MigrationState:
+    async def want(
+        self, name: str, node: Node, why: str, deadline_us: int | None, *, asked_for: bool = False
+    ) -> MigrationState:
         """Let a query go on with another plan, now or when it fits; it replaces one of the query that waits.
+
+        What a user has asked for (`asked_for`) is replaced by what another user asks for only.
 
         Raises
         ------
@@ -161,12 +169,19 @@ class Migrations:
         MigrationRefusedError
             If the query cannot go on with this plan.
         """
-        planned_migration(self._registry.query(name), node, deadline_us)
+        query, waiting = self._registry.query(name), self._wanted.get(name)
+        if query.next is not None:
+            if query.next_node == without_history(node):
+                raise MigrationRefusedError(f"query {name!r} is going on with this plan already")
+            query = query.migrated
+        planned_migration(query, node, deadline_us)
+        if waiting is not None and waiting.asked_for and not asked_for:
+            raise MigrationRefusedError(f"query {name!r} is to go on with another one: {waiting.why}")
         self._wanted.pop(name, None)
         reason = await self._begin(name, node, why, deadline_us)
         if reason is None:
             return _state(self._registry.query(name))
-        self._wanted[name] = _Wanted(node, why, deadline_us, reason)
+        self._wanted[name] = _Wanted(node, why, deadline_us, asked_for, reason)
         log.info("migration waits", query=name, waits_for=reason)
         return MigrationState(name, why, reason)
 
@@ -194,7 +209,7 @@ class Migrations:
             if reason is None:
                 del self._wanted[name]
             elif reason != wanted.waits_for:
-                self._wanted[name] = _Wanted(wanted.node, wanted.why, wanted.deadline_us, reason)
+                self._wanted[name] = replace_fields(wanted, waits_for=reason)
 
     async def _begin(self, name: str, node: Node, why: str, deadline_us: int | None) -> str | None:
         """Begin a migration, unless it has to wait; return what for."""
@@ -242,7 +257,7 @@ class Migrations:
         if last is None:
             return None
         after_us, stream = last
-        return f"the clock to come to a tuple of {stream} that is stamped ahead of it: {instant_text(after_us - 1)}"
+        return f"the clock to come to {instant_text(after_us - 1)}, up to which stream {stream} is ahead of it"
 
 
 def _state(query: RegisteredQuery) -> MigrationState:

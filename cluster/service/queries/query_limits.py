@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cluster.errors import blamed
 from cluster.fjord.acceptance import RowLimits, check_rows
-from cluster.fjord.state_size import check_state
+from cluster.fjord.state_size import StateLimitError, check_state, state_bytes
 from cluster.ingest.service import Ingest
 from cluster.language.walks import streams_of
 from cluster.physical.lowering import lower, with_handover, with_query
@@ -71,14 +71,29 @@ class QueryLimits:
         await self._planning.run(lambda: self._check(query, running, with_query(running, query), rates), internal=True)
 
     async def check_migration(self, old: PlannedQuery, new: PlannedQuery) -> None:
-        """Raise unless rows, state and demands stay within their limits with both plans of a query; as for `check`."""
+        """Raise unless rows, state and demands stay within their limits with both plans of a query; as for `check`.
+
+        If all queries together keep too much already, as after a start with a smaller budget or when a stream has
+        become faster, a plan that will keep less is no reason to raise, although both keep more for a while.
+        """
         running, rates = self._registry.physical, self.rates(streams_of(new.node))
         self._demands.follow(running.oldest_first)
 
         def check() -> None:
-            self._check(new, running, with_handover(running, old, new, running.positions), rates)
+            both = with_handover(running, old, new, running.positions)
+            self._check(new, running, both, rates, or_if=lambda: self._brings_down(running, old, new, rates))
 
         await self._planning.run(check, internal=True)
+
+    def _brings_down(
+        self, running: PhysicalPlan, old: PlannedQuery, new: PlannedQuery, rates: Mapping[str, float]
+    ) -> bool:
+        kept = state_bytes(running, rates)
+        if kept <= self._max_state_bytes:
+            return False
+        others = tuple(each for each in self._registry.plan.queries if each.name != old.name)
+        ended = lower(Plan(running.epoch + 1, (*others, new)), running)
+        return state_bytes(ended, rates) < kept
 
     async def check_together(self, queries: Sequence[PlannedQuery]) -> None:
         """Raise unless rows, state and demands stay within their limits with several queries.
@@ -105,10 +120,21 @@ class QueryLimits:
             await self._planning.run(partial(check, places), internal=True)
 
     def _check(
-        self, query: PlannedQuery, running: PhysicalPlan, after: PhysicalPlan, rates: Mapping[str, float]
+        self,
+        query: PlannedQuery,
+        running: PhysicalPlan,
+        after: PhysicalPlan,
+        rates: Mapping[str, float],
+        *,
+        or_if: Callable[[], bool] = lambda: False,
     ) -> None:
+        """Raise unless a plan with a query stays within its limits; its state does not have to if something holds."""
         check_rows(running, after, query.identity, rates, self._rows)
-        check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes)
+        try:
+            check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes)
+        except StateLimitError:
+            if not or_if():
+                raise
         self._demands.check(after.subscribers[query.identity])
 
     def rates(self, streams: frozenset[str]) -> Mapping[str, float]:

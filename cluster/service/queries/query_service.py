@@ -466,7 +466,12 @@ class QueryService:
             If the query has no plan of this number.
         """
         node = await self.alternatives.numbered(name, number)
-        return await self.migrate(name, node, f"plan {number:,} was asked for", deadline_us=deadline_us)
+        async with self._lock:
+            state = await self._migrations.want(
+                name, node, f"plan {number:,} was asked for", deadline_us, asked_for=True
+            )
+        self.replanning.rest(name)
+        return state
 
     def migrations(self) -> list[MigrationState]:
         """Return the migrations that are under way, then those that wait."""

@@ -186,6 +186,10 @@ class Replanning:
         """Return, by condition, the shares of pairs that the joins of a query have found, as far as they are known."""
         return self._shares.known.get(query, {})
 
+    def rest(self, name: str) -> None:
+        """Let a query keep the plan that was asked for, for as long as one that was chosen."""
+        self._waiting = self._waiting.resting(name, self._clock())
+
     async def run(self) -> None:
         """Look at the figures now and then, until cancelled."""
         while self._on:
@@ -370,7 +374,8 @@ class Replanning:
                 work = (
                     f"{duration_words(change.after_us)} of work a second instead of {duration_words(change.before_us)}"
                 )
-                what = f"with {len(change.plans) - 1:,} others" if len(change.plans) > 1 else "it saves"
+                others = len(change.plans) - 1
+                what = f"with {others:,} other{'s' if others > 1 else ''}" if others else "it saves"
                 await self._migrate(name, plan.node, f"plan {number:,}: {plan.words} ({what}: {work})")
             except ClusterError as error:
                 log.warning("query keeps its plan", query=name, reason=error.message)

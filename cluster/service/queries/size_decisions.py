@@ -42,10 +42,13 @@ class Choice:
         By name of those queries whose sizes change, and of one that comes.
     grows
         Whether sizes become better, which is not urgent.
+    fits
+        Whether all fits then.
     """
 
     sizes: Mapping[str, Sizes]
     grows: bool = False
+    fits: bool = True
 
 
 UNCHANGED = Choice({})
@@ -80,7 +83,7 @@ def changed_sizes(queries: Sequence[RangedQuery], costs: Costs, budget: Cost) ->
 
 def _at_their_least(queries: Sequence[RangedQuery]) -> Choice:
     least = {each.name: each.at_most(0.0, 0.0) for each in queries}
-    return Choice({each.name: least[each.name] for each in queries if least[each.name] != each.sizes})
+    return Choice({each.name: least[each.name] for each in queries if least[each.name] != each.sizes}, fits=False)
 
 
 def admitted(new: Sequence[RangedQuery], queries: Sequence[RangedQuery], costs: Costs, budget: Cost) -> Choice:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.errors import UnwritableError
 from cluster.fjord.batch import instant_text
@@ -70,8 +71,7 @@ async def test_stamps_ahead_of_the_clock_are_waited_for(service: Service, monkey
     monkeypatch.setattr(service.ingest, "_now_us", lambda: 8_000_000 - TOLERANCE_US)
     found = await queries.migrate("pairs", other_plan(query.node))
     assert (
-        found.waits_for
-        == "the clock to come to a tuple of traffic that is stamped ahead of it: 1970-01-01T00:00:09.000000Z"
+        found.waits_for == "the clock to come to 1970-01-01T00:00:09.000000Z, up to which stream traffic is ahead of it"
     )
     clock = iter([9_500_000 - TOLERANCE_US])
     monkeypatch.setattr(service.ingest, "_now_us", lambda: next(clock, -TOLERANCE_US))  # it is put back
@@ -224,6 +224,46 @@ async def test_a_migration_that_does_not_fit_waits(service: Service) -> None:
     for _ in range(ROOM_EVERY):
         await small._migrations.step()
     assert [each.waits_for for each in small.migrations()] == [""]
+
+
+async def test_what_brings_state_down_that_is_above_the_limit_does_not_wait_for_room(service: Service) -> None:
+    for second in range(1, 5):
+        store(service, [second * 1_000_000 + place for place in range(50)], (second + 1) * 1_000_000)
+    queries = service.started(answered=Engine())
+    pairs, _ = await queries.add(PAIRS, "pairs")
+    later = service.started(answered=Engine(), max_state_bytes=1)
+    longer = _with(pairs.node, lambda each: replace(each, size_us=12_000_000))
+    assert "limit" in (await later.migrate("pairs", longer)).waits_for, "which keeps more than now"
+    shorter = _with(pairs.node, lambda each: replace(each, size_us=5_000_000))
+    assert not (await later.migrate("pairs", shorter)).waits_for
+
+
+async def test_a_query_that_migrates_may_go_back_but_not_twice(service: Service) -> None:
+    queries = service.started(answered=(engine := Engine()))
+    pairs, _ = await queries.add(PAIRS, "pairs")
+    other = other_plan(pairs.node)
+    await queries.migrate("pairs", other)
+    with pytest.raises(MigrationRefusedError, match="'pairs' is going on with this plan already"):
+        await queries.migrate("pairs", other)
+    assert (await queries.migrate("pairs", pairs.node)).waits_for == "another migration of the query to end"
+    engine.answered = Answered(service.registry.epoch, frozenset(), {"traffic": 10**15})
+    await queries._migrations.step()
+    assert service.registry.query("pairs").next_node == pairs.node
+
+
+async def test_what_was_asked_for_gives_way_to_what_is_asked_for_only(service: Service) -> None:
+    queries = service.started(answered=Engine())
+    pairs, _ = await queries.add(PAIRS, "pairs")
+    plans = [pairs.node]
+    for _ in range(3):
+        plans.append(other_plan(plans[-1]))
+    await queries.migrate("pairs", plans[1])
+    await queries._migrations.want("pairs", plans[2], "plan 2 was asked for", None, asked_for=True)
+    with pytest.raises(MigrationRefusedError, match="'pairs' is to go on with another one: plan 2 was asked for"):
+        await queries.migrate("pairs", plans[3], "it saves")
+    assert queries._migrations.waiting("pairs") == (plans[2], "another migration of the query to end")
+    await queries._migrations.want("pairs", plans[3], "plan 3 was asked for", None, asked_for=True)
+    assert queries._migrations.waiting("pairs") == (plans[3], "another migration of the query to end")
 
 
 async def test_dropping_a_query_in_the_middle_drops_both_plans(service: Service) -> None:

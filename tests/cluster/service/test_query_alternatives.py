@@ -58,7 +58,9 @@ async def test_a_query_goes_on_with_a_plan_by_its_number(api: httpx.AsyncClient)
     assert not any(each["refused"] for each in after)
     assert {each["number"]: each["plan"] for each in after} == {each["number"]: each["plan"] for each in before}
     again = await api.post("/v1/queries/joined/migrate", json={"to": number})
-    assert again.json()["waits_for"] == "another migration of the query to end"
+    assert (again.status_code, again.json()["message"]) == (409, "query 'joined' is going on with this plan already")
+    back = await api.post("/v1/queries/joined/migrate", json={"to": 1})
+    assert back.json()["waits_for"] == "another migration of the query to end"
 
 
 @pytest.mark.parametrize("number", [4, 2**31])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cluster.costs.choice import HELD_SECONDS
+from cluster.costs.choice import HELD_SECONDS, REST_SECONDS
 from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
 from cluster.fjord.operator_statistics import NONE_YET, OperatorStatistics, Rates
@@ -104,6 +104,19 @@ async def test_a_query_goes_on_with_a_cheaper_plan_once_rates_have_changed(bench
     (step,) = [each for each in bench.service.registry.plan_history(10) if each.migrations_begin]
     assert f"plan {number}: streams are joined as {A_LAST} (it saves: " in step.words
     assert "of work a second instead of" in step.words
+
+
+async def test_a_plan_that_was_asked_for_stays_for_a_minute(bench: _Bench) -> None:
+    queries = bench.service.queries
+    queries.replanning = bench.replanning
+    query, _ = await queries.add(JOINED, "joined")
+    cheapest = bench.plan("joined")
+    await queries.migrate_to("joined", 2 if alternatives(query.node)[0].node == query.node else 1)
+    bench.service.registry.finish_migration("joined", bench.service.registry.physical.positions)
+    assert bench.plan("joined") != cheapest
+    assert await bench.looks(REST_SECONDS - 5) == []
+    assert len(await bench.looks(HELD_SECONDS + 10)) == 1
+    assert bench.plan("joined") == cheapest
 
 
 async def test_figures_that_waver_change_nothing(bench: _Bench) -> None:
