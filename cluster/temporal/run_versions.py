@@ -129,15 +129,16 @@ def of_snapshots(samples: Samples, linked: Linked, before_us: int, until_us: int
     known = np.unique(np.concatenate((enters, leaves, at)))
     width = len(known) + 1
     asked = of * width + np.searchsorted(known, at)
-    begin = np.searchsorted(asked, groups * width + np.searchsorted(known, enters))
-    counts = np.maximum(np.searchsorted(asked, groups * width + np.searchsorted(known, leaves)) - begin, 0)
-    place = np.repeat(np.arange(len(groups)), counts)
-    snapshot = np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(len(place))
+    entered, left = (groups * width + np.searchsorted(known, times) for times in (enters, leaves))
+    if samples.in_turn:  # those that are there at an instant stand beside each other
+        snapshot, place = _ranges(np.searchsorted(left, asked, "right"), np.searchsorted(entered, asked, "right"))
+    else:
+        place, snapshot = _ranges(np.searchsorted(asked, entered), np.searchsorted(asked, left))
+        order = np.argsort(snapshot, kind="stable")
+        place, snapshot = place[order], snapshot[order]
     if not len(place):
         nothing = np.empty(0, np.int64)
         return Versions(nothing, nothing, nothing, nothing)
-    order = np.argsort(snapshot, kind="stable")
-    place, snapshot = place[order], snapshot[order]
     begins = np.ones(len(place), np.bool_)
     neighbours = np.flatnonzero(snapshot[1:] == snapshot[:-1])
     begins[1:][neighbours] = ~_linked_once(linked, place[neighbours], place[neighbours + 1])
@@ -146,20 +147,26 @@ def of_snapshots(samples: Samples, linked: Linked, before_us: int, until_us: int
     following = np.minimum(after, len(place) - 1)
     goes_on = (after < len(place)) & (snapshot[following] == snapshot[heads])
     ends = samples.stamps[place[np.where(goes_on, following, after - 1)]]
-    # By first sample and instant, with the instant at which it is none's first any more.
+    # By first sample, and then as they were: by instant. A row is another one where there was none at the one before.
     first, number = place[heads], snapshot[heads]
-    closed = number + 1 < len(of)
-    closed &= of[np.minimum(number + 1, len(of) - 1)] == of[number]
-    keys = np.concatenate((first, first[closed]))
-    numbers = np.concatenate((number, number[closed] + 1))
-    firsts = np.concatenate((first, np.full(int(closed.sum()), -1)))
-    ends = np.concatenate((ends, np.zeros(int(closed.sum()), np.int64)))
-    sorted_ = np.lexsort((firsts < 0, numbers, keys))
-    keys, numbers, firsts, ends = keys[sorted_], numbers[sorted_], firsts[sorted_], ends[sorted_]
-    again = np.zeros(len(keys), np.bool_)
-    again[1:] = (keys[1:] == keys[:-1]) & (numbers[1:] == numbers[:-1])
-    keys, numbers, firsts, ends = keys[~again], numbers[~again], firsts[~again], ends[~again]
-    return _versions(samples, before_us, (keys, at[numbers], firsts, ends))
+    order = np.argsort(first, kind="stable")
+    first, number, ends = first[order], number[order], ends[order]
+    new = np.ones(len(first), np.bool_)
+    new[1:] = (np.diff(first) != 0) | (np.diff(ends) != 0) | (np.diff(number) != 1)
+    begun = np.flatnonzero(new)
+    gone = number[np.append(begun[1:], len(first)) - 1] + 1
+    next_ = np.minimum(gone, len(of) - 1)
+    ended = (gone < len(of)) & (of[next_] == of[gone - 1])
+    first, ends, since = first[begun], ends[begun], at[number[begun]]
+    since = np.where(since < before_us, samples.since[first], since)
+    return Versions(first, ends, since, np.where(ended, at[next_], NONE))
+
+
+def _ranges(first: Whole, after: Whole) -> tuple[Whole, Whole]:
+    """Return the numbers of ranges from one number until just before another, and all numbers that are in them."""
+    counts = np.maximum(after - first, 0)
+    of = np.repeat(np.arange(len(first)), counts)
+    return of, np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(len(of))
 
 
 def pairs_of_snapshots(samples: Samples, before_us: int, until_us: int) -> int:
@@ -172,6 +179,12 @@ def pairs_of_snapshots(samples: Samples, before_us: int, until_us: int) -> int:
 
 def _linked_once(linked: Linked, earlier: Whole, later: Whole) -> Flags:
     """Compare each pair of neighbours once, however often they stand beside each other."""
+    if (later - earlier == 1).all():
+        at = np.zeros(int(later.max(initial=0)) + 1, np.bool_)
+        at[later] = True
+        places = np.flatnonzero(at)
+        at[places] = linked(places - 1, places)
+        return at[later]
     width = max(int(later.max(initial=0)) + 1, 1)
     pairs, inverse = np.unique(earlier * width + later, return_inverse=True)
     return linked(pairs // width, pairs % width)[inverse]
