@@ -38,6 +38,8 @@ class Totals(msgspec.Struct, frozen=True):
         Tuples that it dropped for lack of room (``KEEP``).
     accuracies, estimated
         Sum of the accuracies of its rows, each estimated after a transition, and how many.
+    companions
+        For each row that entered it, if it is an extent: how many rows of its key there were, with itself.
     """
 
     owner: str
@@ -51,6 +53,7 @@ class Totals(msgspec.Struct, frozen=True):
     evicted: int = 0
     accuracies: float = 0.0
     estimated: int = 0
+    companions: int = 0
 
     def plus(self, other: Totals) -> Totals:
         """Return both together."""
@@ -66,6 +69,7 @@ class Totals(msgspec.Struct, frozen=True):
             self.evicted + other.evicted,
             self.accuracies + other.accuracies,
             self.estimated + other.estimated,
+            self.companions + other.companions,
         )
 
     def minus(self, earlier: Totals) -> Totals:
@@ -82,6 +86,7 @@ class Totals(msgspec.Struct, frozen=True):
             self.evicted - earlier.evicted,
             self.accuracies - earlier.accuracies,
             self.estimated - earlier.estimated,
+            self.companions - earlier.companions,
         )
 
 
@@ -104,6 +109,7 @@ def counters_of(operators: Iterable[RunningOperator]) -> Counters:
             placed.counters.evicted,
             placed.counters.accuracies,
             placed.counters.estimated,
+            placed.counters.companions,
         )
         for placed in operators
     }

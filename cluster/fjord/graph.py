@@ -30,6 +30,8 @@ class OperatorCounters:
     accuracies: float = 0.0
     """Sum of the estimated accuracies of rows after transitions, which were so many:"""
     estimated: int = 0
+    companions: int = 0
+    """For each row that entered an extent, how many rows of its key there were."""
     broken: int = 0
     """Batches, received or emitted, that violated the contract of queues."""
 
@@ -184,7 +186,7 @@ class Dataflow:
         port, batch = _take(placed)
         if batch is None:
             return
-        evicted = placed.operator.evictions.tuples
+        evicted, companions = placed.operator.evictions.tuples, placed.operator.companions
         began = self._clock()
         NOW.operator = type(placed.operator).__name__
         try:
@@ -203,6 +205,7 @@ class Dataflow:
         counters.seconds += used
         counters.rows_in += batch.rows.height
         counters.rows_out += emitted.rows.height
+        counters.companions += placed.operator.companions - companions
         evictions = placed.operator.evictions
         counters.evicted += evictions.tuples - evicted
         if evictions.accuracy is not None:

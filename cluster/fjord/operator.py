@@ -41,6 +41,8 @@ class Operator(ABC):
     """True if rows may arrive in any order and late: for operators where data enter a plan."""
     warning: Exception | None = None
     """What it could not do in its last transition although it went on; its query gets this as an error."""
+    companions: int = 0
+    """Of an extent: for each row that entered since it was built, how many rows of its key there were, with itself."""
 
     @property
     def evictions(self) -> Evictions:

@@ -30,16 +30,26 @@ class Rates(msgspec.Struct, frozen=True):
         Rows that it takes and emits.
     busy
         The share of a processor that it takes, from 0 to 1; more if several workers run it.
+    companions_per_second
+        For each row that enters it, if it is an extent: how many rows of its key there are, with itself.
     """
 
     rows_in_per_second: float = 0.0
     rows_out_per_second: float = 0.0
     busy: float = 0.0
+    companions_per_second: float = 0.0
 
     @property
     def rows_out_per_row(self) -> float | None:
         """Rows that it emits for each that it takes: the selectivity of a filter; None while it takes none."""
         return self.rows_out_per_second / self.rows_in_per_second if self.rows_in_per_second else None
+
+    @property
+    def companions_per_row(self) -> float | None:
+        """Rows of its key that a row meets in an extent, with itself; None while none enters."""
+        if not (self.rows_in_per_second and self.companions_per_second):
+            return None
+        return self.companions_per_second / self.rows_in_per_second
 
     @property
     def microseconds_per_row(self) -> float | None:
@@ -52,6 +62,7 @@ class Rates(msgspec.Struct, frozen=True):
             self.rows_in_per_second + share * (newest.rows_in_per_second - self.rows_in_per_second),
             self.rows_out_per_second + share * (newest.rows_out_per_second - self.rows_out_per_second),
             self.busy + share * (newest.busy - self.busy),
+            self.companions_per_second + share * (newest.companions_per_second - self.companions_per_second),
         )
 
 
@@ -137,4 +148,4 @@ class OperatorStatistics:
 
 def _between(earlier: Totals | None, now: Totals, seconds: float) -> Rates:
     done = now if earlier is None else now.minus(earlier)
-    return Rates(done.rows_in / seconds, done.rows_out / seconds, done.seconds / seconds)
+    return Rates(*(each / seconds for each in (done.rows_in, done.rows_out, done.seconds, done.companions)))

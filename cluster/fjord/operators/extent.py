@@ -174,6 +174,7 @@ class Extent(StartOrdered):
             return self._nothing()
         own = self._order()
         changing = changing[places_by(changing, own)]
+        self.companions += self._met(changing, before_us, until_us)
         emitted = []
         state: dict[str, pl.Series] = {}
         for each in self._shown:
@@ -193,6 +194,16 @@ class Extent(StartOrdered):
         kept = self._without_gone(kept, until_us)
         self._kept = pl.concat([kept, rest.select(kept.columns)])
         return pl.concat(emitted).sort(START, maintain_order=True)
+
+    def _met(self, changing: pl.DataFrame, before_us: int, until_us: int) -> int:
+        """Return, for all samples together that have entered, how many of their keys are there in the end."""
+        if until_us >= NEVER:
+            return 0
+        groups = group_numbers(changing, self._keys)
+        entered = (changing[START].to_numpy() >= before_us) & (changing[START].to_numpy() < until_us)
+        size = int(groups[-1]) + 1
+        there = np.bincount(groups[changing[END].to_numpy() >= until_us], minlength=size)
+        return int(np.bincount(groups[entered], minlength=size) @ there)
 
     def _order(self) -> list[str]:
         """Return by what samples are sorted that no extent distinguishes: always the same; the first has its row's."""

@@ -39,6 +39,20 @@ def test_first_rates_are_those_since_the_beginning() -> None:
     assert (rates.rows_out_per_row, rates.microseconds_per_row) == (0.25, 5_000)
 
 
+def test_an_extent_has_companions_of_each_row_that_entered() -> None:
+    clock = Clock()
+    statistics = OperatorStatistics(clock)
+    statistics.add({"extent": Totals("stream s", 1, rows_in=20, companions=50), "scan": totals(20)})
+    clock.now += 10
+    statistics.observe(["stream s"])
+    assert statistics.rates("extent").companions_per_row == 2.5
+    assert statistics.rates("scan").companions_per_row is None
+    statistics.add({"extent": Totals("stream s", 1, rows_in=20, companions=110)})
+    clock.now += HALF_LIFE_SECONDS
+    statistics.observe(["stream s"])
+    assert 2.5 < (statistics.rates("extent").companions_per_row or 0) < 5.5
+
+
 def test_a_change_counts_half_after_a_half_life_however_often_it_is_observed() -> None:
     found = []
     for steps in (1, 6):

@@ -98,6 +98,21 @@ def test_samples_that_have_left_are_not_kept() -> None:
         assert (kept[END] >= cut).all()
 
 
+@pytest.mark.parametrize("kept", ["eager", "lazy"])
+@pytest.mark.parametrize("seed", range(10))
+def test_each_sample_that_enters_counts_those_of_its_key(kept: Keeping, seed: int) -> None:
+    dice = random.Random(f"companions/{seed}")
+    rows = samples(dice, 30, 25, dice.choice((1, 4)))
+    cuts = sorted(dice.sample(range(90), 5))
+    subject = extent_of(kept)
+    fed(subject, rows, cuts)
+    expected = 0
+    for since, until in pairwise([-10, *cuts]):
+        there = [row for row in rows if row[0] < until <= row[1]]
+        expected += sum(row[2] == each[2] for row in rows if since <= row[0] < until for each in there)
+    assert subject.companions == expected
+
+
 def test_a_sample_that_was_cut_goes_on_as_one() -> None:
     subject = extent_of("eager")
     pieces = [(0, 4, "a", 1, 0), (2, 4, "a", 1, 2)]
