@@ -9,11 +9,10 @@ changed rests. So plans do not flutter when figures waver.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
+from cluster.costs.load import Load, Option
 from cluster.temporal.cost_model import Prices
 from cluster.temporal.selection import optimal
 
@@ -21,6 +20,21 @@ LEAST_SHARE = 0.2
 """Of what the queries cost that change, at least this share is saved."""
 LEAST_US = 100.0
 """Microseconds of a processor in a second that a change saves at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What a change has to save: a share of what its queries cost, and microseconds of a processor in a second."""
+
+    share: float = LEAST_SHARE
+    us: float = LEAST_US
+
+    def is_saved(self, saved_us: float, of_us: float) -> bool:
+        """Return whether a change saves enough of a cost."""
+        return saved_us >= max(self.us, self.share * of_us)
+
+
+LEAST = Least()
 HELD_SECONDS = 10.0
 """A change is wanted for so long before it begins."""
 REST_SECONDS = 60.0
@@ -29,39 +43,6 @@ MOST_AT_A_TIME = 4
 """Queries that migrate at the same time; those of one change begin together, even if they are more."""
 DRIFT = 0.2
 """Figures that have changed by more than this share are drift."""
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A plan of a query.
-
-    Parameters
-    ----------
-    number
-        Its number among the query's plans.
-    fragment
-        What would run it: equal for plans that share operators.
-    group
-        Its share of the rows there: plans with equal groups share these, too.
-    fixed_us
-        What the fragment costs whatever comes, in microseconds of a processor in a second.
-    rows_us
-        What the rows of the group cost.
-    own_us
-        What the plan costs beside those, and shares with no other.
-    """
-
-    number: int
-    fragment: str
-    group: str
-    fixed_us: float
-    rows_us: float
-    own_us: float = 0.0
-
-    @property
-    def alone_us(self) -> float:
-        """What it would cost alone."""
-        return self.fixed_us + self.rows_us + self.own_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,59 +86,6 @@ class Change:
         return self.before_us - self.after_us
 
 
-class _Load:
-    """What plans cost together, as they come and go; each in the time that it takes alone."""
-
-    def __init__(self, options: Iterable[Option] = ()) -> None:
-        self._fixed: dict[str, Counter[float]] = {}
-        self._rows: dict[str, Counter[tuple[str, float]]] = {}
-        self._cost: dict[str, float] = {}
-        for each in options:
-            self.add(each)
-
-    def of(self, fragment: str) -> float:
-        """Return what a fragment costs."""
-        return self._cost.get(fragment, 0.0)
-
-    @property
-    def total_us(self) -> float:
-        """What all cost."""
-        return sum(self._cost.values())
-
-    def add(self, option: Option) -> None:
-        """Add a plan."""
-        fixed = self._fixed.setdefault(option.fragment, Counter())
-        rows = self._rows.setdefault(option.fragment, Counter())
-        before = max(fixed, default=0.0)
-        fixed[option.fixed_us] += 1
-        key = option.group, option.rows_us
-        more = 0.0 if rows[key] else option.rows_us
-        rows[key] += 1
-        self._cost[option.fragment] = self.of(option.fragment) + max(fixed) - before + more + option.own_us
-
-    def remove(self, option: Option) -> None:
-        """Remove a plan that was added."""
-        fixed, rows = self._fixed[option.fragment], self._rows[option.fragment]
-        before = max(fixed)
-        _less(fixed, option.fixed_us)
-        key = option.group, option.rows_us
-        _less(rows, key)
-        less = 0.0 if rows[key] else option.rows_us
-        left = self.of(option.fragment) + max(fixed, default=0.0) - before - less - option.own_us
-        self._cost[option.fragment] = left if fixed else 0.0
-
-
-def _less(counts: Counter[Any], key: object) -> None:
-    counts[key] -= 1
-    if not counts[key]:
-        del counts[key]
-
-
-def cost_us(options: Iterable[Option]) -> float:
-    """Return what plans cost together."""
-    return _Load(options).total_us
-
-
 def cheapest(options: Sequence[Option], running: Iterable[Option]) -> Option:
     """Return the plan of a new query that costs least beside those that run; the first one unless another saves enough.
 
@@ -166,22 +94,20 @@ def cheapest(options: Sequence[Option], running: Iterable[Option]) -> Option:
     ValueError
         If there is none.
     """
-    load = _Load(running)
+    load = Load(running)
 
     def added_us(option: Option) -> float:
-        before = load.of(option.fragment)
-        load.add(option)
-        after = load.of(option.fragment)
+        more = load.add(option)
         load.remove(option)
-        return after - before
+        return more
 
     best = min(options, key=lambda each: (added_us(each), each.number))
     first = options[0]
     saved = added_us(first) - added_us(best)
-    return best if saved >= max(LEAST_US, LEAST_SHARE * added_us(first)) else first
+    return best if LEAST.is_saved(saved, added_us(first)) else first
 
 
-def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME) -> list[Change]:
+def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME, least: Least = LEAST) -> list[Change]:
     """Return the changes that pay, the best one first; each is reckoned as if those before had been made.
 
     Parameters
@@ -190,13 +116,15 @@ def changes(queries: Sequence[Candidate], *, most: int = MOST_AT_A_TIME) -> list
         All queries that run.
     most
         Queries that may change; the first change may have more, if it pays only for all of them.
+    least
+        What each change has to save.
     """
     chosen = {each.name: each.running for each in queries}
     waiting = {each.name: each for each in queries if each.options}
-    load = _Load(chosen.values())
+    load = Load(chosen.values())
     found: list[Change] = []
     left = most
-    while left > 0 and (best := _best(chosen, waiting, load, left if found else None)) is not None:
+    while left > 0 and (best := _best(chosen, waiting, load, left if found else None, least)) is not None:
         change, options = best
         found.append(change)
         _exchange(load, chosen, options)
@@ -230,13 +158,13 @@ def best_first(lists: Sequence[Sequence[Change]], most: int = MOST_AT_A_TIME) ->
 
 
 def _best(
-    chosen: Mapping[str, Option], waiting: Mapping[str, Candidate], load: _Load, most: int | None
+    chosen: Mapping[str, Option], waiting: Mapping[str, Candidate], load: Load, most: int | None, least: Least
 ) -> tuple[Change, Mapping[str, Option]] | None:
     best: tuple[tuple[float, int, tuple[str, ...]], Change, Mapping[str, Option]] | None = None
     for options in _together(chosen, waiting):
         if most is not None and len(options) > most:
             continue
-        change = _change(chosen, load, options)
+        change = _change(chosen, load, options, least)
         if change is not None:
             rank = (-change.saved_us, len(options), tuple(sorted(options)))
             if best is None or rank < best[0]:
@@ -270,37 +198,49 @@ def _by_programme(chosen: Mapping[str, Option], waiting: Mapping[str, Candidate]
 
     For each fragment whose plans have a part of their own: which of the queries that it could run are better off with
     another plan, given that what they share there costs once, if some query is there (papers/coalescing.md section
-    3.6).
+    3.6). Queries that have that part in common go one way together.
     """
     for fragment in sorted({each.fragment for query in waiting.values() for each in _plans(query) if each.own_us}):
-        there = [each for name, each in chosen.items() if each.fragment == fragment and name not in waiting]
-        pairs: dict[str, tuple[Option, Option]] = {}
+        ways: dict[tuple[str, str], dict[str, tuple[Option, Option]]] = {}
         for name, query in waiting.items():
             shared = [each for each in _plans(query) if each.fragment == fragment]
             apart = [each for each in _plans(query) if each.fragment != fragment and not each.own_us]
             if shared and apart:
-                pairs[name] = (
-                    min(apart, key=lambda each: (each.alone_us, each.number)),
-                    min(shared, key=lambda each: (each.own_us, each.number)),
-                )
-        once = [] if there else [each.fixed_us + each.rows_us for _, each in pairs.values()]
-        prices = Prices(
-            tuple(each.alone_us for each, _ in pairs.values()),
-            tuple(each.own_us for _, each in pairs.values()),
-            max(once, default=0.0),
-        )
-        apart_ones = optimal(prices)
-        wanted = {name: pair[place not in apart_ones] for place, (name, pair) in enumerate(pairs.items())}
+                together = min(shared, key=lambda each: (each.own_us, each.number))
+                alone = min(apart, key=lambda each: (each.alone_us, each.number))
+                ways.setdefault((together.group, together.own or name), {})[name] = alone, together
+        moving = {name for pairs in ways.values() for name in pairs}
+        stay = Load(each for name, each in chosen.items() if name not in moving)
+        apart_ones = optimal(_prices_of(stay, [list(pairs.values()) for pairs in ways.values()]))
+        wanted = {
+            name: pair[place not in apart_ones]
+            for place, pairs in enumerate(ways.values())
+            for name, pair in pairs.items()
+        }
         options = {name: each for name, each in wanted.items() if each != chosen[name]}
         if len(options) > 1:
             yield options
+
+
+def _prices_of(stay: Load, ways: Sequence[Sequence[tuple[Option, Option]]]) -> Prices:
+    """Return what queries cost more beside others, given for each its plan apart and the one that shares samples.
+
+    Those of each list have the part of their own in common. What all share is paid once.
+    """
+    eager, lazy, once = [], [], [0.0]
+    for pairs in ways:
+        eager.append(stay.more(alone for alone, _ in pairs))
+        together = stay.more(shared for _, shared in pairs)
+        lazy.append(min(max(shared.own_us for _, shared in pairs), together))
+        once.append(together - lazy[-1])
+    return Prices(tuple(eager), tuple(lazy), max(once))
 
 
 def _plans(query: Candidate) -> tuple[Option, ...]:
     return (query.running, *query.options)
 
 
-def _change(chosen: Mapping[str, Option], load: _Load, options: Mapping[str, Option]) -> Change | None:
+def _change(chosen: Mapping[str, Option], load: Load, options: Mapping[str, Option], least: Least) -> Change | None:
     """Return a change, if it saves enough."""
     left = {chosen[name].fragment for name in options}
     touched = sorted(left | {each.fragment for each in options.values()})
@@ -309,12 +249,12 @@ def _change(chosen: Mapping[str, Option], load: _Load, options: Mapping[str, Opt
     _exchange(load, chosen, options)
     after_us = sum(map(load.of, touched))
     _exchange(load, options, {name: chosen[name] for name in options})
-    if before_us - after_us < max(LEAST_US, LEAST_SHARE * own):
+    if not least.is_saved(before_us - after_us, own):
         return None
     return Change({name: each.number for name, each in options.items()}, before_us, after_us)
 
 
-def _exchange(load: _Load, before: Mapping[str, Option], after: Mapping[str, Option]) -> None:
+def _exchange(load: Load, before: Mapping[str, Option], after: Mapping[str, Option]) -> None:
     for name, option in after.items():
         load.remove(before[name])
         load.add(option)

@@ -28,11 +28,12 @@ from cluster.costs.characteristics import (
     united,
     windowed,
 )
+from cluster.costs.extents import NO_KEYS, Keys, compared_lazily, gone_through, keys_of, moves
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
 from cluster.costs.selectivity import KEYS_ASSUMED, keys_joined, share_of_pairs, share_passing
-from cluster.costs.work import SECOND_US, compared_per_second, work_us
+from cluster.costs.work import BATCHES_PER_SECOND, SECOND_US, compared_per_second, work_us
 from cluster.expressions.nodes import Expression
 from cluster.language.algebra import (
     Aggregate,
@@ -68,9 +69,6 @@ from cluster.language.algebra import (
 )
 from cluster.language.walks import below_filters, from_below
 from cluster.planning_budget import spend
-
-FEWEST_KEYS = KEYS_ASSUMED // 10
-"""Keys of lazy extents that are assumed, where more would make these look cheaper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +137,7 @@ def estimates_of(
     prices: Prices = SHIPPED,
     pair_shares: Mapping[Expression, float] = NO_SHARES,
     partners: Partners = NO_PARTNERS,
+    keys: Keys = NO_KEYS,
     known: dict[Node, Estimate] | None = None,
 ) -> dict[Node, Estimate]:
     """Return what is expected of the nodes of a plan.
@@ -157,6 +156,8 @@ def estimates_of(
         By condition of a join: the share of pairs that meet it, where that has been measured.
     partners
         What lookups make of a tuple; of one that is missing, one row.
+    keys
+        How many keys the samples of extents have, where that has been measured.
     known
         Estimates made with the same figures; these are added to it, and it is returned.
     """
@@ -180,17 +181,29 @@ def estimates_of(
             estimate = _joined(node, below[0], below[1], pair_shares)
         else:
             estimate = _estimate(node, below)
-        work = _work(node, below, estimate, prices)
+        work = _work(node, below, estimate, prices, keys)
         found[node] = estimate if work is None else replace(estimate, work_us=work)
     return found
 
 
-def _work(node: Node, below: Sequence[Characteristics], estimate: Estimate, prices: Prices) -> float | None:
+def _work(node: Node, below: Sequence[Characteristics], estimate: Estimate, prices: Prices, keys: Keys) -> float | None:
     """Return what an operator takes of a processor; None if that is not known."""
     flow, kept = estimate.flow, estimate.kept
     if flow is None or kept is None:
         return None
+    if isinstance(node, Extent):
+        changing = gone_through(below[0], keys_of(node, keys), kept)
+        own = coalescing_us(node, below[0], kept, prices, keys)
+        return own + moves(below[0]) * prices.of(node).moved + work_us(prices.of(node), below, flow, changing)
     return work_us(prices.of(node), below, flow, kept, compared=_compared(node, below, kept))
+
+
+def coalescing_us(node: Extent, samples: Characteristics, kept: float, prices: Prices, keys: Keys) -> float:
+    """Return what a query takes whose extent is lazy, beside the samples that it shares with others."""
+    if node.coalescing.kept == "eager":
+        return 0.0
+    compared, price = compared_lazily(samples, keys_of(node, keys), kept), prices.of_coalescing
+    return price.batch * BATCHES_PER_SECOND + price.moved * moves(samples) + price.compared * compared
 
 
 def compared_by(node: Node, estimates: Mapping[Node, Estimate]) -> float:
@@ -202,17 +215,9 @@ def compared_by(node: Node, estimates: Mapping[Node, Estimate]) -> float:
 
 
 def _compared(node: Node, below: Sequence[Characteristics], kept: float) -> float:
-    """Return how many pairs are compared: rows of both sides, or rows and the partial aggregates of their group.
-
-    Of a lazy extent it is how many samples there are at the instants at which something changes, key by key: without a
-    slide it is the more, without a bound, the fewer keys there are. So few are assumed.
-    """
+    """Return how many pairs are compared: rows of both sides, or rows and the partial aggregates of their group."""
     if isinstance(node, Join | SemiJoin | AntiJoin):
         return compared_per_second(below[0], below[1], keys_joined(*_condition(node)))
-    if isinstance(node, Extent) and node.coalescing.kept == "lazy":
-        keys = FEWEST_KEYS if node.keys else 1
-        changes = min(2 * below[0].rate / keys, 1 / below[0].granule)
-        return changes * SECOND_US * kept
     if isinstance(node, Aggregate) and kept:
         groups = _combinations(node.keys)
         # Rows of a group that begin together are aggregated before: no more change than there are instants.

@@ -30,11 +30,13 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     row_in, row_out
         For each row that comes, and for each that it makes.
     kept
-        For each row that it keeps, in each batch.
+        For each row that it keeps, in each batch; of extents: for each sample whose key changes in the batch.
     compared
         For each pair of rows that it compares; of an aggregate: of a row and a partial aggregate that changes with it;
-        of panes: for each partial row in each position of a window; of lazy extents: for each sample that is there when
-        one enters or leaves.
+        of panes: for each partial row in each position of a window; of coalescing a lazy extent: for each sample that
+        is there when one of its key enters or leaves.
+    moved
+        For a batch in which something enters or leaves an extent; a window with a slide has others, too.
     """
 
     batch: Microseconds = 0.0
@@ -42,6 +44,7 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     row_out: Microseconds = 0.0
     kept: Microseconds = 0.0
     compared: Microseconds = 0.0
+    moved: Microseconds = 0.0
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -66,6 +69,11 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the price of the operator of a node; without one of its form, that of its kind."""
         form, kind = form_of(node), type(node).__name__
         return self.kinds.get(form) or self.kinds.get(kind) or SHIPPED.kinds.get(form) or self.named(kind)
+
+    @property
+    def of_coalescing(self) -> Price:
+        """The price of coalescing whole samples for one query."""
+        return self.named(COALESCING)
 
     @property
     def of_lookup(self) -> Price:
@@ -100,7 +108,8 @@ def form_of(node: Node) -> str:
 
 
 STEPPED_AGGREGATE, TOTAL_AGGREGATE, JOIN_OF_ALL = "SteppedAggregate", "TotalAggregate", "JoinOfAll"
-LAZY_EXTENT = "LazyExtent"
+LAZY_EXTENT, COALESCING = "LazyExtent", "Coalescing"
+"""The whole samples of a lazy extent, which several queries share, and coalescing them for one of these."""
 SHIPPED = Prices(
     {
         "Source": Price(batch=110, row_out=0.01),
@@ -128,8 +137,9 @@ SHIPPED = Prices(
         "Answers": Price(batch=750, row_out=0.09),
         "Exchange": Price(batch=850, row_in=0.1),
         "Queue": Price(batch=90),
-        "Extent": Price(batch=2_200, row_in=2.5, kept=0.6),
-        LAZY_EXTENT: Price(batch=2_500, row_in=1.5, kept=0.25, compared=0.55),
+        "Extent": Price(batch=1_420, row_in=0.97, kept=1.02, moved=3_570),
+        LAZY_EXTENT: Price(batch=1_370, row_in=1.2, kept=1.56),
+        COALESCING: Price(compared=0.035, moved=2_770),
         "Panes": Price(batch=2_700, row_in=0.1, row_out=0.6, kept=0.09, compared=0.25),
     }
 )

@@ -68,7 +68,7 @@ class PairShares:
 
     def _measure(self, query: RegisteredQuery, physical: PhysicalPlan, figures: Figures) -> bool:
         fragment = physical.by_query.get(query.identity)
-        if query.next is not None or fragment is None or not self._is_filled(query):
+        if query.next is not None or fragment is None or not is_filled(query, self._wall()):
             return False
         measured = measured_nodes(query.node, fragment, self._operators.rates)
         new = measured_pair_shares(query.node, measured, figures.rates, figures.selectivities)
@@ -78,12 +78,14 @@ class PairShares:
         self.known[query.name] = {**known, **nearer}
         return True
 
-    def _is_filled(self, query: RegisteredQuery) -> bool:
-        try:
-            reach_s = reach_us(query.node) / 1e6
-        except UnboundedPlanError:
-            return False
-        return self._wall() - query.created_us / 1e6 >= FEWEST_SECONDS + reach_s
+
+def is_filled(query: RegisteredQuery, now: float) -> bool:
+    """Return whether a query has run for so long that what its operators do can be measured, at a time since 1970."""
+    try:
+        reach_s = reach_us(query.node) / 1e6
+    except UnboundedPlanError:
+        return False
+    return now - query.created_us / 1e6 >= FEWEST_SECONDS + reach_s
 
 
 def shares_have_drifted(before: Shares, now: Shares) -> bool:

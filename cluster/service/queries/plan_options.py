@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cluster.costs.choice import Candidate, Option
-from cluster.costs.estimates import NO_SHARES, Estimate, Totals, compared_by, estimates_of, totals_of
+from cluster.costs.choice import Candidate
+from cluster.costs.estimates import NO_SHARES, Estimate, Totals, coalescing_us, estimates_of, totals_of
+from cluster.costs.extents import Keys, moves
+from cluster.costs.load import Option
 from cluster.costs.partners import Partners, expected_partners
 from cluster.costs.prices import Prices
 from cluster.errors import PlanError
@@ -14,6 +16,7 @@ from cluster.expressions.nodes import Expression
 from cluster.language.algebra import AntiJoin, Join, Node, SemiJoin, Source
 from cluster.language.walks import from_below, nodes_of
 from cluster.physical.lowering import sharing_of_query
+from cluster.physical.rules.shared_extents import CoalescingQuery
 from cluster.plan.alternatives import Alternative
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.extent_keeping import extent_of
@@ -44,6 +47,8 @@ class Figures:
         Sizes of relations, by identity.
     partners
         What lookups that run make of a tuple.
+    keys
+        How many keys the samples of extents have.
     """
 
     rates: Mapping[str, float]
@@ -52,6 +57,7 @@ class Figures:
     shares: Mapping[str, Mapping[Expression, float]] = field(default_factory=dict)
     relations: Mapping[str, RelationSize] = field(default_factory=dict)
     partners: Partners = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
 
     def partners_of(self, plan: Node) -> Partners:
         """Return what lookups of a plan make of a tuple: as measured, else as expected."""
@@ -79,6 +85,7 @@ def costs_of(query: str, plans: Iterable[Alternative], figures: Figures) -> Iter
             prices=figures.prices,
             pair_shares=shares,
             partners=figures.partners_of(each.node),
+            keys=figures.keys,
             known=known,
         )
         own = [known[node] for node in from_below(each.node)]
@@ -113,18 +120,27 @@ def options_of(
 def option_of(query: PlannedQuery, number: int, node: Node, cost_us: float, figures: Figures) -> Option:
     """Return a plan of a query, given what it costs alone."""
     fragment, group = sharing_of_query(PlannedQuery(query.name, query.since_epoch, node, query.early))
-    own_us = min(_coalescing_us(node, figures), cost_us)
-    fixed_us = min(sum(figures.prices.of(each).batch for each in from_below(node)), cost_us - own_us)
-    return Option(number, fragment, str(group), fixed_us, cost_us - own_us - fixed_us, own_us)
+    moved_us, own_us, own = _of_extent(node, figures)
+    own_us = min(own_us, cost_us)
+    batches_us = sum(figures.prices.of(each).batch for each in from_below(node))
+    fixed_us = min(batches_us + moved_us, cost_us - own_us)
+    return Option(number, fragment, str(group), fixed_us, cost_us - own_us - fixed_us, own_us, f"{own} {group}")
 
 
-def _coalescing_us(node: Node, figures: Figures) -> float:
-    """Return what a query takes whose extent is kept lazily, beside the samples that it shares with others."""
-    extent = extent_of(node)
-    if extent is None or extent.coalescing.kept == "eager":
-        return 0.0
-    found = estimates_of(extent, figures.rates, figures.selectivities, prices=figures.prices)
-    return compared_by(extent, found) * figures.prices.of(extent).compared
+def _of_extent(node: Node, figures: Figures) -> tuple[float, float, int]:
+    """Return what an extent that may be shared takes whenever its window moves, and what coalescing it, if it is lazy.
+
+    And its number, which is that of extents that are coalesced in one way.
+    """
+    found, extent = CoalescingQuery.of(node), extent_of(node)
+    if found is None or extent is None:
+        return 0.0, 0.0, 0
+    estimates = estimates_of(extent, figures.rates, figures.selectivities)
+    samples, kept = estimates[extent.input].flow, estimates[extent].kept
+    if samples is None or kept is None:
+        return 0.0, 0.0, 0
+    own_us = coalescing_us(extent, samples, kept, figures.prices, figures.keys)
+    return moves(samples) * figures.prices.of(extent).moved, own_us, found.number
 
 
 def candidate(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cluster.costs.choice import Option, cheapest
+from cluster.costs.choice import cheapest
+from cluster.costs.load import Option
 from cluster.fjord.operator_statistics import Rates
 from cluster.language.size_ranges import ranges_of
 from cluster.physical.nodes import PhysicalPlan

@@ -41,6 +41,7 @@ from cluster.plan.alternatives import Alternative
 from cluster.plan.pane_families import with_family
 from cluster.plan.sized import quality_of
 from cluster.service.catalog.planning import Planning, PlanningContext
+from cluster.service.queries.extent_keys import measured_keys
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.pair_shares import PairShares, shares_have_drifted
 from cluster.service.queries.pane_options import family_moves, pane_users
@@ -177,6 +178,7 @@ class Replanning:
         self._plans: OrderedDict[tuple[str, int], tuple[Alternative, ...]] = OrderedDict()
         self._planned_in: PlanningContext | None = None
         """In which these were planned."""
+        self._wall = wall
         self._shares = PairShares(operators, weight=WEIGHT, wall=wall)
         self._compared: dict[str, _Compared] = {}
         self._due: dict[str, None] = {}
@@ -338,13 +340,15 @@ class Replanning:
 
     def _measured(self, rates: Mapping[str, float], physical: PhysicalPlan) -> Figures:
         operators = self._operators.rates
-        return Figures(
+        figures = Figures(
             rates,
             measured_selectivities(physical, operators),
             self._prices.current(),
             relations=self._context().sizes,
             partners=measured_partners(physical, operators),
         )
+        keys = measured_keys(self._registry.queries(), physical, figures, operators, self._wall())
+        return replace(figures, keys=keys)
 
     def _candidate(self, query: RegisteredQuery, figures: Figures, context: PlanningContext) -> Candidate | None:
         running = running_plan(query)
@@ -387,6 +391,7 @@ def _flat(figures: Figures) -> dict[str, float]:
         **{f"rate {stream}": rate for stream, rate in figures.rates.items()},
         **{f"share {key!r}": share for key, share in figures.selectivities.items()},
         **{f"partners {key!r}": rows for key, rows in figures.partners.items()},
+        **{f"keys {place!r}": keys for place, keys in figures.keys.items()},
     }
 
 
@@ -396,4 +401,5 @@ def _with_smoothed(figures: Figures, smooth: dict[str, float]) -> Figures:
         rates={stream: smooth[f"rate {stream}"] for stream in figures.rates},
         selectivities={key: smooth[f"share {key!r}"] for key in figures.selectivities},
         partners={key: smooth[f"partners {key!r}"] for key in figures.partners},
+        keys={place: smooth[f"keys {place!r}"] for place in figures.keys},
     )

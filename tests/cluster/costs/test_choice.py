@@ -19,16 +19,15 @@ from cluster.costs.choice import (
     REST_SECONDS,
     Candidate,
     Change,
-    Option,
     Waiting,
     best_first,
     changes,
     cheapest,
-    cost_us,
     have_drifted,
     smoothed,
 )
 from cluster.costs.estimates import estimates_of, totals_of
+from cluster.costs.load import Option, cost_us
 from cluster.language.algebra import Join, Node, TimeWindow, schema_of
 from cluster.language.walks import from_below
 from cluster.plan.alternatives import alternatives
@@ -343,15 +342,38 @@ def test_queries_stop_sharing_together_where_sharing_costs_more() -> None:
     assert found.plans == {f"q{place}": 1 for place in range(3)}
 
 
+def test_what_is_coalesced_in_one_way_costs_once() -> None:
+    one = Option(2, "together", "all", 500, 700, 900, "x")
+    assert cost_us([one, one]) == pytest.approx(cost_us([one])) == pytest.approx(2_100)
+    assert cost_us([one, replace(one, own="y")]) == pytest.approx(3_000)
+    assert cost_us([replace(one, own="")] * 2) == pytest.approx(3_000), "without a name it is shared with no other"
+
+
+def test_queries_that_coalesce_in_one_way_go_together_or_not_at_all() -> None:
+    """Apart they share an extent that costs 1,000; of the other query's 1,000, 400 are saved."""
+    apart = Option(1, "apart x", "all", 400, 600)
+    together = Option(2, "together", "all", 200, 300, 400, "x")
+    pair = [Candidate(f"q{place}", apart, (apart, together)) for place in range(2)]
+    other = Option(1, "apart y", "all", 400, 600)
+    queries = [*pair, Candidate("other", other, (other, replace(together, own="y")))]
+    (found,) = changes(queries)
+    assert found.plans == {"q0": 2, "q1": 2, "other": 2}
+    assert (found.before_us, found.after_us) == pytest.approx((2_000, 1_300))
+
+
+@pytest.mark.parametrize("named", [False, True])
 @settings(max_examples=60)
-@given(st.integers(0, 2**32))
-def test_what_is_shared_or_not_is_the_cheapest_choice_of_all(number: int) -> None:
+@given(number=st.integers(0, 2**32))
+def test_what_is_shared_or_not_is_the_cheapest_choice_of_all(number: int, *, named: bool) -> None:
+    """Queries with `named` ways to coalesce may have the same, and share an extent apart then, too."""
     dice = random.Random(number)
     shared = dice.uniform(0, 2_000), dice.uniform(0, 2_000)
-    queries = []
+    queries, ways = [], {}
     for place in range(dice.randint(2, 6)):
-        apart = Option(1, f"apart {place}", "all", dice.uniform(100, 800), dice.uniform(100, 3_000))
-        together = Option(2, "together", "all", *shared, dice.uniform(1, 3_000))
+        way = dice.choice("xyz") if named else str(place)
+        apart = Option(1, f"apart {way}", "all", dice.uniform(100, 800), dice.uniform(100, 3_000))
+        together = Option(2, "together", "all", *shared, dice.uniform(1, 3_000), way if named else "")
+        apart, together = ways.setdefault(way, (apart, together))
         queries.append(Candidate(f"q{place}", apart, (apart, together)))
     tried = [(cost_us(each), each) for each in itertools.product(*(query.options for query in queries))]
     best, chosen = min(tried, key=lambda each: each[0])
@@ -359,5 +381,5 @@ def test_what_is_shared_or_not_is_the_cheapest_choice_of_all(number: int) -> Non
     after = cost_us(each.running for each in _after(queries, found))
     together = [option for option in chosen if option.number == 2]
     saved = cost_us(each.running for each in queries) - best
-    if len(together) > 1 and saved >= max(LEAST_US, LEAST_SHARE * sum(q.running.alone_us for q in queries)):
+    if len(together) > 1 and saved >= max(LEAST_US, LEAST_SHARE * cost_us(q.running for q in queries)):
         assert after == pytest.approx(best)

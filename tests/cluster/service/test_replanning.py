@@ -10,11 +10,12 @@ import pytest
 from cluster.costs.choice import HELD_SECONDS, REST_SECONDS
 from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
+from cluster.fjord.counters import Totals
 from cluster.fjord.operator_statistics import NONE_YET, OperatorStatistics, Rates
 from cluster.language.algebra import Join
 from cluster.language.walks import nodes_of
 from cluster.physical.operations import Join as JoinOperation
-from cluster.physical.operations import Panes
+from cluster.physical.operations import Panes, SharedExtents
 from cluster.plan.alternatives import alternatives
 from cluster.plan.explain import explain
 from cluster.planning_budget import PlanningLimitError
@@ -349,6 +350,25 @@ async def test_queries_that_coalesce_one_window_share_whole_samples_where_that_i
     found = [name for each in await bench.looks(120) for name in each]
     assert sorted(found) == ["q0", "q1", "q2", "q3"]
     assert all("lazily" in bench.plan(f"q{number}") for number in range(4))
+
+
+@pytest.mark.parametrize(("keys", "lazily"), [(10, False), (1_000, True)])
+async def test_where_samples_have_many_keys_whole_ones_are_shared(bench: _Bench, keys: int, *, lazily: bool) -> None:
+    """Few keys are assumed until the first window is full; then they are measured."""
+    bench.rates.known = {"a": 2_000.0}
+    for number, text in enumerate(_extents("RANGE 10 SECONDS")):
+        await bench.service.queries.add(text, f"q{number}")
+    for fragment in bench.service.registry.physical.fragments:
+        (operator,) = (each for each in fragment.nodes if isinstance(each.operation, SharedExtents))
+        did = Totals(fragment.identity, 1, rows_in=100, companions=100 * 20_000 // keys)
+        bench.operators.add({operator.id: did})
+    bench.operators.observe(each.identity for each in bench.service.registry.physical.fragments)
+    created_us = bench.service.registry.query("q3").created_us
+    bench.wall = created_us / 1e6 + FEWEST_SECONDS
+    assert await bench.looks(60) == []
+    bench.wall += 11
+    found = [name for each in await bench.looks(60) for name in each]
+    assert sorted(found) == (["q0", "q1", "q2", "q3"] if lazily else [])
 
 
 async def test_rows_that_change_all_the_time_are_not_coalesced_anew_each_time(bench: _Bench) -> None:

@@ -1,0 +1,84 @@
+"""How many keys the samples of running extents have, as they see it: by it eager and lazy ones are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from cluster.costs.estimates import estimates_of
+from cluster.costs.extents import Keys, place_of_keys
+from cluster.fjord.operator_statistics import Rates
+from cluster.language.algebra import Extent
+from cluster.physical.nodes import Fragment, PhysicalPlan
+from cluster.physical.operations import SharedExtents
+from cluster.plan.extent_keeping import extent_of
+from cluster.service.queries.migration_steps import without_history
+from cluster.service.queries.pair_shares import is_filled
+from cluster.service.queries.plan_options import Figures
+from cluster.service.registry.running_queries import RegisteredQuery
+
+
+@dataclass(slots=True)
+class _Seen:
+    fragment: Fragment
+    kept: dict[int, float] = field(default_factory=dict)
+    """By query group: how many samples it keeps, as estimated."""
+
+
+def measured_keys(
+    queries: Iterable[RegisteredQuery],
+    physical: PhysicalPlan,
+    figures: Figures,
+    rates: Callable[[str], Rates],
+    now: float,
+) -> Keys:
+    """Return how many keys extents have whose windows have been filled; of several, by the one with most samples.
+
+    A sample meets so many of its key in a window, of so many that are there.
+
+    Parameters
+    ----------
+    queries
+        The queries that run.
+    physical
+        Their plan.
+    figures
+        Rates of streams, and shares of conditions.
+    rates
+        Of an operator, by its name.
+    now
+        Seconds since 1970.
+    """
+    seen: dict[tuple[str, tuple[str, ...]], dict[str, _Seen]] = {}
+    for query in queries:
+        extent = extent_of(without_history(query.node))
+        place = None if extent is None else place_of_keys(extent)
+        fragment = physical.by_query.get(query.identity)
+        if extent is None or place is None or fragment is None or not is_filled(query, now):
+            continue
+        of_fragment = seen.setdefault(place, {}).setdefault(fragment.identity, _Seen(fragment))
+        group = physical.subscribers[query.identity].group
+        if group not in of_fragment.kept and (kept := _kept(extent, figures)) is not None:
+            of_fragment.kept[group] = kept
+    found: dict[tuple[str, tuple[str, ...]], float] = {}
+    for place, fragments in seen.items():
+        each = max(fragments.values(), key=lambda one: sum(one.kept.values()))
+        keys = _keys(each, rates)
+        if keys is not None:
+            found[place] = keys
+    return found
+
+
+def _kept(extent: Extent, figures: Figures) -> float | None:
+    return estimates_of(extent, figures.rates, figures.selectivities)[extent].kept
+
+
+def _keys(seen: _Seen, rates: Callable[[str], Rates]) -> float | None:
+    operator = next((each.id for each in seen.fragment.nodes if isinstance(each.operation, SharedExtents)), None)
+    met = None if operator is None else rates(operator).companions_per_row
+    kept = sum(seen.kept.values())
+    if met is None or not kept:
+        return None
+    # Groups keep samples of their own; most samples are those of the largest.
+    of_group = sum(each * each for each in seen.kept.values()) / kept
+    return max(of_group / met, 1.0)
