@@ -9,7 +9,8 @@ way. Each is a median over streams in order and with 30 % of samples late, and w
 
 It also runs the experiments of the paper (coalescing_experiments.py), and compares choices of eager and lazy extents in
 random settings with all eager and all lazy (coalescing_choices.py): `choice_worst_over_better`, at most 1.05. So it
-does with the operators of queries on the local engine (coalescing_operators.py): `operators_chosen_over_better_worst`.
+does with the operators of queries on the local engine (coalescing_operators.py), in settings that were thought of,
+`operators_chosen_over_better_worst`, and in random ones, `operators_choice_worst_over_better`.
 
     python benchmarks/coalescing.py [--quick] [--json]
 """
@@ -30,7 +31,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from coalescing_choices import random_outcomes
 from coalescing_experiments import Laboratory, experiments, plot_cases, plot_surfaces
-from coalescing_operators import SETTINGS, over_engines
+from coalescing_operators import SETTINGS, operator_outcomes, over_engines
 from coalescing_streams import ArrayExtent, Samples, drawn
 from reports import RESULTS, write_report
 
@@ -59,6 +60,7 @@ def main() -> None:
     report = over_loops(30_000 if options.quick else 200_000)
     report |= random_outcomes(12 if options.quick else 100)
     report |= over_engines(SETTINGS[:3] if options.quick else SETTINGS)
+    report |= operator_outcomes(6 if options.quick else 100)
     laboratory = Laboratory(200, 600) if options.quick else Laboratory(1_000, 4_000)
     found, surfaces = experiments(laboratory, 4 if options.quick else 10)
     report |= found

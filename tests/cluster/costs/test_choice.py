@@ -361,6 +361,18 @@ def test_queries_that_coalesce_in_one_way_go_together_or_not_at_all() -> None:
     assert (found.before_us, found.after_us) == pytest.approx((2_000, 1_300))
 
 
+def test_queries_that_coalesce_in_one_way_count_once_where_sharing_costs_more() -> None:
+    """Three and three: apart they have two extents of 1,000, together samples of 1,400 and two parts of 700."""
+    queries = []
+    for way, number in itertools.product("xy", range(3)):
+        apart = Option(1, f"apart {way}", "all", 400, 600)
+        together = Option(2, "together", "all", 600, 800, 700, way)
+        queries.append(Candidate(f"{way}{number}", together, (apart, together)))
+    (found,) = changes(queries)
+    assert found.plans == {each.name: 1 for each in queries}
+    assert (found.before_us, found.after_us) == pytest.approx((2_800, 2_000))
+
+
 @pytest.mark.parametrize("named", [False, True])
 @settings(max_examples=60)
 @given(number=st.integers(0, 2**32))

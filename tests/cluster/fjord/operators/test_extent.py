@@ -145,6 +145,23 @@ def test_what_is_coalesced_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert len(most) > 1
 
 
+@pytest.mark.parametrize("kept", ["eager", "lazy"])
+@pytest.mark.parametrize("cuts", [[], [10, 25]])
+def test_a_row_that_goes_and_comes_again_is_another_one(kept: Keeping, cuts: list[int]) -> None:
+    """The sample between two equal ones leaves first: the last one has a row of its own before and behind that."""
+    rows = [(0, 30, "a", 1, 0), (1, 20, "a", 2, 1), (2, 40, "a", 1, 2)]
+    found = sorted((start, end, x, since, until) for start, end, _, x, since, until in fed(extent_of(kept), rows, cuts))
+    assert found == [
+        (0, 1, 1, 0, 0),
+        (1, 2, 2, 1, 1),
+        (1, 20, 1, 0, 1),
+        (2, 20, 1, 2, 2),
+        (2, 20, 2, 1, 2),
+        (20, 30, 1, 0, 2),
+        (30, 40, 1, 2, 2),
+    ]
+
+
 def test_neighbours_of_a_sample_that_leaves_out_of_turn_are_compared() -> None:
     subject = extent_of("eager")
     rows = [(0, 10, "a", 1, 0), (1, 3, "a", 2, 1), (2, 12, "a", 1, 2)]
