@@ -10,6 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations, product
 
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle import text_spelling as spelling
@@ -53,25 +54,49 @@ OF_ALLEN = {
 """J. F. Allen, Maintaining knowledge about temporal intervals, 1983, figure 2; of empty ones the first that holds."""
 
 
-def _bounds(condition: str) -> str:
-    """Return a condition over begin and end of the structs a and b."""
-    for name in "ab":
+def _bounds(condition: str, names: str = "ab") -> str:
+    """Return a condition over begin and end of structs."""
+    for name in names:
         for number, field in ((1, "b"), (2, "e")):
             condition = condition.replace(f"{name}{number}", f"struct_extract({name}, '{field}')")
     return condition
 
 
+def _common(names: str) -> str:
+    """Return what intervals have in common: something if each two of them have."""
+    met = " AND ".join(f"{one}1 < {other}2" for one, other in permutations(names, 2))
+    begin, end = (f"list_{of}([{', '.join(f'{name}{end}' for name in names)}])" for of, end in (("max", 1), ("min", 2)))
+    return _bounds(f"CASE WHEN {met} THEN struct_pack(b := {begin}, e := {end}) END", names)
+
+
+def _allen() -> str:
+    """Return the name of a relation, looked up by how the bounds are ordered: CASE would have them too often."""
+    names: dict[int, str] = {}
+    spans = [(begin, end) for begin in range(5) for end in range(begin, 5)]
+    for (a1, a2), (b1, b2) in product(spans, spans):
+        bounds = {"a1": a1, "a2": a2, "b1": b1, "b2": b2}
+        holds = (
+            name
+            for name, condition in OF_ALLEN.items()
+            if eval(condition.replace(" = ", " == ").replace("AND", "and"), bounds)
+        )
+        place = 0
+        for one, other in ORDERS:
+            place = 3 * place + (bounds[one] > bounds[other]) - (bounds[one] < bounds[other]) + 1
+        names[place] = next(holds)
+    listed = ", ".join(f"'{names[place]}'" if place in names else "NULL" for place in range(3 ** len(ORDERS)))
+    places = " + ".join(f"{3**n} * (sign({one} - {other}) + 1)" for n, (one, other) in enumerate(reversed(ORDERS)))
+    return f"list_extract([{listed}], ({_bounds(places)})::BIGINT + 1)"
+
+
+ORDERS = (("a1", "b1"), ("a2", "b2"), ("a2", "b1"), ("a1", "b2"))
 INTERVAL_MACROS = (
     *(f"CREATE MACRO f_{name.lower()}(a, b) AS {_bounds(condition)}" for name, condition in RELATIONS.items()),
-    "CREATE MACRO f_allen(a, b) AS CASE "
-    + " ".join(f"WHEN {_bounds(condition)} THEN '{name}'" for name, condition in OF_ALLEN.items())
-    + " END",
-    "CREATE MACRO f_common(a, b) AS CASE WHEN f_overlaps(a, b) THEN "
-    + _bounds("struct_pack(b := greatest(a1, b1), e := least(a2, b2))")
-    + " END",
+    f"CREATE MACRO f_allen(a, b) AS {_allen()}",
+    f"CREATE MACRO f_common_2(a, b) AS {_common('ab')}",
+    f"CREATE MACRO f_common_3(a, b, c) AS {_common('abc')}",
     f"CREATE MACRO f_lasting(a) AS {_bounds('a2 - a1')}",
 )
-"""Two or more intervals have something in common if each two of them have; then it does not matter which come first."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +141,9 @@ class IntervalDrawing:
         dice = self._dice
         if depth > 0 and dice.random() < 0.25:
             parts = tuple(self.interval(depth - 1) for _ in range(dice.choice((2, 2, 3))))
-            text = f"INTERSECT({', '.join(f'{{{n}}}' for n in range(len(parts)))})"
-            sql = "{0}"
-            for number in range(1, len(parts)):
-                sql = f"f_common({sql}, {{{number}}})"
-            return Scalar(None, words(text), words(sql), parts, label=f"INTERSECT of {len(parts)}")
+            listed, count = ", ".join(f"{{{n}}}" for n in range(len(parts))), len(parts)
+            text, sql = words(f"INTERSECT({listed})"), words(f"f_common_{count}({listed})")
+            return Scalar(None, text, sql, parts, label=f"INTERSECT of {count}")
         found = self.of(dice.choice(self._spans))
         return replace(found, parentheses=1) if dice.random() < 0.05 else found
 
