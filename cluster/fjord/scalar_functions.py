@@ -18,6 +18,8 @@ from cluster.fjord.real_values import finite, settled
 from cluster.language.call_limits import MOST_DECIMALS
 from protocols.wire.streams import FieldType
 
+LARGEST_WITH_EXPONENT = 1e-4
+"""A real that is smaller, and not zero, has an exponent as text."""
 POLARS_TYPES: dict[FieldType, type[pl.DataType]] = {
     FieldType.BOOLEAN: pl.Boolean,
     FieldType.INTEGER: pl.Int64,
@@ -246,7 +248,12 @@ def cast_to(kind: FieldType) -> Callable[[pl.Series], pl.Series]:
 
 
 def _to_text(value: pl.Series) -> pl.Series:
-    return value.cast(pl.String)
+    text = value.cast(pl.String)
+    if value.dtype != pl.Float64:
+        return text
+    small = value.is_between(-LARGEST_WITH_EXPONENT, LARGEST_WITH_EXPONENT, closed="none") & (value != 0)
+    # Polars writes 0.000015 and 1.5e-7, where Python, DuckDB and PostgreSQL write 1.5e-05 and 1.5e-07.
+    return text.scatter(small.arg_true(), [repr(each) for each in value.filter(small)]) if small.any() else text
 
 
 def _to_real(value: pl.Series) -> pl.Series:

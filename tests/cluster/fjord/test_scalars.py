@@ -37,6 +37,9 @@ def test_a_constant_is_compared_with_every_row(sql: str, expected: bool) -> None
         ("CAST('0' AS BOOLEAN)", FieldType.BOOLEAN, False), ("CAST('maybe' AS BOOLEAN)", FieldType.BOOLEAN, None),
         ("SUBSTRING('abc', 0, 2)", FieldType.TEXT, "a"), ("SUBSTRING('abc', -5)", FieldType.TEXT, "abc"),
         ("SUBSTRING('abc', 2, NULL)", FieldType.TEXT, None),
+        ("CAST(CAST('0.000015' AS DOUBLE) AS TEXT)", FieldType.TEXT, "1.5e-05"),
+        ("CAST(CAST('-1e-100' AS DOUBLE) AS TEXT)", FieldType.TEXT, "-1e-100"),
+        ("CAST(CAST('0.0001' AS DOUBLE) AS TEXT)", FieldType.TEXT, "0.0001"),
         ("NULL % NULL", FieldType.INTEGER, None), ("-1 % NULL", FieldType.INTEGER, None),
     ],
 )  # fmt: skip
