@@ -61,7 +61,7 @@ def main() -> None:
     report |= random_outcomes(12 if options.quick else 100)
     report |= over_engines(SETTINGS[:3] if options.quick else SETTINGS)
     report |= operator_outcomes(6 if options.quick else 100)
-    laboratory = Laboratory(200, 600) if options.quick else Laboratory(1_000, 4_000)
+    laboratory = Laboratory(200, 600) if options.quick else Laboratory(1_000, 199_000)
     found, surfaces = experiments(laboratory, 4 if options.quick else 10)
     report |= found
     write_report(report, "coalescing", lambda path: plot(report, path), as_json=options.json)
