@@ -69,10 +69,9 @@ def main() -> None:
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     options = arguments.parse_args()
     prices = SHIPPED if options.quick else calibrated(lambda _: None, machine="", measured="")
-    report: dict[str, Any] = {}
+    report: dict[str, Any] = settings_of_kinds(prices, quiet=options.json)  # before the machine's speed changes
     window, curve = window_change()
     report |= window | granularity_change() | shrinking_or_dropping()
-    report |= settings_of_kinds(prices, quiet=options.json)
     report |= many_queries(200 if options.quick else 5_000, quiet=options.json)
     write_report(report, "resources", lambda path: plot(curve, path), as_json=options.json)
 

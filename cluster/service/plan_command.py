@@ -153,7 +153,7 @@ def calibrate(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the prices only, and write no file.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure what steps of operators cost on this machine, for estimates. It takes some seconds of one processor.
+    """Measure what steps of operators cost on this machine, for estimates. It takes about a minute.
 
     The prices are written into the data folder of a cluster, which uses them at once, whether it runs or not.
     """
