@@ -430,7 +430,9 @@ class QueryService:
         log.info("query dropped", query=name, **operators_changed(before, self._registry.physical))
         self._put_aside(1)
 
-    async def migrate(self, name: str, node: Node, why: str = "", *, deadline_us: int | None = None) -> MigrationState:
+    async def migrate(
+        self, name: str, node: Node, why: str = "", *, deadline_us: int | None = None, asked_for: bool = False
+    ) -> MigrationState:
         """Let a query go on with another plan, rewritten: at once, or when it fits beside all others.
 
         Parameters
@@ -444,6 +446,8 @@ class QueryService:
         deadline_us
             How long after the last tuple read the plan becomes that of the query if nothing bounds how far back it
             reaches; None refuses such plans.
+        asked_for
+            Whether a user has asked for it: while it waits, it gives way only to what is asked for.
 
         Raises
         ------
@@ -455,7 +459,7 @@ class QueryService:
             If the change cannot be written now.
         """
         async with self._lock:
-            return await self._migrations.want(name, node, why, deadline_us)
+            return await self._migrations.want(name, node, why, deadline_us, asked_for=asked_for)
 
     async def migrate_to(self, name: str, number: int, *, deadline_us: int | None = None) -> MigrationState:
         """Let a query go on with one of its plans, by its number; otherwise as :meth:`migrate`.
@@ -466,10 +470,8 @@ class QueryService:
             If the query has no plan of this number.
         """
         node = await self.alternatives.numbered(name, number)
-        async with self._lock:
-            state = await self._migrations.want(
-                name, node, f"plan {number:,} was asked for", deadline_us, asked_for=True
-            )
+        why = f"plan {number:,} was asked for"
+        state = await self.migrate(name, node, why, deadline_us=deadline_us, asked_for=True)
         self.replanning.rest(name)
         return state
 

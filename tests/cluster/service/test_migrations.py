@@ -64,6 +64,12 @@ def store(service: Service, stamps: list[int], watermark_us: int) -> None:
     writer.admission.note_stamp(writer.table.latest_stamp())
 
 
+def store_seconds(service: Service) -> None:
+    """Store some seconds of a stream, so that it has a rate."""
+    for second in range(1, 5):
+        store(service, [second * 1_000_000 + place for place in range(50)], (second + 1) * 1_000_000)
+
+
 async def test_stamps_ahead_of_the_clock_are_waited_for(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     queries = service.started(answered=Engine())
     query, _ = await queries.add(PAIRS, "pairs")
@@ -212,8 +218,7 @@ async def test_a_migration_waits_for_another_one_for_room_and_for_history(servic
 
 
 async def test_a_migration_that_does_not_fit_waits(service: Service) -> None:
-    for second in range(1, 5):
-        store(service, [second * 1_000_000 + place for place in range(50)], (second + 1) * 1_000_000)
+    store_seconds(service)
     queries = service.started(answered=Engine())
     pairs, _ = await queries.add(PAIRS, "pairs")
     small = service.started(answered=Engine(), max_state_bytes=1)
@@ -227,8 +232,7 @@ async def test_a_migration_that_does_not_fit_waits(service: Service) -> None:
 
 
 async def test_what_brings_state_down_that_is_above_the_limit_does_not_wait_for_room(service: Service) -> None:
-    for second in range(1, 5):
-        store(service, [second * 1_000_000 + place for place in range(50)], (second + 1) * 1_000_000)
+    store_seconds(service)
     queries = service.started(answered=Engine())
     pairs, _ = await queries.add(PAIRS, "pairs")
     later = service.started(answered=Engine(), max_state_bytes=1)
@@ -258,11 +262,11 @@ async def test_what_was_asked_for_gives_way_to_what_is_asked_for_only(service: S
     for _ in range(3):
         plans.append(other_plan(plans[-1]))
     await queries.migrate("pairs", plans[1])
-    await queries._migrations.want("pairs", plans[2], "plan 2 was asked for", None, asked_for=True)
+    await queries.migrate("pairs", plans[2], "plan 2 was asked for", asked_for=True)
     with pytest.raises(MigrationRefusedError, match="'pairs' is to go on with another one: plan 2 was asked for"):
         await queries.migrate("pairs", plans[3], "it saves")
     assert queries._migrations.waiting("pairs") == (plans[2], "another migration of the query to end")
-    await queries._migrations.want("pairs", plans[3], "plan 3 was asked for", None, asked_for=True)
+    await queries.migrate("pairs", plans[3], "plan 3 was asked for", asked_for=True)
     assert queries._migrations.waiting("pairs") == (plans[3], "another migration of the query to end")
 
 
