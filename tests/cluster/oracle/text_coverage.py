@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Self
+from typing import Self
 
 from cluster.language.accepted_syntax import QUERY_SYNTAX, accepted_triples, occurrences
 from cluster.language.dialect import FjordSQL
@@ -21,7 +21,7 @@ from cluster.language.quantities import CALENDAR_UNITS, DURATION_UNITS, FREQUENC
 from cluster.language.spelling import SPELLINGS, SYNONYMS
 from cluster.language.type_words import TYPE_WORDS
 from protocols.wire.streams import FIELD_TYPES, FieldType
-from tests.cluster.oracle.text_expressions import Scalar
+from tests.cluster.oracle.text_expressions import scalars_in
 from tests.cluster.oracle.text_forms import Text
 from tests.cluster.oracle.text_intervals import RELATIONS
 from tests.cluster.oracle.text_item_uses import ITEM_USES, item_uses
@@ -88,18 +88,6 @@ class Drawn:
     def missing(self) -> list[str]:
         """Return what the language accepts and was never drawn."""
         return [name for name, count in self.counts().items() if not count]
-
-
-def scalars_in(form: Any) -> Iterator[Scalar]:
-    """Yield the expressions in a form."""
-    if isinstance(form, Scalar):
-        yield form
-    if isinstance(form, tuple):
-        for each in form:
-            yield from scalars_in(each)
-    elif is_dataclass(form) and not isinstance(form, type):
-        for each in fields(form):
-            yield from scalars_in(getattr(form, each.name))
 
 
 def required_words() -> set[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocols.wire.streams import FieldType
 
@@ -166,3 +167,15 @@ class Known:
     stamp: str = ""
     sampled: bool = False
     shared: bool = False
+
+
+def scalars_in(form: Any) -> Iterator[Scalar]:
+    """Yield the expressions in a form."""
+    if isinstance(form, Scalar):
+        yield form
+    if isinstance(form, tuple):
+        for each in form:
+            yield from scalars_in(each)
+    elif is_dataclass(form) and not isinstance(form, type):
+        for each in fields(form):
+            yield from scalars_in(getattr(form, each.name))

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from protocols.wire.streams import FieldType
-from tests.cluster.oracle.text_expressions import Aggregate, Scalar, words
+from tests.cluster.oracle.text_expressions import Aggregate, Scalar, scalars_in, words
 from tests.cluster.oracle.text_extents import QUALITY
 from tests.cluster.oracle.text_forms import Item, Output, Select, Zipped, outputs_of, side_of, without_validity
 from tests.cluster.oracle.text_intervals import COLUMN
 from tests.cluster.oracle.text_outputs import unique
 
 REAL = FieldType.REAL
-
-
-def scalars_in(form: Any) -> Iterator[Scalar]:
-    """Yield the expressions in a form."""
-    if isinstance(form, Scalar):
-        yield form
-    if isinstance(form, tuple):
-        for each in form:
-            yield from scalars_in(each)
-    elif is_dataclass(form) and not isinstance(form, type):
-        for each in fields(form):
-            yield from scalars_in(getattr(form, each.name))
 
 
 def only_read(select: Select) -> Select:
