@@ -4,7 +4,12 @@ Starts broker, proxy and cluster with Spark as separate processes, adds queries 
 time, and subscribes to all results. Every few seconds it records resident memory of each part, disk, lag, rows in and
 out. At the end it compares the answers with those that DuckDB computes from the samples.
 
-    python benchmarks/endurance.py [--quick] [--json] [--minutes 60] [--rate 2000] [--queries 100] [--folder .]
+Another fleet, here of a thousand motes that send each sample when they take it, four a second:
+
+    python benchmarks/endurance.py --minutes 10 --motes 1000 --hertz 4 --samples-a-packet 1
+
+    python benchmarks/endurance.py [--quick] [--json] [--minutes 60] [--motes 100] [--hertz 20] [--samples-a-packet 10]
+                                   [--queries 100] [--folder .]
 """
 
 from __future__ import annotations
@@ -26,7 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from endurance_motes import TUPLES_PER_MOTE, Motes
+from endurance_motes import Fleet, Motes
 from endurance_queries import LONGEST_WINDOW_SECONDS, PLACES, Answer, Query, expected, queries
 from endurance_watch import MEMORY_OF, Watch
 
@@ -61,7 +66,9 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="ten seconds, 30 queries: within a minute")
     arguments.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     arguments.add_argument("--minutes", type=float, default=60.0)
-    arguments.add_argument("--rate", type=int, default=2_000, help="tuples per second")
+    arguments.add_argument("--motes", type=int, default=100)
+    arguments.add_argument("--hertz", type=float, default=20.0, help="samples of each in a second")
+    arguments.add_argument("--samples-a-packet", type=int, default=10)
     arguments.add_argument("--queries", type=int, default=100)
     arguments.add_argument("--folder", type=Path, default=None, help="for the parts' data; else a temporary one")
     options = arguments.parse_args()
@@ -70,11 +77,12 @@ def main() -> None:
         seconds, count = QUICK_SECONDS, min(count, QUICK_QUERIES)
     configure_logging("error")
     asked = queries(count)
+    fleet = Fleet(options.motes, round(1e6 / options.hertz), options.samples_a_packet)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fjord-endurance-", dir=options.folder)))
         children = stack.enter_context(Children(folder / "logs"))
         try:
-            run = asyncio.run(Run.of(children, folder, asked, options.rate, quiet=options.json).run(seconds))
+            run = asyncio.run(Run.of(children, folder, asked, fleet, quiet=options.json).run(seconds))
         finally:
             RESULTS.mkdir(exist_ok=True)
             shutil.copytree(folder / "logs", RESULTS / "endurance-logs", dirs_exist_ok=True)
@@ -110,6 +118,8 @@ class Received:
     missing: int = 0
     lags: list[float] = field(default_factory=list)
     """Rows of queries without a window since the last record: seconds from the sample to the row."""
+    all_lags: list[float] = field(default_factory=list)
+    """Those before."""
 
     @classmethod
     def of(cls, asked: Sequence[Query]) -> Received:
@@ -136,6 +146,7 @@ class Received:
     def take_lags(self) -> list[float]:
         """Take the lags since the last time, in order."""
         found, self.lags = sorted(self.lags), []
+        self.all_lags += found
         return found
 
 
@@ -173,12 +184,12 @@ class Run:
     ends: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, children: Children, folder: Path, asked: list[Query], rate: int, *, quiet: bool) -> Run:
+    def of(cls, children: Children, folder: Path, asked: list[Query], fleet: Fleet, *, quiet: bool) -> Run:
         """Choose ports; nothing is started yet."""
         parts = Parts.on_free_ports(children, folder)
         control = Subscription(topics.control(PROXY, "+"), qos=0)
         link = MqttLink(parts.broker, client_id="fjord-endurance-motes", subscriptions=[control])
-        return cls(parts, asked, Motes(link, PROXY, max(1, round(rate / TUPLES_PER_MOTE))), Received.of(asked), quiet)
+        return cls(parts, asked, Motes(link, PROXY, fleet), Received.of(asked), quiet)
 
     async def run(self, seconds: float) -> Run:
         """Start all parts, sample for so long, and wait for all answers."""
@@ -197,21 +208,26 @@ class Run:
                     tasks.create_task(self.motes.link.run(self.motes.receive)),
                 ]
                 await asyncio.to_thread(self._add_queries, api)
-                arguments = ("--metrics-port", str(port), "--samples-per-packet", "10")
+                arguments = (
+                    "--metrics-port",
+                    str(port),
+                    "--samples-per-packet",
+                    str(self.motes.fleet.samples_a_packet),
+                )
                 children["proxy"] = self.parts.start_proxy(PROXY, *arguments)
                 await link.connected.wait()
                 await self.motes.link.connected.wait()
                 self._say(f"{len(self.asked)} queries are added")
                 await asyncio.wait_for(self.motes.begin(), 60.0)
                 self.ends["until_sampling_s"] = round(time.monotonic() - began, 1)
-                self._say(f"{self.motes.count} motes begin to sample")
+                self._say(f"{self.motes.fleet.count:,} motes begin to sample")
                 watch = Watch(children, self.parts.folder, api, port)
                 looking = tasks.create_task(self._look(watch, seconds))
                 await self.motes.sample(seconds)
                 looking.cancel()
                 ended = time.monotonic()
                 await self.motes.end(2 * LONGEST_WINDOW_SECONDS)
-                self.wanted = await asyncio.to_thread(expected, self.asked, self.motes.motes)
+                self.wanted = await asyncio.to_thread(expected, self.asked, self.motes)
                 await self._wait_for_rows()
                 self.ends["until_all_answered_s"] = round(time.monotonic() - ended, 1)
                 await asyncio.sleep(MORE_ROWS_SECONDS)
@@ -276,6 +292,7 @@ class Run:
             "rows_received": self.received.rows,
             "rows_repeated": self.received.repeated,
             "rows_missing": self.received.missing,
+            **_quantiles(self.received.all_lags),
             "answers_right": not wrong,
             "queries_wrong": len(wrong),
             "fjord_restarts": status["fjord"]["starts"] - 1,
@@ -314,6 +331,15 @@ class Run:
     def _say(self, text: str) -> None:
         if not self.quiet:
             print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def _quantiles(lags: Sequence[float]) -> dict[str, float]:
+    """Return how long rows took from the sample, of the whole run."""
+    if not lags:
+        return {}
+    ordered = sorted(lags)
+    names = {"lag_run_median_s": 0.5, "lag_run_p99_s": 0.99, "lag_run_max_s": 1.0}
+    return {name: round(ordered[round(part * (len(ordered) - 1))], 3) for name, part in names.items()}
 
 
 def plot(looks: list[dict[str, Any]], path: Path) -> None:

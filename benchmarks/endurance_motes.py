@@ -20,10 +20,6 @@ from protocols.wire.packets import Announcement, Packet, RunProgram, Sample, Sen
 from protocols.wire.programs import SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
-PERIOD_US = 50_000
-SAMPLES_A_PACKET = 10
-PACKET_SECONDS = PERIOD_US * SAMPLES_A_PACKET / 1e6
-TUPLES_PER_MOTE = 1e6 / PERIOD_US
 SEGMENTS, LANES, FLOWS = 20, 4, 1_000
 LISTEN_US = 200_000
 TRAFFIC = StreamSchema(
@@ -43,6 +39,30 @@ def values_of(mote: Numbers, tick: Numbers) -> dict[str, Numbers | npt.NDArray[n
     """Return the values of motes with these numbers, so many periods after 1970."""
     mixed = (tick * 2_654_435_761 + mote * 40_503) % 4_294_967_291
     return {"lane": mixed % LANES, "speed": (mixed // 7 % 400) / 4.0, "flow": mixed // 11 % FLOWS}
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Motes that are alike.
+
+    Parameters
+    ----------
+    count
+        How many.
+    period_us
+        In which each samples once.
+    samples_a_packet
+        How many samples it sends at once.
+    """
+
+    count: int
+    period_us: int = 50_000
+    samples_a_packet: int = 10
+
+    @property
+    def packet_seconds(self) -> float:
+        """The time from packet to packet."""
+        return self.period_us * self.samples_a_packet / 1e6
 
 
 @dataclass(slots=True)
@@ -79,13 +99,13 @@ class Motes:
         To the broker.
     proxy
         Its name.
-    count
-        How many.
+    fleet
+        How many they are, and how they sample.
     """
 
     link: MqttLink
     proxy: str
-    count: int
+    fleet: Fleet
     sent: int = 0
     """Tuples that the broker has accepted."""
     late_seconds: float = 0.0
@@ -93,7 +113,7 @@ class Motes:
     motes: list[Mote] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.motes = [Mote(number) for number in range(self.count)]
+        self.motes = [Mote(number) for number in range(self.fleet.count)]
 
     async def receive(self, message: Message) -> None:
         """Carry out the proxy's instructions to one of them."""
@@ -109,15 +129,17 @@ class Motes:
         program = order.program
         if program == mote.program:
             return
-        if program.period_us != PERIOD_US or program.bands or program.report is not None:
+        period_us = self.fleet.period_us
+        if program.period_us != period_us or program.bands or program.report is not None:
             raise SystemExit(f"{mote.name} is not to send every sample: {program}")
         if mote.program is None:
-            mote.first = mote.following = -(-max(order.not_before_us, _now_us()) // PERIOD_US)
+            mote.first = mote.following = -(-max(order.not_before_us, _now_us()) // period_us)
         mote.program = program
 
     async def _announce(self, mote: Mote) -> None:
         properties = {"sensor": mote.name, "segment": mote.number % SEGMENTS}
-        announcement = Announcement(VERSION, mote.name, 1, "loop", TRAFFIC, properties, PERIOD_US, PERIOD_US)
+        period_us = self.fleet.period_us
+        announcement = Announcement(VERSION, mote.name, 1, "loop", TRAFFIC, properties, period_us, period_us)
         await self.link.publish(Message(topics.announcement(self.proxy, mote.name), encode(announcement)))
 
     async def begin(self) -> None:
@@ -128,15 +150,16 @@ class Motes:
                     await self._send(mote, _now_us(), (), listen_us=LISTEN_US)
             await asyncio.sleep(0.5)
         for mote in self.motes:
-            await self._send(mote, mote.following * PERIOD_US, ())
+            await self._send(mote, mote.following * self.fleet.period_us, ())
 
     async def sample(self, seconds: float) -> None:
         """Sample in real time for so long."""
-        began, number, turns = time.monotonic(), 0, round(seconds / PACKET_SECONDS)
-        pause = PACKET_SECONDS / self.count
-        while number < turns * self.count:
-            mote = self.motes[number % self.count]
-            due = began + PACKET_SECONDS + number * pause
+        count, packet_seconds = self.fleet.count, self.fleet.packet_seconds
+        began, number, turns = time.monotonic(), 0, round(seconds / packet_seconds)
+        pause = packet_seconds / count
+        while number < turns * count:
+            mote = self.motes[number % count]
+            due = began + packet_seconds + number * pause
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             self.late_seconds = time.monotonic() - due
             await self._send_samples(mote)
@@ -149,16 +172,17 @@ class Motes:
             await self._send(mote, now_us, (), promise_us=now_us + round(seconds * 1e6))
 
     async def _send_samples(self, mote: Mote) -> None:
-        ticks = np.arange(mote.following, mote.following + SAMPLES_A_PACKET)
-        clock_us = int(ticks[-1] + 1) * PERIOD_US
-        found = values_of(np.full(SAMPLES_A_PACKET, mote.number), ticks)
+        count, period_us = self.fleet.samples_a_packet, self.fleet.period_us
+        ticks = np.arange(mote.following, mote.following + count)
+        clock_us = int(ticks[-1] + 1) * period_us
+        found = values_of(np.full(count, mote.number), ticks)
         assert mote.program is not None  # noqa: S101 - all have one before they sample
-        ages: list[int] = (clock_us - ticks * PERIOD_US).tolist()
+        ages: list[int] = (clock_us - ticks * period_us).tolist()
         values = zip(*(found[name].tolist() for name in mote.program.fields), strict=True)
         records = tuple(Sample(age, sampled) for age, sampled in zip(ages, values, strict=True))
-        mote.following += SAMPLES_A_PACKET
+        mote.following += count
         await self._send(mote, clock_us, records)
-        self.sent += SAMPLES_A_PACKET
+        self.sent += count
 
     async def _send(
         self,

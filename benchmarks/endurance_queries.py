@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 import pyarrow as pa
-from endurance_motes import PERIOD_US, SEGMENTS, Mote, values_of
+from endurance_motes import SEGMENTS, Motes, values_of
 
 ROADS = 5
 PLACES = "segment,road,toll\n" + "".join(f"{number},{number % ROADS},{number}\n" for number in range(SEGMENTS))
@@ -142,11 +142,12 @@ def _in_windows(size: int, slide: int) -> str:
     )
 
 
-def expected(asked: Sequence[Query], motes: Sequence[Mote]) -> dict[str, Answer]:
+def expected(asked: Sequence[Query], fleet: Motes) -> dict[str, Answer]:
     """Return the expected answers to all samples of the motes."""
+    motes, period_us = fleet.motes, fleet.fleet.period_us
     numbers = np.concatenate([np.full(mote.following - mote.first, mote.number) for mote in motes])
     ticks = np.concatenate([np.arange(mote.first, mote.following) for mote in motes])
-    tuples = pa.table({"stamp": ticks * PERIOD_US, "segment": numbers % SEGMENTS, **values_of(numbers, ticks)})
+    tuples = pa.table({"stamp": ticks * period_us, "segment": numbers % SEGMENTS, **values_of(numbers, ticks)})
     places = pa.table(
         {
             "segment": list(range(SEGMENTS)),
