@@ -18,6 +18,7 @@ does with the operators of queries on the local engine (coalescing_operators.py)
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -27,6 +28,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+# In Spark's workers operators use one thread each.
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
 from coalescing_choices import random_outcomes

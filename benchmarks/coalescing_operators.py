@@ -7,6 +7,8 @@ eager for a while; but every change counts that saves anything. Answers are coun
 from __future__ import annotations
 
 import itertools
+import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +16,14 @@ from random import Random
 from statistics import mean, median
 from typing import Any
 
+# In Spark's workers operators use one thread each; threads that wait for work take time of a processor, too.
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+
 import numpy as np
 import polars as pl
 
 from cluster.costs.choice import Candidate, Least, changes
-from cluster.costs.extents import Keys, place_of_keys
+from cluster.costs.extents import Keys, SeenKeys, place_of_keys
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
 from cluster.fjord.stored_rows import RowsInMemory
@@ -40,8 +45,9 @@ SECOND_US = 1_000_000
 PERIODS = 3
 """Of the slide, at least so many are measured; and seconds at least :data:`MEASURED_S`."""
 MEASURED_S = 8
-ROUNDS = 3
-"""The least of so many counts, way by way."""
+MOST_ROUNDS, LEAST_PERIODS = 12, 12
+CLOSE, FAR = 0.02, 1.1
+"""It is measured until the ratio is known so well, or that it is further from 1 than that."""
 KEYS_SEEN_S = 10
 ANYTHING = Least(0.0, 1.0)
 """A change that saves a microsecond counts."""
@@ -133,48 +139,120 @@ def random_setting(random: Random) -> Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Processor seconds for a second of samples, and how many queries were chosen to be lazy."""
+    """Processor seconds for a second of samples, how many queries were chosen to be lazy, and how good that is.
+
+    Parameters
+    ----------
+    eager, lazy, chosen
+        Medians over periods.
+    chosen_lazy
+        How many queries are lazy.
+    over_better
+        The cost of the choice over that of the better of all eager and all lazy: at least 1, if it is one of these.
+    known_within
+        Half of the interval of 95 % around it.
+    """
 
     eager: float
     lazy: float
     chosen: float
     chosen_lazy: int
+    over_better: float
+    known_within: float
+
+
+class Trial:
+    """A setting that is measured in all ways, round by round, until it is clear how good the choice is."""
+
+    def __init__(self, setting: Setting) -> None:
+        plans = [rewrite(translate(text, CATALOG).node).node for text in _texts(setting)]
+        eager, lazy = ([with_keeping(plan, how) for plan in plans] for how in ("eager", "lazy"))
+        chosen = chosen_plans(plans, Figures({"s": float(setting.rate)}, {}, SHIPPED, keys=seen_keys(eager, setting)))
+        self._setting, self._rounds = setting, 0
+        self._ways = {"eager": eager, "lazy": lazy}
+        if chosen not in (eager, lazy):
+            self._ways["chosen"] = chosen
+        self._own = next(way for way, plans in self._ways.items() if plans == chosen)
+        self._took: dict[str, list[float]] = {way: [] for way in self._ways}
+        self._chosen_lazy = sum(one == other for one, other in zip(chosen, lazy, strict=True))
+
+    def measure(self) -> None:
+        """Measure another round, unless it is clear enough."""
+        if self._rounds == MOST_ROUNDS or (
+            len(self._took[self._own]) >= LEAST_PERIODS and all(each.is_clear for each in self._over())
+        ):
+            return
+        for way, periods in measured(self._ways, self._setting, self._rounds).items():
+            self._took[way] += periods
+        self._rounds += 1
+
+    def _over(self) -> list[Middle]:
+        """Return what the choice costs over each of all eager and all lazy that it is not."""
+        own = self._took[self._own]
+        others = [self._took[way] for way in ("eager", "lazy") if way != self._own]
+        return [middle([one / two for one, two in zip(own, other, strict=True)]) for other in others]
 
     @property
-    def over_better(self) -> float:
-        """The cost of the choice over that of the better of all eager and all lazy."""
-        return self.chosen / min(self.eager, self.lazy)
+    def outcome(self) -> Outcome:
+        """What has been measured."""
+        worst = max(self._over(), key=lambda each: each.middle)
+        seconds = {way: median(periods) for way, periods in self._took.items()}
+        return Outcome(
+            seconds["eager"], seconds["lazy"], seconds[self._own], self._chosen_lazy,
+            over_better=worst.middle if self._own == "chosen" else max(worst.middle, 1.0),
+            known_within=(worst.high - worst.low) / 2,
+        )  # fmt: skip
 
 
-def outcome(setting: Setting) -> Outcome:
-    """Measure a setting in all ways, second by second in turn."""
-    plans = [rewrite(translate(text, CATALOG).node).node for text in _texts(setting)]
-    eager, lazy = ([with_keeping(plan, how) for plan in plans] for how in ("eager", "lazy"))
-    chosen = chosen_plans(plans, Figures({"s": float(setting.rate)}, {}, SHIPPED, keys=seen_keys(eager, setting)))
-    ways = {"eager": eager, "lazy": lazy}
-    if chosen not in (eager, lazy):
-        ways["chosen"] = chosen
-    rounds = [measured(ways, setting) for _ in range(ROUNDS)]
-    # Even processor time differs by a tenth from round to round, as the machine is shared; the least is its own.
-    seconds = {way: min(each[way] for each in rounds) for way in ways}
-    seconds.setdefault("chosen", seconds["eager"] if chosen == eager else seconds["lazy"])
-    return Outcome(**seconds, chosen_lazy=sum(one == other for one, other in zip(chosen, lazy, strict=True)))
+def outcomes(settings: Sequence[Setting]) -> list[Outcome]:
+    """Measure settings in turn, round by round: what else the machine does for a minute is not in one of them alone."""
+    trials = [Trial(each) for each in settings]
+    for _ in range(MOST_ROUNDS):
+        for each in trials:
+            each.measure()
+    return [each.outcome for each in trials]
+
+
+@dataclass(frozen=True)
+class Middle:
+    """A median, and between what it lies with a probability of 95 %."""
+
+    low: float
+    middle: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is known to 2 %, or far from all that would be a doubt."""
+        return self.high - self.low < 2 * CLOSE or self.low > FAR or self.high < 1 / FAR
+
+
+def middle(ratios: Sequence[float]) -> Middle:
+    """Return the median of ratios; its interval is that of order statistics, whatever the distribution."""
+    ordered = sorted(ratios)
+    half = 0.98 * math.sqrt(len(ordered))
+    low, high = math.floor(len(ordered) / 2 - half), math.ceil(len(ordered) / 2 + half)
+    return Middle(ordered[max(low, 0)], median(ordered), ordered[min(high, len(ordered) - 1)])
 
 
 def seen_keys(eager: Sequence[Node], setting: Setting) -> Keys:
-    """Return how many keys extents have, as they see it while the first of the queries runs eagerly."""
+    """Return what extents see of their keys while the first of the queries runs eagerly."""
     engine, plan = _engine(eager[:1])
     (fragment,) = lower(plan).fragments
     operator = next(each.id for each in fragment.nodes if isinstance(each.operation, SharedExtents))
     seconds = list(itertools.islice(_samples(setting), setting.window_s + KEYS_SEEN_S))
     counted = [engine.run({"s": each}).counters[operator] for each in seconds][-KEYS_SEEN_S:]
-    entered, companions = (
-        sum(values) for values in zip(*((each.rows_in, each.companions) for each in counted), strict=True)
+    entered, companions, neighbours, linked = (
+        sum(values)
+        for values in zip(
+            *((each.rows_in, each.companions, each.neighbours, each.linked) for each in counted), strict=True
+        )
     )
     extent = extent_of(eager[0])
     place = None if extent is None else place_of_keys(extent)
     assert place is not None  # noqa: S101 - keys are columns of the stream
-    return {place: setting.rate * setting.window_s * entered / companions}
+    count = setting.rate * setting.window_s * entered / companions
+    return {place: SeenKeys(count, linked / neighbours) if neighbours else SeenKeys(count)}
 
 
 def chosen_plans(plans: Sequence[Node], figures: Figures) -> list[Node]:
@@ -194,28 +272,29 @@ def chosen_plans(plans: Sequence[Node], figures: Figures) -> list[Node]:
             running.update(change.plans)
 
 
-def measured(ways: Mapping[str, Sequence[Node]], setting: Setting) -> dict[str, float]:
-    """Return, by way, processor seconds for a second of samples once the window is full.
+def measured(ways: Mapping[str, Sequence[Node]], setting: Setting, number: int) -> dict[str, list[float]]:
+    """Return, by way, processor seconds for a second of samples in each period, once the window is full.
 
-    Each second is run in all ways before the next one. A period is a slide, or a second; its median counts.
+    A period is a slide, or a second. Each second is run in all ways before the next one, and which way is the first
+    alternates by period and round, because samples are in the cache then.
     """
     engines = {name: _engine(plans)[0] for name, plans in ways.items()}
-    samples = iter(_samples(setting))
     rows = dict.fromkeys(ways, 0)
     took: dict[str, list[float]] = {name: [] for name in ways}
-    filling = setting.window_s + (setting.slide_s or 1)
-    for number, (arrival, order) in enumerate(zip(samples, itertools.cycle((1, -1)))):
-        for name, engine in list(engines.items())[::order]:
+    period = setting.slide_s or 1
+    filling = setting.window_s + period
+    for second, arrival in enumerate(_samples(setting)):
+        in_turn = list(engines.items())[:: 1 if (second // period + number) % 2 else -1]
+        for name, engine in in_turn:
             began = time.process_time()
             found = engine.run({"s": arrival}).rows.height
-            if number >= filling:
+            if second >= filling:
                 took[name].append(time.process_time() - began)
                 rows[name] += found
     if len(set(rows.values())) > 1:
         raise SystemExit(f"answers depend on how extents are kept: {rows} of {setting}")
-    period = setting.slide_s or 1
     return {
-        name: median(sum(each[at : at + period]) for at in range(0, len(each), period)) / period
+        name: [sum(each[at : at + period]) / period for at in range(0, len(each), period)]
         for name, each in took.items()
     }
 
@@ -256,8 +335,7 @@ def _samples(setting: Setting) -> Iterator[Arrival]:
 def over_engines(settings: Sequence[Setting] = SETTINGS) -> dict[str, Any]:
     """Return milliseconds of a processor for a second of samples each way, and the chosen over the better one."""
     found = {}
-    for each in settings:
-        ran = outcome(each)
+    for each, ran in zip(settings, outcomes(settings), strict=True):
         name = f"{len(each.queries)} queries, slide {each.slide_s} s, {each.rate}/s, cp {each.coalescing_probability}"
         ways = {way: round(getattr(ran, way), 4) for way in ("eager", "lazy", "chosen")}
         found[name] = {**ways, "chosen_lazy": ran.chosen_lazy, "chosen_over_better": round(ran.over_better, 2)}
@@ -269,7 +347,7 @@ def operator_outcomes(count: int, seed: int = 24) -> dict[str, Any]:
     """Return how choices compare in random settings; the seed is another than those that prices were fitted to."""
     random = Random(seed)  # noqa: S311 - settings, not secrets
     settings = [random_setting(random) for _ in range(count)]
-    found = [outcome(each) for each in settings]
+    found = outcomes(settings)
     ways = {"eager": 0, "lazy": 0, "mixed": 0}
     for setting, each in zip(settings, found, strict=True):
         lazily = {0: "eager", len(setting.queries): "lazy"}
@@ -280,6 +358,7 @@ def operator_outcomes(count: int, seed: int = 24) -> dict[str, Any]:
         "operators_choice_worst_over_better": round(max(over), 3),
         "operators_choice_mean_over_better": round(mean(over), 4),
         "operators_choice_over_5_percent": sum(each > OFF for each in over),
+        "operators_choice_known_within": round(mean(each.known_within for each in found), 4),
         **{f"operators_choice_{way}_of_all_eager": round(mean(_share(each, way) for each in found), 3) for way in WAYS},
         **{f"operators_choice_{way}": times for way, times in ways.items()},
     }

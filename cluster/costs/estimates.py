@@ -157,7 +157,7 @@ def estimates_of(
     partners
         What lookups make of a tuple; of one that is missing, one row.
     keys
-        How many keys the samples of extents have, where that has been measured.
+        How many keys the samples of extents have, and how many are linked, where that has been measured.
     known
         Estimates made with the same figures; these are added to it, and it is returned.
     """
@@ -192,7 +192,7 @@ def _work(node: Node, below: Sequence[Characteristics], estimate: Estimate, pric
     if flow is None or kept is None:
         return None
     if isinstance(node, Extent):
-        changing = gone_through(below[0], keys_of(node, keys), kept)
+        changing = gone_through(below[0], keys_of(node, keys).count, kept)
         own = coalescing_us(node, below[0], kept, prices, keys)
         return own + moves(below[0]) * prices.of(node).moved + work_us(prices.of(node), below, flow, changing)
     return work_us(prices.of(node), below, flow, kept, compared=_compared(node, below, kept))
@@ -202,8 +202,10 @@ def coalescing_us(node: Extent, samples: Characteristics, kept: float, prices: P
     """Return what a query takes whose extent is lazy, beside the samples that it shares with others."""
     if node.coalescing.kept == "eager":
         return 0.0
-    compared, price = compared_lazily(samples, keys_of(node, keys), kept), prices.of_coalescing
-    return price.batch * BATCHES_PER_SECOND + price.moved * moves(samples) + price.compared * compared
+    seen, price = keys_of(node, keys), prices.of_coalescing
+    compared_us = price.compared + price.apart * (1 - seen.linked)
+    compared = compared_lazily(samples, seen.count, kept)
+    return price.batch * BATCHES_PER_SECOND + price.moved * moves(samples) + compared_us * compared
 
 
 def compared_by(node: Node, estimates: Mapping[Node, Estimate]) -> float:

@@ -1,4 +1,4 @@
-"""What extents go through, by how many keys their samples have. Pure arithmetic.
+"""What extents go through, by how many keys their samples have, and how many are linked. Pure arithmetic.
 
 samples of a key   | | | |           an extent changes when one enters or leaves: all of its key are gone through
 of another         |                 once in a batch, and if it is lazy, at each such instant
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from cluster.costs.characteristics import Characteristics
 from cluster.costs.selectivity import KEYS_ASSUMED
@@ -18,16 +19,36 @@ from cluster.language.plans import plain_column
 FEWEST_KEYS = KEYS_ASSUMED // 10
 """Keys that are assumed where they have not been measured, since more would make lazy extents look cheaper."""
 
-Keys = Mapping[tuple[str, tuple[str, ...]], float]
-"""By stream and the columns that are keys: how many there are, the fewer, the more samples have the same one.
+LINKED_ASSUMED = 0.5
+"""The share of samples that go on with the one before, where it has not been measured."""
 
-It is the reciprocal of the probability that two samples have one key, so that 100 keys of which one has nearly all
-samples are hardly more than one.
-"""
+
+@dataclass(frozen=True, slots=True)
+class SeenKeys:
+    """What is known of the keys of samples.
+
+    Parameters
+    ----------
+    count
+        How many there are, the fewer, the more samples have the same one. It is the reciprocal of the probability that
+        two samples have one key, so that 100 keys of which one has nearly all samples are hardly more than one.
+    linked
+        The share of samples that are coalesced with the one of their key before, of all extents with these keys.
+    """
+
+    count: float
+    linked: float = LINKED_ASSUMED
+
+
+Place = tuple[str, tuple[str, ...]]
+"""A stream, and its columns that are keys."""
+Keys = Mapping[Place, SeenKeys]
+"""By place: as measured."""
 NO_KEYS: Keys = {}
+_ASSUMED = SeenKeys(FEWEST_KEYS)
 
 
-def place_of_keys(extent: Extent) -> tuple[str, tuple[str, ...]] | None:
+def place_of_keys(extent: Extent) -> Place | None:
     """Return the stream and its columns by which an extent's samples are coalesced; None if they are computed."""
     names: list[str] = list(extent.keys)
     node = extent.input
@@ -42,12 +63,11 @@ def place_of_keys(extent: Extent) -> tuple[str, tuple[str, ...]] | None:
     return (node.stream, tuple(sorted(set(names)))) if isinstance(node, Source) else None
 
 
-def keys_of(extent: Extent, measured: Keys) -> float:
-    """Return how many keys an extent has: as measured, else as assumed."""
-    if not extent.keys:
-        return 1.0
+def keys_of(extent: Extent, measured: Keys) -> SeenKeys:
+    """Return what is known of an extent's keys: as measured, else as assumed."""
     place = place_of_keys(extent)
-    return measured.get(place, FEWEST_KEYS) if place is not None else FEWEST_KEYS
+    seen = _ASSUMED if place is None else measured.get(place, _ASSUMED)
+    return seen if extent.keys else replace(seen, count=1.0)
 
 
 def changes_of_key(samples: Characteristics, keys: float) -> float:

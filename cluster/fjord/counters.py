@@ -40,6 +40,8 @@ class Totals(msgspec.Struct, frozen=True):
         Sum of the accuracies of its rows, each estimated after a transition, and how many.
     companions
         For each row that entered it, if it is an extent: how many rows of its key there were, with itself.
+    neighbours, linked
+        Pairs of neighbours that it compared, if it is an extent, and those of them that are coalesced.
     """
 
     owner: str
@@ -54,6 +56,8 @@ class Totals(msgspec.Struct, frozen=True):
     accuracies: float = 0.0
     estimated: int = 0
     companions: int = 0
+    neighbours: int = 0
+    linked: int = 0
 
     def plus(self, other: Totals) -> Totals:
         """Return both together."""
@@ -70,6 +74,8 @@ class Totals(msgspec.Struct, frozen=True):
             self.accuracies + other.accuracies,
             self.estimated + other.estimated,
             self.companions + other.companions,
+            self.neighbours + other.neighbours,
+            self.linked + other.linked,
         )
 
     def minus(self, earlier: Totals) -> Totals:
@@ -87,6 +93,8 @@ class Totals(msgspec.Struct, frozen=True):
             self.accuracies - earlier.accuracies,
             self.estimated - earlier.estimated,
             self.companions - earlier.companions,
+            self.neighbours - earlier.neighbours,
+            self.linked - earlier.linked,
         )
 
 
@@ -110,6 +118,8 @@ def counters_of(operators: Iterable[RunningOperator]) -> Counters:
             placed.counters.accuracies,
             placed.counters.estimated,
             placed.counters.companions,
+            placed.counters.neighbours,
+            placed.counters.linked,
         )
         for placed in operators
     }

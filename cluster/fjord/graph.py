@@ -31,6 +31,8 @@ class OperatorCounters:
     """Sum of the estimated accuracies of rows after transitions, which were so many:"""
     estimated: int = 0
     companions: int = 0
+    neighbours: int = 0
+    linked: int = 0
     """For each row that entered an extent, how many rows of its key there were."""
     broken: int = 0
     """Batches, received or emitted, that violated the contract of queues."""
@@ -186,7 +188,9 @@ class Dataflow:
         port, batch = _take(placed)
         if batch is None:
             return
-        evicted, companions = placed.operator.evictions.tuples, placed.operator.companions
+        operator = placed.operator
+        evicted, companions = operator.evictions.tuples, operator.companions
+        neighbours, linked = operator.neighbours, operator.linked
         began = self._clock()
         NOW.operator = type(placed.operator).__name__
         try:
@@ -205,8 +209,10 @@ class Dataflow:
         counters.seconds += used
         counters.rows_in += batch.rows.height
         counters.rows_out += emitted.rows.height
-        counters.companions += placed.operator.companions - companions
-        evictions = placed.operator.evictions
+        counters.companions += operator.companions - companions
+        counters.neighbours += operator.neighbours - neighbours
+        counters.linked += operator.linked - linked
+        evictions = operator.evictions
         counters.evicted += evictions.tuples - evicted
         if evictions.accuracy is not None:
             counters.accuracies += evictions.accuracy

@@ -43,6 +43,10 @@ class Operator(ABC):
     """What it could not do in its last transition although it went on; its query gets this as an error."""
     companions: int = 0
     """Of an extent: for each row that entered since it was built, how many rows of its key there were, with itself."""
+    neighbours: int = 0
+    """Of an extent: how many pairs of neighbours it has compared since it was built."""
+    linked: int = 0
+    """Of an extent: how many of these are coalesced."""
 
     @property
     def evictions(self) -> Evictions:

@@ -32,12 +32,16 @@ class Rates(msgspec.Struct, frozen=True):
         The share of a processor that it takes, from 0 to 1; more if several workers run it.
     companions_per_second
         For each row that enters it, if it is an extent: how many rows of its key there are, with itself.
+    neighbours_per_second, linked_per_second
+        Pairs of neighbours that it compares, if it is an extent, and those of them that are coalesced.
     """
 
     rows_in_per_second: float = 0.0
     rows_out_per_second: float = 0.0
     busy: float = 0.0
     companions_per_second: float = 0.0
+    neighbours_per_second: float = 0.0
+    linked_per_second: float = 0.0
 
     @property
     def rows_out_per_row(self) -> float | None:
@@ -52,6 +56,11 @@ class Rates(msgspec.Struct, frozen=True):
         return self.companions_per_second / self.rows_in_per_second
 
     @property
+    def linked_share(self) -> float | None:
+        """The share of neighbours in an extent that are coalesced; None while none are compared."""
+        return self.linked_per_second / self.neighbours_per_second if self.neighbours_per_second else None
+
+    @property
     def microseconds_per_row(self) -> float | None:
         """Processor time for each row that it takes; None while it takes none."""
         return self.busy * 1e6 / self.rows_in_per_second if self.rows_in_per_second else None
@@ -63,6 +72,8 @@ class Rates(msgspec.Struct, frozen=True):
             self.rows_out_per_second + share * (newest.rows_out_per_second - self.rows_out_per_second),
             self.busy + share * (newest.busy - self.busy),
             self.companions_per_second + share * (newest.companions_per_second - self.companions_per_second),
+            self.neighbours_per_second + share * (newest.neighbours_per_second - self.neighbours_per_second),
+            self.linked_per_second + share * (newest.linked_per_second - self.linked_per_second),
         )
 
 
@@ -148,4 +159,5 @@ class OperatorStatistics:
 
 def _between(earlier: Totals | None, now: Totals, seconds: float) -> Rates:
     done = now if earlier is None else now.minus(earlier)
-    return Rates(*(each / seconds for each in (done.rows_in, done.rows_out, done.seconds, done.companions)))
+    counted = (done.rows_in, done.rows_out, done.seconds, done.companions, done.neighbours, done.linked)
+    return Rates(*(each / seconds for each in counted))

@@ -307,7 +307,7 @@ class Extent(StartOrdered):
         self, ordered: pl.DataFrame, seen: Whole, shown: Shown, samples: Samples, span_us: tuple[int, int]
     ) -> Versions:
         def linked(earlier: Whole, later: Whole) -> Flags:
-            return _linked(ordered, shown.how, seen[earlier], seen[later])
+            return self._are_linked(ordered, shown.how, seen[earlier], seen[later])
 
         if not self._eager or not samples.in_turn:
             return of_snapshots(samples, linked, *span_us)
@@ -329,8 +329,15 @@ class Extent(StartOrdered):
         places = np.flatnonzero(open_)
         places = places[places > 0]
         places = places[groups[places] == groups[places - 1]]
-        goes_on[places] = _linked(ordered, self._shown[0].how, places - 1, places)
+        goes_on[places] = self._are_linked(ordered, self._shown[0].how, places - 1, places)
         return ordered.with_columns(pl.Series(_LINKED, goes_on, pl.Boolean))
+
+    def _are_linked(self, ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole) -> Flags:
+        """Return whether samples go on with others; count both."""
+        found = _linked(ordered, how, earlier, later)
+        self.neighbours += len(found)
+        self.linked += int(np.count_nonzero(found))
+        return found
 
     def _without_gone(self, kept: pl.DataFrame, until_us: int) -> pl.DataFrame:
         """Return the samples that are still needed, in their order."""

@@ -1,4 +1,4 @@
-"""How many keys the samples of running extents have, as they see it: by it eager and lazy ones are compared."""
+"""How many keys the samples of running extents have, and how many are linked: by it eager and lazy are compared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cluster.costs.estimates import estimates_of
-from cluster.costs.extents import Keys, place_of_keys
-from cluster.fjord.operator_statistics import Rates
+from cluster.costs.extents import LINKED_ASSUMED, Keys, Place, SeenKeys, place_of_keys
+from cluster.fjord.operator_statistics import NONE_YET, Rates
 from cluster.language.algebra import Extent
 from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.operations import SharedExtents
@@ -32,9 +32,10 @@ def measured_keys(
     rates: Callable[[str], Rates],
     now: float,
 ) -> Keys:
-    """Return how many keys extents have whose windows have been filled; of several, by the one with most samples.
+    """Return what is seen of the keys of extents whose windows have been filled; of several, by that with most samples.
 
-    A sample meets so many of its key in a window, of so many that are there.
+    A sample meets so many of its key in a window, of so many that are there. Of the neighbours that are compared, a
+    share is linked, on average over all ways in which a fragment coalesces them.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def measured_keys(
     now
         Seconds since 1970.
     """
-    seen: dict[tuple[str, tuple[str, ...]], dict[str, _Seen]] = {}
+    seen: dict[Place, dict[str, _Seen]] = {}
     for query in queries:
         extent = extent_of(without_history(query.node))
         place = None if extent is None else place_of_keys(extent)
@@ -60,7 +61,7 @@ def measured_keys(
         group = physical.subscribers[query.identity].group
         if group not in of_fragment.kept and (kept := _kept(extent, figures)) is not None:
             of_fragment.kept[group] = kept
-    found: dict[tuple[str, tuple[str, ...]], float] = {}
+    found: dict[Place, SeenKeys] = {}
     for place, fragments in seen.items():
         each = max(fragments.values(), key=lambda one: sum(one.kept.values()))
         keys = _keys(each, rates)
@@ -73,12 +74,12 @@ def _kept(extent: Extent, figures: Figures) -> float | None:
     return estimates_of(extent, figures.rates, figures.selectivities)[extent].kept
 
 
-def _keys(seen: _Seen, rates: Callable[[str], Rates]) -> float | None:
+def _keys(seen: _Seen, rates: Callable[[str], Rates]) -> SeenKeys | None:
     operator = next((each.id for each in seen.fragment.nodes if isinstance(each.operation, SharedExtents)), None)
-    met = None if operator is None else rates(operator).companions_per_row
-    kept = sum(seen.kept.values())
+    did = NONE_YET if operator is None else rates(operator)
+    met, kept, linked = did.companions_per_row, sum(seen.kept.values()), did.linked_share
     if met is None or not kept:
         return None
     # Groups keep samples of their own; most samples are those of the largest.
     of_group = sum(each * each for each in seen.kept.values()) / kept
-    return max(of_group / met, 1.0)
+    return SeenKeys(max(of_group / met, 1.0), LINKED_ASSUMED if linked is None else linked)

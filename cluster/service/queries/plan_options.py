@@ -48,7 +48,7 @@ class Figures:
     partners
         What lookups that run make of a tuple.
     keys
-        How many keys the samples of extents have.
+        How many keys the samples of extents have, and how many are linked.
     """
 
     rates: Mapping[str, float]

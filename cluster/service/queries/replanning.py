@@ -27,6 +27,7 @@ from cluster.costs.choice import (
     smoothed,
 )
 from cluster.costs.estimate_text import duration_words
+from cluster.costs.extents import SeenKeys
 from cluster.costs.pane_families import Move
 from cluster.errors import ClusterError
 from cluster.expressions.nodes import Expression
@@ -391,7 +392,9 @@ def _flat(figures: Figures) -> dict[str, float]:
         **{f"rate {stream}": rate for stream, rate in figures.rates.items()},
         **{f"share {key!r}": share for key, share in figures.selectivities.items()},
         **{f"partners {key!r}": rows for key, rows in figures.partners.items()},
-        **{f"keys {place!r}": keys for place, keys in figures.keys.items()},
+        **{f"keys {place!r}": seen.count for place, seen in figures.keys.items()},
+        # Costs have a part for all neighbours, and another one for those that are linked: few of these hardly matter.
+        **{f"linked {place!r}": 1 + seen.linked for place, seen in figures.keys.items()},
     }
 
 
@@ -401,5 +404,5 @@ def _with_smoothed(figures: Figures, smooth: dict[str, float]) -> Figures:
         rates={stream: smooth[f"rate {stream}"] for stream in figures.rates},
         selectivities={key: smooth[f"share {key!r}"] for key in figures.selectivities},
         partners={key: smooth[f"partners {key!r}"] for key in figures.partners},
-        keys={place: smooth[f"keys {place!r}"] for place in figures.keys},
+        keys={place: SeenKeys(smooth[f"keys {place!r}"], smooth[f"linked {place!r}"] - 1) for place in figures.keys},
     )

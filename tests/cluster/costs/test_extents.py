@@ -8,7 +8,16 @@ from collections import defaultdict
 import pytest
 
 from cluster.costs.estimates import estimates_of
-from cluster.costs.extents import FEWEST_KEYS, compared_lazily, gone_through, keys_of, moves, place_of_keys
+from cluster.costs.extents import (
+    FEWEST_KEYS,
+    LINKED_ASSUMED,
+    SeenKeys,
+    compared_lazily,
+    gone_through,
+    keys_of,
+    moves,
+    place_of_keys,
+)
 from cluster.costs.prices import Price, Prices
 from cluster.language.algebra import Extent, Node
 from cluster.language.catalog import BaseStream, Catalog
@@ -96,18 +105,40 @@ def test_keys_are_columns_of_the_stream_whatever_they_are_called_behind_a_projec
 
 
 def test_keys_are_as_measured_else_few() -> None:
-    measured = {("s", ("k",)): 7.0}
-    assert keys_of(extent("RANGE 10 SECONDS"), measured) == 7
-    assert keys_of(extent("RANGE 10 SECONDS", "x BY y"), measured) == FEWEST_KEYS
-    assert keys_of(extent("RANGE 10 SECONDS", "x"), measured) == 1
+    measured = {("s", ("k",)): SeenKeys(7.0, 0.9), ("s", ()): SeenKeys(1.0, 0.2)}
+    assert keys_of(extent("RANGE 10 SECONDS"), measured) == SeenKeys(7, 0.9)
+    assert keys_of(extent("RANGE 10 SECONDS", "x BY y"), measured) == SeenKeys(FEWEST_KEYS, LINKED_ASSUMED)
+    assert keys_of(extent("RANGE 10 SECONDS", "x"), measured) == SeenKeys(1, 0.2)
+    assert keys_of(extent("RANGE 10 SECONDS", "x"), {}) == SeenKeys(1, LINKED_ASSUMED)
 
 
 def test_more_keys_make_lazy_extents_cheaper() -> None:
     node = with_keeping(coalesced("RANGE 10 SECONDS"), "lazy")
     found = extent_of(node)
     assert found is not None
-    work = [estimates_of(node, {"s": 1_000.0}, keys={("s", ("k",)): keys})[found].work_us for keys in (10, 100, 1_000)]
+    work = [
+        estimates_of(node, {"s": 1_000.0}, keys={("s", ("k",)): SeenKeys(keys)})[found].work_us
+        for keys in (10, 100, 1_000)
+    ]
     assert work == sorted(work, key=lambda each: -(each or 0))
+
+
+def test_samples_that_are_linked_make_lazy_extents_cheaper() -> None:
+    """What is compared costs a part for each sample, and one more for each that begins a row."""
+    node = with_keeping(coalesced("RANGE 10 SECONDS"), "lazy")
+    found = extent_of(node)
+    assert found is not None
+    prices = Prices({**PRICES.kinds, "Coalescing": Price(compared=0.5, apart=0.25)})
+    none, half, all_ = (
+        estimates_of(node, {"s": 1_000.0}, prices=prices, keys={("s", ("k",)): SeenKeys(100, linked)})[found].work_us
+        for linked in (0.0, 0.5, 1.0)
+    )
+    assert none is not None
+    assert half is not None
+    assert all_ is not None
+    flow, kept = samples_of(found, 1_000.0)
+    assert none - all_ == pytest.approx(0.25 * compared_lazily(flow, 100, kept))
+    assert none - half == pytest.approx((none - all_) / 2)
 
 
 PRICES = Prices(
@@ -121,7 +152,7 @@ PRICES = Prices(
 
 
 def test_the_price_of_an_extent_has_a_part_for_each_move_of_its_window() -> None:
-    figures = Figures({"s": 10.0}, {}, PRICES, keys={("s", ("k",)): 1e9})
+    figures = Figures({"s": 10.0}, {}, PRICES, keys={("s", ("k",)): SeenKeys(1e9)})
     node = coalesced("RANGE 10 SECONDS SLIDE 5 SECONDS")
     plans = {each.number: each for each in options_of(PlannedQuery("q", 1, node), alternatives(node), figures)}
     eager, lazy = plans[1], plans[2]

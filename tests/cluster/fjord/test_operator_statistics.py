@@ -42,11 +42,14 @@ def test_first_rates_are_those_since_the_beginning() -> None:
 def test_an_extent_has_companions_of_each_row_that_entered() -> None:
     clock = Clock()
     statistics = OperatorStatistics(clock)
-    statistics.add({"extent": Totals("stream s", 1, rows_in=20, companions=50), "scan": totals(20)})
+    did = Totals("stream s", 1, rows_in=20, companions=50, neighbours=40, linked=30)
+    statistics.add({"extent": did, "scan": totals(20)})
     clock.now += 10
     statistics.observe(["stream s"])
     assert statistics.rates("extent").companions_per_row == 2.5
     assert statistics.rates("scan").companions_per_row is None
+    assert statistics.rates("extent").linked_share == 0.75
+    assert statistics.rates("scan").linked_share is None
     statistics.add({"extent": Totals("stream s", 1, rows_in=20, companions=110)})
     clock.now += HALF_LIFE_SECONDS
     statistics.observe(["stream s"])

@@ -352,15 +352,19 @@ async def test_queries_that_coalesce_one_window_share_whole_samples_where_that_i
     assert all("lazily" in bench.plan(f"q{number}") for number in range(4))
 
 
-@pytest.mark.parametrize(("keys", "lazily"), [(10, False), (1_000, True)])
-async def test_where_samples_have_many_keys_whole_ones_are_shared(bench: _Bench, keys: int, *, lazily: bool) -> None:
-    """Few keys are assumed until the first window is full; then they are measured."""
+@pytest.mark.parametrize(
+    ("keys", "linked", "lazily"), [(10, 30, False), (1_000, 30, True), (200, 0, False), (200, 60, True)]
+)
+async def test_where_samples_have_many_keys_or_are_linked_whole_ones_are_shared(
+    bench: _Bench, keys: int, linked: int, *, lazily: bool
+) -> None:
+    """Few keys are assumed until the first window is full; then they are measured, and how many of 60 are linked."""
     bench.rates.known = {"a": 2_000.0}
     for number, text in enumerate(_extents("RANGE 10 SECONDS")):
         await bench.service.queries.add(text, f"q{number}")
     for fragment in bench.service.registry.physical.fragments:
         (operator,) = (each for each in fragment.nodes if isinstance(each.operation, SharedExtents))
-        did = Totals(fragment.identity, 1, rows_in=100, companions=100 * 20_000 // keys)
+        did = Totals(fragment.identity, 1, rows_in=100, companions=100 * 20_000 // keys, neighbours=60, linked=linked)
         bench.operators.add({operator.id: did})
     bench.operators.observe(each.identity for each in bench.service.registry.physical.fragments)
     created_us = bench.service.registry.query("q3").created_us

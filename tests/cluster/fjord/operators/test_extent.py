@@ -113,6 +113,17 @@ def test_each_sample_that_enters_counts_those_of_its_key(kept: Keeping, seed: in
     assert subject.companions == expected
 
 
+@pytest.mark.parametrize("kept", ["eager", "lazy"])
+def test_neighbours_that_are_linked_are_counted(kept: Keeping) -> None:
+    """Of 40 samples of one key, every fourth has another value than the one before."""
+    subject = extent_of(kept)
+    rows = [(at, at + 100, "a", at // 4, at) for at in range(40)]
+    for at in range(40):
+        subject.transition(0, Batch(pl.DataFrame(rows[at : at + 1], COLUMNS.schema, orient="row"), at + 1))
+    assert subject.neighbours >= 39
+    assert subject.linked / subject.neighbours == pytest.approx(0.75, abs=0.05)
+
+
 def test_a_sample_that_was_cut_goes_on_as_one() -> None:
     subject = extent_of("eager")
     pieces = [(0, 4, "a", 1, 0), (2, 4, "a", 1, 2)]
