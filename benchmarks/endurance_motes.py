@@ -149,19 +149,24 @@ class Motes:
                 if mote.program is None:
                     await self._send(mote, _now_us(), (), listen_us=LISTEN_US)
             await asyncio.sleep(0.5)
+        # The last has its program much later than the first: all sample from the same instant on, which is now.
+        tick = -(-_now_us() // self.fleet.period_us)
         for mote in self.motes:
+            mote.first = mote.following = max(mote.first, tick)
             await self._send(mote, mote.following * self.fleet.period_us, ())
 
     async def sample(self, seconds: float) -> None:
         """Sample in real time for so long."""
         count, packet_seconds = self.fleet.count, self.fleet.packet_seconds
-        began, number, turns = time.monotonic(), 0, round(seconds / packet_seconds)
-        pause = packet_seconds / count
+        first_us = max(mote.first for mote in self.motes) * self.fleet.period_us
+        # A mote sends its last sample of a packet as it takes it; the clocks of motes differ by up to a packet.
+        began = first_us / 1e6 + packet_seconds - self.fleet.period_us / 1e6
+        number, turns, pause = 0, round(seconds / packet_seconds), packet_seconds / count
         while number < turns * count:
             mote = self.motes[number % count]
-            due = began + packet_seconds + number * pause
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            self.late_seconds = time.monotonic() - due
+            due = began + number * pause
+            await asyncio.sleep(max(0.0, due - time.time()))
+            self.late_seconds = time.time() - due
             await self._send_samples(mote)
             number += 1
 
@@ -174,14 +179,14 @@ class Motes:
     async def _send_samples(self, mote: Mote) -> None:
         count, period_us = self.fleet.samples_a_packet, self.fleet.period_us
         ticks = np.arange(mote.following, mote.following + count)
-        clock_us = int(ticks[-1] + 1) * period_us
+        clock_us = int(ticks[-1]) * period_us
         found = values_of(np.full(count, mote.number), ticks)
         assert mote.program is not None  # noqa: S101 - all have one before they sample
         ages: list[int] = (clock_us - ticks * period_us).tolist()
         values = zip(*(found[name].tolist() for name in mote.program.fields), strict=True)
         records = tuple(Sample(age, sampled) for age, sampled in zip(ages, values, strict=True))
         mote.following += count
-        await self._send(mote, clock_us, records)
+        await self._send(mote, clock_us, records, promise_us=clock_us + period_us)
         self.sent += count
 
     async def _send(
