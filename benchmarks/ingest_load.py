@@ -45,12 +45,10 @@ LEAST_RUN, MOST_RUN = 32, 256
 """Batches of a proxy that are written to the socket together: least, unless few may be in flight, and most."""
 RESEND_SECONDS = 3.0
 """Without an acknowledgement, everything that has none is sent again."""
-PUBLISH = 0x32
-"""With a quality of service of 1."""
+PUBLISH, PUBLISH_RETAINED = 0x30, 0x33
+"""With a quality of service of 0, as batches have; retained, and with 1, as offers have."""
 PUBACK = 0x40
 LONGEST_ONE_BYTE_LENGTH = 127
-UNACKNOWLEDGED = 2_000
-"""Messages the publisher has sent and the broker has not acknowledged, at most."""
 SEQUENCE_WIDTH, WATERMARK_WIDTH = b"\xce", b"\xcf"
 """MessagePack: an integer of four bytes, or of eight, follows."""
 SEQUENCE, WATERMARK = 2**32 - 1, 2**62
@@ -159,7 +157,7 @@ class Frames:
         head = struct.pack("!H", len(topic)) + topic
         self.slots = max(DIFFERENT_BATCHES, load.in_flight)
         """Batches in the buffer; the next one takes the place of the first."""
-        frames, places = [], []
+        frames, places = list[bytes](), list[list[int]]()
         for body in (bodies[slot % len(bodies)] for slot in range(self.slots)):
             batch = Batch(
                 VERSION,
@@ -174,17 +172,17 @@ class Frames:
             )
             payload = encode_batch(batch)
             numbers = SEQUENCE_WIDTH + SEQUENCE.to_bytes(4, "big") + WATERMARK_WIDTH + WATERMARK.to_bytes(8, "big")
-            frame = bytes((PUBLISH,)) + length_bytes(len(head) + 2 + len(payload)) + head + bytes(2) + payload
-            number, sequence = len(frame) - len(payload) - 2, frame.index(numbers) + 1
+            frame = bytes((PUBLISH,)) + length_bytes(len(head) + len(payload)) + head + payload
+            sequence = frame.index(numbers) + 1
             watermark = sequence + 4 + 1
-            own = [*range(number, number + 2), *range(sequence, sequence + 4), *range(watermark, watermark + 8)]
+            own = [*range(sequence, sequence + 4), *range(watermark, watermark + 8)]
             places.append(own)
             frames.append(frame)
         self._buffer = bytearray(b"".join(frames))
         self._ends = np.cumsum([0, *map(len, frames)])
         self._places = np.array(places) + self._ends[:-1, None]
 
-    def run(self, after: int, most: int, sent: int) -> tuple[int, memoryview]:
+    def run(self, after: int, most: int) -> tuple[int, memoryview]:
         """Return how many batches follow one, and their frames.
 
         Parameters
@@ -193,17 +191,14 @@ class Frames:
             The number of the batch before them.
         most
             How many at most.
-        sent
-            Messages that were sent before, on this connection.
         """
         slot = after % self.slots
         count = min(most, self.slots - slot)
         sequences = np.arange(after + 1, after + 1 + count)
-        numbers = number_of(np.arange(sent, sent + count))
         watermarks = BEGAN_US + 1_000 * sequences
         octets = [
             each.astype(kind).view(np.uint8).reshape(count, -1)
-            for each, kind in ((numbers, ">u2"), (sequences, ">u4"), (watermarks, ">u8"))
+            for each, kind in ((sequences, ">u4"), (watermarks, ">u8"))
         ]
         np.frombuffer(self._buffer, np.uint8)[self._places[slot : slot + count]] = np.hstack(octets)
         return count, memoryview(self._buffer)[self._ends[slot] : self._ends[slot + count]]
@@ -225,8 +220,8 @@ class Client:
         self.window = InFlight()
         """Which messages the broker has acknowledged."""
 
-    def write(self, frames: bytes | memoryview, messages: int) -> None:
-        """Write frames with so many messages to be acknowledged."""
+    def write(self, frames: bytes | memoryview, messages: int = 0) -> None:
+        """Write frames with so many messages that the broker acknowledges."""
         self.window.sent += messages
         self._socket.sendall(frames)
 
@@ -234,13 +229,13 @@ class Client:
         """Write a retained message."""
         name = topic.encode()
         body = struct.pack("!H", len(name)) + name + number_of(self.window.sent).to_bytes(2, "big") + payload
-        self.write(bytes((PUBLISH | 1,)) + length_bytes(len(body)) + body, 1)
+        self.write(bytes((PUBLISH_RETAINED,)) + length_bytes(len(body)) + body, 1)
 
     def subscribe(self, topic: str) -> None:
         """Subscribe with a quality of service of 0: what is lost is sent again."""
         name = topic.encode()
         body = b"\0\1" + struct.pack("!H", len(name)) + name + b"\0"
-        self.write(b"\x82" + length_bytes(len(body)) + body, 0)
+        self.write(b"\x82" + length_bytes(len(body)) + body)
 
     def read(self, seconds: float) -> list[Message]:
         """Wait for something to arrive; return the messages in it."""
@@ -328,13 +323,10 @@ class Proxies:
         for _ in self._frames:
             place = self._turn
             room = self._load.in_flight - (self._sent[place] - self._acknowledged[place])
-            if UNACKNOWLEDGED - self._client.window.waiting < self._least_run:
-                return
             self._turn = (place + 1) % len(self._frames)
             if room >= self._least_run:
-                most = min(room, UNACKNOWLEDGED - self._client.window.waiting, MOST_RUN)
-                count, frames = self._frames[place].run(self._sent[place], most, self._client.window.sent)
-                self._client.write(frames, count)
+                count, frames = self._frames[place].run(self._sent[place], min(room, MOST_RUN))
+                self._client.write(frames)
                 self._sent[place] += count
 
     def _read(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import aiomqtt
-from ingest_load import UNACKNOWLEDGED, Shared
+from ingest_load import Shared
 
 from cluster.ingest.service import Ingest
 from protocols.event_log import configure_logging
@@ -65,7 +65,7 @@ def run_link(port: int, shared: Shared) -> None:
     link = MqttLink(
         BrokerAddress(port=port),
         client_id="fjord-link-benchmark",
-        subscriptions=[Subscription(LINK_PREFIX + topics.batches("+"))],
+        subscriptions=[Subscription(LINK_PREFIX + topics.batches("+"), qos=0)],
         on_connect=ready,
     )
     asyncio.run(_until_stopped(link.run(take), shared))
@@ -75,8 +75,8 @@ def run_bare(port: int, shared: Shared) -> None:
     """Count batches with nothing but aiomqtt 2."""
 
     async def count() -> None:
-        async with aiomqtt.Client("127.0.0.1", port, max_inflight_messages=UNACKNOWLEDGED) as client:
-            await client.subscribe(BARE_PREFIX + topics.batches("+"), qos=1)
+        async with aiomqtt.Client("127.0.0.1", port) as client:
+            await client.subscribe(BARE_PREFIX + topics.batches("+"), qos=0)
             shared.ready.value = 1
             taken = shared.taken
             async for _ in client.messages:

@@ -142,7 +142,8 @@ class Ingest:
             self.offers.declare(Declaration(table.schema))
 
     subscriptions = (
-        Subscription(topics.batches("+")),
+        # Batches are acknowledged to their proxies, once they are on disk: the broker need not wait for that.
+        Subscription(topics.batches("+"), qos=0),
         Subscription(topics.resumptions("+")),
         Subscription(topics.proxy_status("+")),
         Subscription(topics.proxy_clock("+")),

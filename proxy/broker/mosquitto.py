@@ -24,7 +24,7 @@ _START_LIMIT_SECONDS: Final = 10.0
 _STOP_LIMIT_SECONDS: Final = 5.0
 _REMEMBERED_LINES: Final = 20
 _SYSTEM_FOLDERS: Final = "/usr/sbin:/usr/local/sbin:/opt/homebrew/sbin"
-# Mosquitto drops QoS 1 messages past this queue (1000 by default) when a subscriber is slow.
+# Mosquitto drops messages past this queue (1000 by default) when a subscriber is slow; its bytes are those of QoS 1.
 _QUEUED_MESSAGES_PER_CLIENT: Final = 100_000
 _QUEUED_BYTES_PER_CLIENT: Final = 256 * 1024**2
 _MESSAGES_IN_FLIGHT_PER_CLIENT: Final = 1_000

@@ -138,7 +138,9 @@ class Delivery:
                     payload = await self._read(stream, sequence)
                     if payload is not None:
                         await publish_offers()
-                        await self._link.publish(Message(topic, payload))
+                        # Quality of service 0: the cluster acknowledges what is on its disk, which no broker can.
+                        self._streams.published(stream, sequence, len(payload))
+                        await self._link.publish(Message(topic, payload, qos=0))
                         self._metrics.count("batches_sent")
 
     async def _read(self, stream: str, sequence: int) -> bytes | None:

@@ -7,7 +7,8 @@ Pure, one per proxy, over a :class:`proxy.running.delivery_window.DeliveryWindow
     deletions    a1                   what the cluster has acknowledged
 
 The queue holds each batch once at most, and those of a stream in order: when a window begins again, what the queue
-holds of its stream is dropped.
+holds of its stream is dropped. Batches of a stream that has many bytes on their way wait in it: a broker keeps what its
+subscriber does not read, and bounds that by messages only.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ from proxy.running.delivery_window import (
     Resending,
     Resume,
     Send,
+    SendAgain,
     Skip,
     TimePassed,
 )
+
+MOST_PUBLISHED_BYTES = 4 * 1024**2
+"""Of batches of a stream that are published and not acknowledged, or the first one, if it has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,10 @@ class BatchesLost:
 
 @dataclass(frozen=True, slots=True)
 class SendingAgain:
-    """Batches from `first` on are published again; `reason` as in :class:`proxy.running.delivery_window.Resending`."""
+    """Batch `first` is published again, and unless `reason` is "silence", those behind it.
+
+    `reason` is as in :class:`proxy.running.delivery_window.Resending`.
+    """
 
     stream: str
     first: int
@@ -193,11 +201,22 @@ class StreamDeliveries:
         """Remove and return what to publish next; None if nothing is due."""
         if self._to_resume:
             return PublishResumption(*self._to_resume.popitem())
-        while self._to_send:
+        full: list[tuple[str, int]] = []
+        found: PublishBatch | None = None
+        while self._to_send and found is None:
             stream, sequence = self._to_send.popleft()
-            if self.awaits(stream, sequence):
-                return PublishBatch(stream, sequence)
-        return None
+            if not self.awaits(stream, sequence):
+                continue
+            if self.windows[stream].is_full(sequence, MOST_PUBLISHED_BYTES):
+                full.append((stream, sequence))
+            else:
+                found = PublishBatch(stream, sequence)
+        self._to_send.extendleft(reversed(full))
+        return found
+
+    def published(self, stream: str, sequence: int, size: int) -> None:
+        """Note that a batch of so many bytes was published."""
+        self.windows[stream].published(sequence, size)
 
     def awaits(self, stream: str, sequence: int) -> bool:
         """Return whether a batch is still to be acknowledged."""
@@ -227,6 +246,10 @@ class StreamDeliveries:
             match instruction:
                 case Send(sequence):
                     self._to_send.append((stream, sequence))
+                case SendAgain(sequence):
+                    if (stream, sequence) not in self._to_send:
+                        self._to_send.appendleft((stream, sequence))
+                    notices.append(SendingAgain(stream, sequence, "silence"))
                 case DeleteThrough(sequence):
                     self._deletions[stream] = sequence
                 case Resume(first):

@@ -16,6 +16,7 @@ from proxy.running.delivery_window import (
     ImpossibleAck,
     Resending,
     Send,
+    SendAgain,
     Skip,
     TimePassed,
 )
@@ -53,9 +54,9 @@ def test_continues_after_a_restart():
 
 @pytest.mark.parametrize(
     ("now", "expected"),
-    [(3 * S - 1, []), (3 * S, [Resending(1, "silence"), Send(1), Send(2)])],
+    [(3 * S - 1, []), (3 * S, [SendAgain(1)])],
 )
-def test_unacknowledged_batches_are_sent_again_after_silence(now, expected):
+def test_after_silence_the_first_batch_without_an_acknowledgement_is_sent_again(now, expected):
     window = DeliveryWindow(spooled=2)
     assert script(window, (0, Connected()), (now, TimePassed()))[1] == expected
 
@@ -69,13 +70,98 @@ def test_silent_receiver_is_tried_at_growing_intervals_until_it_answers():
     assert [second for second in range(200, 205) if window.handle(TimePassed(), second * S)] == [203]
 
 
-def test_silent_receiver_that_answers_with_what_it_had_stored_gets_all_again_at_once():
+def test_silent_receiver_that_answers_with_what_it_had_stored_is_tried_again_at_once():
     window = DeliveryWindow(spooled=2)
     window.handle(Connected(), 0)
     for second in range(80):
         window.handle(TimePassed(), second * S)
     found = script(window, (80 * S, AckReceived(0)), (80 * S, TimePassed()), (82 * S, TimePassed()))
-    assert found == [[], [Resending(1, "silence"), Send(1), Send(2)], []]
+    assert found == [[], [SendAgain(1)], []]
+
+
+def acknowledged_within(delay_us, *, count=20, in_flight=32, resend_after_us=3 * S):
+    """Return a window of which so many batches were acknowledged, each after the delay, and the time then."""
+    window, now = DeliveryWindow(in_flight=in_flight, resend_after_us=resend_after_us), 0
+    window.handle(Connected(), now)
+    for sequence in range(1, count + 1):
+        window.handle(BatchSpooled(sequence), now)
+        now += delay_us
+        window.handle(AckReceived(sequence), now)
+    return window, now
+
+
+def first_try(window, now):
+    """Return after how long the next batch is sent again, if nothing is acknowledged."""
+    window.handle(BatchSpooled(window.spooled + 1), now)
+    return next(after for after in range(0, 60 * S, S // 10) if window.handle(TimePassed(), now + after))
+
+
+@pytest.mark.parametrize(("delay", "patience"), [(0.1, 1.0), (0.9, 1.0), (1.5, 1.6), (2.9, 3.0), (5.0, 3.0)])
+def test_a_last_batch_that_is_lost_is_sent_again_after_what_is_usual_but_a_second_at_least(delay, patience):
+    assert first_try(*acknowledged_within(round(delay * S))) == round(patience * S)
+
+
+def test_patience_grows_with_how_much_delays_vary():
+    window, now = acknowledged_within(S // 10, resend_after_us=30 * S)
+    for place in range(40):
+        window.handle(BatchSpooled(window.spooled + 1), now)
+        now += 2 * S if place % 2 else S // 10
+        window.handle(AckReceived(window.spooled), now)
+    assert 4 * S < first_try(window, now) < 7 * S
+
+
+def test_what_is_usual_does_not_follow_from_a_batch_that_was_sent_twice():
+    window, now = acknowledged_within(S // 10)
+    for _ in range(20):  # each is acknowledged half a second after it was sent again
+        now += first_try(window, now) + S // 2
+        window.handle(AckReceived(window.spooled), now)
+    assert first_try(window, now) == S
+
+
+def test_what_is_behind_a_batch_that_was_lost_is_sent_again_in_growing_pieces():
+    window = DeliveryWindow(in_flight=4)
+    window.handle(Connected(), 0)
+    for sequence in range(1, 12):
+        window.handle(BatchSpooled(sequence), 0)
+    found = script(window, (3 * S, TimePassed()), *[(3 * S, AckReceived(through)) for through in (1, 3, 7)])
+    assert found == [
+        [SendAgain(1)],
+        [DeleteThrough(1), Resending(2, "gap"), Send(2), Send(3)],
+        [DeleteThrough(3), Send(4), Send(5), Send(6), Send(7)],
+        [DeleteThrough(7), Send(8), Send(9), Send(10), Send(11)],
+    ]
+
+
+def test_a_receiver_that_was_only_slow_gets_as_many_as_before():
+    window = DeliveryWindow(spooled=12, in_flight=4)
+    found = script(window, (0, Connected()), (3 * S, TimePassed()), (3 * S, AckReceived(4)))
+    assert found[1:] == [
+        [SendAgain(1)],
+        [DeleteThrough(4), Send(5), Send(6), Send(7), Send(8)],
+    ]
+
+
+def test_after_each_gap_half_as_many_are_on_their_way():
+    window, now = DeliveryWindow(spooled=100, in_flight=32), 0
+    window.handle(Connected(), now)
+    for expected in (16, 16, 16):  # twice as many with the acknowledgement between two gaps, and half as many again
+        again = script(window, *[(now, AckReceived(window.acknowledged))] * 2)[1]
+        assert again[0] == Resending(window.acknowledged + 1, "gap")
+        assert len(again) == 1 + expected
+        window.handle(AckReceived(window.acknowledged + 1), now)
+    window.handle(Disconnected(), now)
+    window.handle(Connected(), now)
+    assert window.sent - window.acknowledged == 32
+
+
+def test_a_quarter_is_on_its_way_whatever_is_lost():
+    window, now = DeliveryWindow(spooled=100, in_flight=32), 0
+    window.handle(Connected(), now)
+    for _ in range(8):
+        now += 3 * S
+        window.handle(TimePassed(), now)
+        found = window.handle(AckReceived(window.acknowledged + 1), now)
+    assert [type(each) for each in found] == [DeleteThrough, Resending, *[Send] * 8]
 
 
 def test_a_batch_that_cannot_be_read_is_tried_again_after_one_interval_however_often():
@@ -100,6 +186,22 @@ def test_two_repeated_acks_send_again_once():
     window = DeliveryWindow(spooled=3)
     found = script(window, (0, Connected()), (0, AckReceived(1)), *[(1, AckReceived(1))] * 5)
     assert found[2:] == [[], [Resending(2, "gap"), Send(2), Send(3)], [], [], []]
+
+
+def test_bytes_on_their_way_are_counted_once_and_until_they_are_acknowledged_or_sent_again():
+    window = DeliveryWindow(spooled=4, in_flight=3)
+    window.handle(Connected(), 0)
+    for sequence in (1, 2, 2, 3):
+        window.published(sequence, 10 * sequence)
+    window.published(4, 1_000)  # it was dropped from the queue meanwhile
+    assert window.published_bytes == 60
+    window.handle(AckReceived(2), 0)
+    window.published(2, 20)
+    assert window.published_bytes == 30
+    window.handle(TimePassed(), 3 * S)
+    assert window.published_bytes == 30
+    window.handle(Connected(), 3 * S)
+    assert window.published_bytes == 0
 
 
 def test_connection_lost_sends_again_from_the_last_acknowledged():
@@ -134,7 +236,7 @@ def test_a_damaged_batch_that_is_the_next_one_is_left_out_at_once_and_again_afte
     assert script(window, (0, Connected()), (0, BatchDamaged(2)), (3 * S, TimePassed()), (3 * S, AckReceived(3))) == [
         [Send(2), Send(3)],
         [Skip(2), Send(3)],
-        [Resending(2, "silence"), Skip(2), Send(3)],
+        [Skip(2)],
         [DeleteThrough(3)],
     ]
 
@@ -194,6 +296,9 @@ def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa:
                     instructions = window.handle(BatchDamaged(sequence), now)
                 case Send(sequence):
                     assert sequence in stored, "only what is on disk is sent"
+                    channel.append(sequence)
+                case SendAgain(sequence):
+                    assert sequence == window.acknowledged + 1
                     channel.append(sequence)
                 case Skip(sequence):
                     assert sequence in damaged

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from protocols.recording import recorder
 from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
-from protocols.recording.entries import LogError, Stopped
+from protocols.recording.entries import LogError, Sent, Stopped
 from protocols.recording.reading import read_runs
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.fleet.fleet import Fleet
@@ -22,6 +22,8 @@ from tests.proxy.recorded_proxy import record
 
 LOG = Path(__file__).parent / "recorded" / "faulty_seconds.fjordlog"
 """Four seconds of a proxy with three motes; tests/proxy/recorded_proxy.py says how it was made."""
+OLDER = LOG.with_name("quality_1.fjordlog")
+"""The same of a proxy that published batches with a quality of service of 1, and sent all again after silence."""
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,25 @@ def test_a_log_from_the_field_is_a_test(tmp_path):
     shown = called(LOG)
     assert shown.exit_code == 0, shown.output
     assert "the same: " in shown.output
+
+
+def test_a_log_of_a_proxy_that_published_batches_with_1_is_replayed_until_it_sends_again():
+    (run,) = read_runs(OLDER)
+    recorded, player = recorded_messages(run), replay(run)
+    assert player.failure is None
+    found = compare(recorded, player.sent)
+    assert found.recorded == found.replayed
+    assert found.first is not None
+    assert (found.first.recorded.qos, found.first.replayed.qos) == (1, 0)
+    batches = [each for each in recorded if each[1].topic.endswith("/batches")]
+    alike = sum(turn < found.first.turn for turn, _ in batches)
+    assert (alike, len(batches)) == (29, 33)
+
+
+@pytest.mark.parametrize(("topic", "differences"), [("proxies/p/batches", 0), ("proxies/p/resumptions", 1)])
+def test_only_the_quality_of_service_of_batches_is_not_compared(topic, differences):
+    one, other = (Sent(f"fjord/v1/{topic}", b"", qos, False, "") for qos in (1, 0))
+    assert compare([(1, one)], [(1, other)]).differences == differences
 
 
 ONE_ROW = {"batch_rows": 1}

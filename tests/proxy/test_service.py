@@ -133,6 +133,7 @@ async def test_complete_batch_does_not_wait_for_the_next_flush(settings, frames,
             await receive(service, packet)
             await until(lambda cut=sequence + 1: len(pauses) >= cut)
         await until(lambda: sum({each.sequence: each.rows for each in published_batches(service.link)}.values()) == 2)
+        assert {each.qos for each in service.link.on(topics.batches("p"))} == {0}
 
 
 async def test_bad_frames_are_counted_kept_and_stop_nothing(settings, frames):

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from protocols.wire.batches import Ack, Rejection
 from protocols.wire.frames import VERSION
 from proxy.running.stream_deliveries import (
+    MOST_PUBLISHED_BYTES,
     AckRefused,
     BatchesLost,
     BatchesStored,
@@ -260,7 +261,7 @@ def test_after_a_gap_or_silence_a_stream_begins_again_and_others_stay_as_they_ar
     streams = with_batches(2)
     assert streams.acknowledged(ack("a", 0), 0) == []
     assert streams.acknowledged(ack("a", 0), 0) == [SendingAgain("a", 1, "gap")]
-    assert all_due(streams) == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
+    assert all_due(streams) == [("b", 1), ("b", 2), ("a", 1)], "a window of three is halved"
     assert streams.time_passed(3 * S) == [SendingAgain("a", 1, "silence"), SendingAgain("b", 1, "silence")]
 
 
@@ -291,4 +292,39 @@ def test_a_stream_that_cannot_be_read_pauses_until_it_is_silent_for_long() -> No
     streams.time_passed(3 * S - 1)
     assert not streams.due
     streams.time_passed(3 * S)
-    assert all_due(streams)[:2] == [("a", 1), ("a", 2)]
+    assert all_due(streams) == [("b", 1), ("a", 1), ("a", 2)]
+
+
+def test_a_stream_with_many_bytes_on_their_way_waits_and_others_do_not() -> None:
+    streams = with_batches(3)
+    published = []
+    while (found := streams.next()) is not None:
+        assert isinstance(found, PublishBatch)
+        published.append((found.stream, found.sequence))
+        streams.published(*published[-1], MOST_PUBLISHED_BYTES // 2 if found.stream == "a" else 1)
+    assert published == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3)]
+    streams.acknowledged(ack("b", 3), 0)
+    assert streams.next() is None
+    streams.acknowledged(ack("a", 1), 0)
+    assert streams.next() == PublishBatch("a", 3)
+
+
+def test_many_bytes_that_were_lost_do_not_keep_the_first_batch_from_being_sent_again() -> None:
+    streams = with_batches(3)
+    for sequence in (1, 2):
+        assert streams.next() == PublishBatch("a", sequence)
+        streams.published("a", sequence, MOST_PUBLISHED_BYTES // 2)
+    assert all_due(streams) == [("b", 1), ("b", 2), ("b", 3)]
+    streams.time_passed(3 * S)
+    assert all_due(streams) == [("b", 1), ("a", 1)]
+    streams.acknowledged(ack("a", 1), 3 * S)
+    assert all_due(streams) == [("a", 2)]
+
+
+def test_a_batch_that_is_larger_than_may_be_on_the_way_goes_alone() -> None:
+    streams = with_batches(2)
+    assert streams.next() == PublishBatch("a", 1)
+    streams.published("a", 1, 2 * MOST_PUBLISHED_BYTES)
+    assert all_due(streams) == [("b", 1), ("b", 2)]
+    streams.acknowledged(ack("a", 1), 0)
+    assert all_due(streams) == [("a", 2)]

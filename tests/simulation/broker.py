@@ -49,11 +49,14 @@ class BrokerLimits:
         Messages that wait for one client behind these; further ones are dropped.
     doubled
         The share of messages that are delivered twice, as after an acknowledgement that came too late.
+    lost_batches
+        The share of batches with a quality of service of 0 that are lost, as by a queue that is full.
     """
 
     in_flight: int = 100
     queued: int = 10_000
     doubled: float = 0.0
+    lost_batches: float = 0.0
 
 
 class Session(asyncio.Protocol):
@@ -213,7 +216,7 @@ class Broker:
         self.retained = dict(retained)
         self.dropped: Counter[str] = Counter()
         self.malformed: list[str] = []
-        self.published = 0
+        self.published = self.lost_batches = 0
         self._chance = iter(chance)
         self._observe = observe
         self._sessions: dict[str, Session] = {}
@@ -260,7 +263,14 @@ class Broker:
                 self.retained.pop(message.topic, None)
         sent = msgspec.structs.replace(message, retain=False) if message.retain else message
         times = 2 if self.limits.doubled and next(self._chance) < self.limits.doubled else 1
+        if self._loses(message):
+            self.lost_batches += 1
+            return
         for session in list(self._sessions.values()):
             best = session.qos_of(message.topic)
             for _ in range(times if best >= 0 else 0):
                 session.deliver(sent, qos=best)
+
+    def _loses(self, message: Message) -> bool:
+        share = self.limits.lost_batches
+        return bool(share) and not message.qos and message.topic.endswith("/batches") and next(self._chance) < share

@@ -37,6 +37,8 @@ class BrokerHost:
         self.broker = Broker(self.limits, (), {})
         self.dropped = 0
         """Messages that no queue had room for."""
+        self.lost_batches = 0
+        """Batches that it was to lose."""
         self.malformed: list[str] = []
         """What clients have sent that is not MQTT."""
         self._saved: dict[str, Message] = {}
@@ -76,6 +78,8 @@ class BrokerHost:
     def _count(self) -> None:
         self.dropped += self.broker.dropped.total()
         self.broker.dropped.clear()
+        self.lost_batches += self.broker.lost_batches
+        self.broker.lost_batches = 0
         self.malformed += self.broker.malformed
         self.broker.malformed.clear()
 

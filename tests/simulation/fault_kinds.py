@@ -144,6 +144,14 @@ def _single(world: World, _: str, __: float) -> None:
     world.broker.limits.doubled = 0.0
 
 
+def _losing_batches(world: World, _: str, amount: float) -> None:
+    world.broker.limits.lost_batches = amount
+
+
+def _keeping_batches(world: World, _: str, __: float) -> None:
+    world.broker.limits.lost_batches = 0.0
+
+
 def _kill(world: World, name: str, _: float) -> None:
     world.machine(name).kill()
 
@@ -263,13 +271,14 @@ def _aim_no_more(world: World, name: str, _: float) -> None:
 
 COMMITS = 4
 """Of a proxy's spool, after one of which it is killed."""
-STRAY, AIMED = "stray acknowledgement", "proxy killed at a commit"
+STRAY, AIMED, LOSING = "stray acknowledgement", "proxy killed at a commit", "broker loses batches"
 """Drawn beside other faults, not in place of them."""
 CUT_OFF = "publisher cut off"
 """A kind for real clusters alone."""
 KINDS: dict[str, Kind] = {
     STRAY: Kind(Target.PROXY, _stray_acknowledgement, nothing, 1.0),
     AIMED: Kind(Target.PROXY, _aim, _aim_no_more, 10.0),
+    LOSING: Kind(Target.BROKER, _losing_batches, _keeping_batches, 100.0, (0.1, 0.9)),
     "partition": Kind(Target.CLIENT, _partition, _reunite),
     "half-open connection": Kind(Target.CLIENT, _half_open, _reunite),
     "slow network": Kind(Target.CLIENT, _slow, _quick, 40.0, (0.05, 3.0)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.simulation.fault_kinds import AIMED, CUT_OFF, KINDS, STRAY, Target
+from tests.simulation.fault_kinds import AIMED, CUT_OFF, KINDS, LOSING, STRAY, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,8 @@ AIMED_SHARE, AIMED_SECONDS = 0.4, 8.0
 """Of the schedules: a proxy is killed at a commit that it makes within so long, several times."""
 FORGOTTEN_SHARE = 0.2
 """Of the schedules: all but a proxy forget what is demanded and what it has sent, and that proxy starts again."""
+LOSING_SHARE = 0.4
+"""Of the schedules: once or twice the broker loses batches."""
 CLOSE_SHARE = 0.5
 CLOSE_SECONDS = 20.0
 """In this share of schedules, faults begin within so long of a few instants."""
@@ -126,6 +128,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     faults += list(_strays(Random(f"strays/{seed}"), faults, len(proxies), seconds))
     faults += list(_forgotten(Random(f"forgotten/{seed}"), len(proxies), seconds))
     faults += list(_aimed(Random(f"aimed/{seed}"), len(proxies), seconds))
+    faults += list(_losing(Random(f"losing/{seed}"), len(proxies), seconds))
     publishers = _publishers(seed)
     if CUT_OFF in KINDS:
         faults += list(_cut_off(Random(f"division/{seed}"), publishers, seconds))
@@ -183,7 +186,7 @@ def _query(dice: Random, place: int, seconds: float) -> QueryPlan:
 
 def _faults(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
     """Yield faults, of all kinds or only a few, all over the time or close together: so that they meet."""
-    kinds = sorted(KINDS.keys() - {STRAY, AIMED})
+    kinds = sorted(KINDS.keys() - {STRAY, AIMED, LOSING})
     if dice.random() < FEW_KINDS_SHARE:
         kinds = dice.sample(kinds, 3)
     instants = [dice.uniform(5.0, seconds) for _ in range(dice.randint(1, 3))]
@@ -214,6 +217,13 @@ def _aimed(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
         for number in range(count):
             at = begin + number * AIMED_SECONDS
             yield Fault(AIMED, name, round(at, 3), AIMED_SECONDS, round(dice.random(), 4))
+
+
+def _losing(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
+    """Yield times in which the broker loses batches, as it may."""
+    if dice.random() < LOSING_SHARE:
+        for _ in range(dice.randint(1, 2)):
+            yield _fault(dice, LOSING, proxies, seconds, near=None)
 
 
 def _forgotten(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:

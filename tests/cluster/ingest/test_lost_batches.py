@@ -20,6 +20,7 @@ from proxy.running.delivery_window import (
     DeliveryWindow,
     Resume,
     Send,
+    SendAgain,
     Skip,
     TimePassed,
 )
@@ -60,14 +61,14 @@ class Link:
             self._instructions += self.window.handle(BatchSpooled(number), self._now_us)
 
     async def exchange(self, rounds: int = 10) -> None:
-        """Deliver all messages, in rounds; a second passes at the end of each."""
+        """Deliver all messages, in rounds; half a second passes at the end of each."""
         for _ in range(rounds):
             while self._instructions:
                 await self._carry_out(self._instructions.pop(0))
             await self.writer.commit()
             while self._acks:
                 self._instructions += self.window.handle(AckReceived(self._acks.pop(0).through), self._now_us)
-            self._now_us += 1_000_000
+            self._now_us += 500_000
             self._instructions += self.window.handle(TimePassed(), self._now_us)
 
     def stored(self) -> list[int]:
@@ -75,9 +76,9 @@ class Link:
 
     async def _carry_out(self, instruction: DeliveryInstruction) -> None:
         match instruction:
-            case Send(number) if number in self.damaged:
+            case Send(number) | SendAgain(number) if number in self.damaged:
                 self._instructions = self.window.handle(BatchDamaged(number), self._now_us)
-            case Send(number):
+            case Send(number) | SendAgain(number):
                 self._note(self.writer.receive(batch(number)))
             case Skip(number):
                 await self._carry_out(Resume(number + 1))

@@ -82,6 +82,13 @@ def _sent_once() -> None:
 
     put(DeliveryWindow, "handle", handled)
     put(DeliveryWindow, "_go_back", lambda *_: [])
+    put(DeliveryWindow, "_look_whether_silent", lambda *_: [])
+
+
+@PLANTS.planted("lost batches not sent again", "what the broker loses is sent again, over the same connection")
+def _lost_not_sent_again() -> None:
+    put(DeliveryWindow, "_go_back", lambda *_: [])
+    put(DeliveryWindow, "_look_whether_silent", lambda *_: [])
 
 
 @PLANTS.planted("acknowledgement of another spool obeyed", "only acknowledgements of the proxy's own spool count")
