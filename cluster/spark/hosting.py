@@ -29,6 +29,7 @@ from cluster.spark.bucket_processor import DownstreamProcessor
 from cluster.spark.checkpoint import discard_truncated, discard_unstarted
 from cluster.spark.checkpoint_files import CheckpointFiles
 from cluster.spark.envelopes import OUTPUT_DDL, collected_outputs
+from cluster.spark.java_settings import use_settings_in_all_threads
 from cluster.spark.moved_checkpoint import relocate_checkpoint
 from cluster.spark.source import SOURCE_NAME, FjordSource, SourceOptions
 from cluster.storage.results_table import ResultsTable, Write
@@ -178,6 +179,7 @@ def start_engine(
                 .trigger(processingTime=f"{trigger_seconds} seconds")
                 .start()
             )
+        use_settings_in_all_threads(spark)
     except BaseException:
         RunningEngine(running).stop()
         raise

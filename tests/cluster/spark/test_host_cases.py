@@ -29,6 +29,7 @@ from tests.cluster.local.host_cases import (
     planned,
     relation_frame,
 )
+from tests.cluster.spark.java_threads import threads_write_java
 from tests.cluster.spark.stored_answers import answers_in
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path, r
         run=uuid.uuid4().hex,
     )
     try:
+        assert not threads_write_java(spark)
         for batch, watermark_us in ARRIVING:
             for name, rows in batch.items():
                 stored = frame(name, rows).with_columns(pl.lit("m").alias("fjord_mote")).to_arrow()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from cluster.spark.java_settings import use_settings_in_all_threads
+from tests.cluster.spark.java_threads import threads_write_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,6 +52,28 @@ def test_files_on_a_local_disk_have_the_permissions_that_were_asked_for(spark: S
     for mode in (0o640, 0o777, 0o1777, 0o400):
         files.setPermission(file, hadoop.fs.permission.FsPermission(f"{mode:o}"))
         assert (tmp_path / "file").stat().st_mode & 0o7777 == mode
+
+
+def test_threads_without_a_session_write_no_java_either(spark: SparkSession) -> None:
+    spark._jsparkSession.newSession()  # type: ignore[attr-defined] # as for each streaming query
+    assert threads_write_java(spark), "Spark's defaults"
+    use_settings_in_all_threads(spark)
+    assert not threads_write_java(spark)
+
+
+def test_tasks_are_sent_no_settings_of_what_does_not_run(spark: SparkSession) -> None:
+    session: Any = spark
+    use_settings_in_all_threads(spark)
+    sent = session._jsparkSession.sessionState().newHadoopConf()
+    names = {each.getKey() for each in entries(sent)}
+    assert not [name for name in names if name.startswith(("yarn.", "mapreduce."))]
+    assert {"fs.defaultFS", "io.file.buffer.size"} <= names
+
+
+def entries(settings: Any) -> Iterator[Any]:
+    found = settings.iterator()
+    while found.hasNext():
+        yield found.next()
 
 
 def processes_of(session: Any) -> int:
