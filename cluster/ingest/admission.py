@@ -144,10 +144,14 @@ class StreamAdmission:
             False if its samples cannot be stored while the stream is declared as now, but perhaps later.
         """
         lane = self._lanes[proxy, epoch]
+        follows = sequence == lane.accepted + 1
+        if follows and fits and not self._held:
+            lane.accepted = sequence
+            self.counters.accepted += 1
+            return Verdict.ACCEPT
         if sequence <= lane.accepted:
             self.counters.repeated += 1
             return Verdict.REPEATED
-        follows = sequence == lane.accepted + 1
         if (follows and not fits) or (not follows and (proxy, epoch) in self._held):
             self._held.add((proxy, epoch))
             self.counters.held += 1
@@ -180,7 +184,7 @@ class StreamAdmission:
 
     def holds(self, proxy: str) -> bool:
         """Return whether batches of a proxy wait in its spool until they fit the stream."""
-        return any(held == proxy for held, _ in self._held)
+        return bool(self._held) and any(held == proxy for held, _ in self._held)
 
     def stored(self, proxy: str, epoch: str) -> int:
         """Return the highest sequence number of the lane that is stored for good."""

@@ -7,7 +7,8 @@ stores are converted together, each column by joining the buffers of all batches
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +20,6 @@ from cluster.ingest.batch_layouts import Layout, stored_fields
 from cluster.storage.stream_tables import ARROW_TYPES, arrow_schema
 from protocols.wire.batches import FEW_ROWS, START_COLUMN, Batch, Column
 from protocols.wire.streams import FieldType, StreamSchema
-
-_COLUMN_BYTES = 256
-"""What a column takes in memory beside its values."""
 
 
 class AdmittedRows(NamedTuple):
@@ -82,16 +80,16 @@ def first_and_last(batch: Batch, layout: Layout) -> tuple[int, int]:
     """Return the earliest and the latest stamp of a batch that has rows."""
     stamps = batch.columns[layout.places[START_COLUMN]].data
     if batch.rows <= FEW_ROWS:
-        few = struct.unpack(f"<{batch.rows}q", stamps)
+        few = _few_stamps(batch.rows)(stamps)
         return min(few), max(few)
     many = np.frombuffer(stamps, "<i8")
     return int(many.min()), int(many.max())
 
 
-def memory_bytes(batch: Batch) -> int:
-    """Return about how much memory a batch takes."""
-    values = sum([len(column.data) + len(column.present) + len(column.offsets) for column in batch.columns])
-    return values + _COLUMN_BYTES * len(batch.columns)
+@cache
+def _few_stamps(rows: int) -> Callable[[bytes], tuple[int, ...]]:
+    """Return what reads so many stamps, of which there are few."""
+    return struct.Struct(f"<{rows}q").unpack
 
 
 def _in_time(table: pa.Table, admitted: Sequence[AdmittedRows], counts: npt.NDArray[np.int64]) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from operator import attrgetter
 
 from protocols.errors import SchemaError
 from protocols.wire.batches import (
@@ -26,8 +27,41 @@ from protocols.wire.streams import RESERVED_PREFIX, Field, FieldName, FieldType,
 Header = tuple[tuple[str, FieldType, str], ...]
 """Name, type and unit of each column of a batch."""
 
+_header_of_column = attrgetter("name", "type", "unit")
+_COLUMN_BYTES = 256
+"""What a column takes in memory beside its values."""
+_PRESENT_BYTES = 1
+_VALUE_BYTES = {FieldType.INTEGER: 8, FieldType.REAL: 8, FieldType.BOOLEAN: 1, FieldType.TEXT: 4}
+"""Of a row; of texts, the offset."""
 MOST_LAYOUTS = 256
 """Of a stream, that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMemory:
+    """About how much memory batches with the same columns take: looking at few of these is quicker than at all.
+
+    Parameters
+    ----------
+    bytes_of_columns
+        Beside the values of rows.
+    bytes_of_row
+        Without those of texts.
+    texts
+        Places of the columns with texts.
+    """
+
+    bytes_of_columns: int = 0
+    bytes_of_row: int = 0
+    texts: tuple[int, ...] = ()
+
+    def of(self, batch: Batch) -> int:
+        """Return about how many bytes a batch takes."""
+        count = self.bytes_of_columns + batch.rows * self.bytes_of_row
+        columns = batch.columns
+        for place in self.texts:
+            count += len(columns[place].data)
+        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +78,8 @@ class Layout:
         Name and place of the columns in which no row may have NULL.
     aggregates, completeness
         Whether it has the columns of aggregates, and those that count missing samples.
+    memory
+        What such batches take.
     """
 
     match: ColumnMatch
@@ -51,6 +87,7 @@ class Layout:
     never_null: tuple[tuple[FieldName, int], ...] = ()
     aggregates: bool = False
     completeness: bool = False
+    memory: BatchMemory = BatchMemory()
 
 
 class Layouts:
@@ -65,6 +102,7 @@ class Layouts:
     def __init__(self, schema: StreamSchema) -> None:
         self._schema = schema
         self._of = lru_cache(maxsize=MOST_LAYOUTS)(partial(find_layout, schema))
+        self._last: tuple[Header, Layout] | None = None
 
     def mismatch(self, batch: Batch) -> str | None:
         """Return why the rows of a batch cannot be stored as the stream's; None if they can, or are malformed anyway.
@@ -87,18 +125,24 @@ class Layouts:
         SchemaError
             If the batch lacks columns of the stream, or has others of their names; or if it is malformed.
         """
-        found = self._of(header_of(batch))
+        header = header_of(batch)
+        last = self._last
+        if last is None or header != last[0]:  # to compare is quicker than to hash
+            last = self._last = header, self._of(header)
+        found = last[1]
         if not found.match.fits:
             raise SchemaError(mismatch_text(batch.proxy, self._schema.name, found.match))
+        columns = batch.columns
         for name, place in found.never_null:
-            if b"\0" in batch.columns[place].present:
+            present = columns[place].present
+            if present and b"\0" in present:
                 raise SchemaError(f"batch has a sample without {name}")
         return found
 
 
 def header_of(batch: Batch) -> Header:
     """Return name, type and unit of each column."""
-    return tuple([(column.name, column.type, column.unit) for column in batch.columns])
+    return tuple(map(_header_of_column, batch.columns))
 
 
 def find_layout(schema: StreamSchema, header: Header) -> Layout:
@@ -118,7 +162,17 @@ def find_layout(schema: StreamSchema, header: Header) -> Layout:
     fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
     places = {field.name: _place(there, names_in_batch.get(field.name, field.name), field) for field in fields}
     never_null = tuple((name, places[name]) for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN))
-    return Layout(found, places, never_null, aggregates, completeness)
+    return Layout(found, places, never_null, aggregates, completeness, memory_of(header))
+
+
+def memory_of(header: Header) -> BatchMemory:
+    """Return what batches with these columns take."""
+    kinds = [kind for _, kind, _ in header]
+    return BatchMemory(
+        _COLUMN_BYTES * len(kinds),
+        sum(_PRESENT_BYTES + _VALUE_BYTES[kind] for kind in kinds),
+        tuple(place for place, kind in enumerate(kinds) if kind is FieldType.TEXT),
+    )
 
 
 def stored_fields(schema: StreamSchema, *, aggregates: bool, completeness: bool) -> tuple[Field, ...]:

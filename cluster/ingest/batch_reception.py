@@ -10,11 +10,12 @@ Pure, one per stream. In this order::
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from cluster.ingest.admission import Verdict
-from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, memory_bytes
+from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows
 from cluster.ingest.batch_layouts import Layout, Layouts
 from cluster.ingest.commit_cycle import CommitCycle, Lane
 from protocols.errors import SchemaError
@@ -75,6 +76,9 @@ class GiveUpLost:
 Decision = AcknowledgeNow | CommitSoon | LeaveToProxy | Reject | LeaveOutLate | GiveUpLost
 _COMMIT_SOON: Final = CommitSoon()
 _ACKNOWLEDGE_NOW: Final = AcknowledgeNow()
+ADMITTED: Final[tuple[Decision, ...]] = (_COMMIT_SOON,)
+"""What follows from nearly all batches: one object, to be recognised by it."""
+_NOTHING: Final[tuple[Decision, ...]] = ()
 
 
 class BatchReception:
@@ -102,9 +106,9 @@ class BatchReception:
 
         While a commit is in doubt it is not: what the table has is not known.
         """
-        return self._commits.in_doubt is None and not self._admission.has_lane(*lane)
+        return not self._admission.has_lane(*lane) and self._commits.in_doubt is None
 
-    def receive(self, batch: Batch, now_seconds: float, *, offer_fits: bool) -> list[Decision]:
+    def receive(self, batch: Batch, now_seconds: float, *, offer_fits: bool) -> Sequence[Decision]:
         """Decide what becomes of a batch.
 
         Parameters
@@ -130,7 +134,8 @@ class BatchReception:
         held_before = admission.holds(batch.proxy)
         verdict = admission.decide(*lane, batch.sequence, fits=mismatch is None)
         if verdict is Verdict.ACCEPT:
-            return [*self._admit(batch, lane, now_seconds), _COMMIT_SOON]
+            found = self._admit(batch, lane, now_seconds)
+            return [*found, _COMMIT_SOON] if found else ADMITTED
         if verdict is Verdict.HOLD:
             return [] if mismatch is None or held_before else [LeaveToProxy(mismatch)]
         return [_ACKNOWLEDGE_NOW] if admission.answers(*lane, now_seconds, self._interval) else []
@@ -148,9 +153,9 @@ class BatchReception:
         reason = f"{lost:,} batches before {resumption.first} are lost: their proxy does not have them any more"
         return [GiveUpLost(reason), _COMMIT_SOON]
 
-    def _admit(self, batch: Batch, lane: Lane, now_seconds: float) -> list[Decision]:
+    def _admit(self, batch: Batch, lane: Lane, now_seconds: float) -> Sequence[Decision]:
         self._commits.waiting.sequences[lane] = batch.sequence
-        found: list[Decision] = []
+        found: Sequence[Decision] = _NOTHING
         if batch.rows:
             try:
                 layout = self._layouts.of(batch)
@@ -160,12 +165,12 @@ class BatchReception:
         self._admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=now_seconds)
         return found
 
-    def _admit_rows(self, batch: Batch, layout: Layout) -> list[Decision]:
+    def _admit_rows(self, batch: Batch, layout: Layout) -> Sequence[Decision]:
         """Let rows wait as they came: they are converted with those of all other batches of the commit."""
         waiting, counters = self._commits.waiting, self._admission.counters
         first_us, last_us = first_and_last(batch, layout)
         watermark_us, rows = self._admission.watermark_us, batch.rows
-        late: list[Decision] = []
+        late: Sequence[Decision] = _NOTHING
         if watermark_us is None or first_us >= watermark_us:
             waiting.admitted.append(AdmittedRows(batch.columns, rows, layout))
         else:
@@ -177,7 +182,7 @@ class BatchReception:
             if not rows:
                 return late
             waiting.admitted.append(AdmittedRows(batch.columns, batch.rows, layout, watermark_us))
-        waiting.bytes += memory_bytes(batch)
+        waiting.bytes += layout.memory.of(batch)
         counters.rows += rows
         self._admission.note_stamp(last_us)
         return late

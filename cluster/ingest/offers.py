@@ -82,6 +82,8 @@ class Offers:
         self._offered: dict[str, dict[OfferKey, StreamSchema]] = {}
         self._count = 0
         self._mismatches: dict[OfferKey, str] = {}
+        self._fitting: set[OfferKey] = set()
+        """Offers of declared streams that fit: looked up for each batch."""
 
     @property
     def mismatches(self) -> Mapping[OfferKey, str]:
@@ -105,6 +107,7 @@ class Offers:
         self._declared.pop(name, None)
         for key in self._offered.get(name, {}):
             self._mismatches.pop(key, None)
+            self._fitting.discard(key)
 
     def put(self, offer: StreamOffer) -> CheckedOffer | None:
         """Replace the proxy's last offer of the stream, and check the new one; return None if nothing is declared.
@@ -133,6 +136,7 @@ class Offers:
         if offers.pop((proxy, stream), None) is not None:
             self._count -= 1
             self._mismatches.pop((proxy, stream), None)
+            self._fitting.discard((proxy, stream))
             if not offers:
                 del self._offered[stream.casefold()]
 
@@ -144,17 +148,19 @@ class Offers:
 
     def fits(self, proxy: str, stream: str) -> bool:
         """Return whether a proxy offers a stream as it is declared."""
-        is_offered = (proxy, stream) in self._offered.get(stream.casefold(), {})
-        return is_offered and stream.casefold() in self._declared and (proxy, stream) not in self._mismatches
+        return (proxy, stream) in self._fitting
 
     def _of(self, name: str) -> list[tuple[str, StreamSchema]]:
         return [(proxy, schema) for (proxy, _), schema in sorted(self._offered.get(name, {}).items())]
 
     def _note(self, checked: CheckedOffer) -> None:
+        key = checked.proxy, checked.stream
         if checked.fits:
-            self._mismatches.pop((checked.proxy, checked.stream), None)
+            self._mismatches.pop(key, None)
+            self._fitting.add(key)
         else:
-            self._mismatches[checked.proxy, checked.stream] = checked.reason
+            self._mismatches[key] = checked.reason
+            self._fitting.discard(key)
 
 
 def check_offer(declaration: Declaration, proxy: str, offered: StreamSchema) -> CheckedOffer:

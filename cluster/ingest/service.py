@@ -290,12 +290,13 @@ class Ingest:
         if writer is None:
             # Not acknowledged: the proxy offers its streams on connecting, and will send the batch again.
             raise FrameError("stream", f"proxy {proxy!r} sent a batch of unknown stream {batch.stream!r}")
-        declaration = self.offers.declared(batch.stream)
+        fits = self.offers.fits(proxy, batch.stream)
+        declaration = None if fits else self.offers.declared(batch.stream)
         if declaration is not None and declaration.only_proxy not in {None, proxy}:
             raise FrameError(
                 "identity", f"stream {batch.stream!r} is fed by proxy {declaration.only_proxy!r}, not {proxy!r}"
             )
-        return writer.receive(batch, offer_fits=self.offers.fits(proxy, batch.stream))
+        return writer.receive(batch, offer_fits=fits)
 
     def _resumption(self, message: Message, proxy: str) -> Ack | None:
         resumption = decode_resumption(message.payload)

@@ -11,6 +11,7 @@ from cluster.errors import StorageError
 from cluster.ingest.admission import StreamAdmission
 from cluster.ingest.arrow_batches import to_arrow
 from cluster.ingest.batch_reception import (
+    ADMITTED,
     AcknowledgeNow,
     BatchReception,
     CommitSoon,
@@ -203,6 +204,9 @@ class StreamWriter:
 
     def _carry_out(self, decisions: Sequence[Decision], lane: Lane) -> Ack | None:
         """Log and quarantine what was decided of a message of a lane; return what to acknowledge now."""
+        if decisions is ADMITTED:
+            self._work.set()
+            return None
         proxy, ack = lane[0], None
         for each in decisions:
             match each:

@@ -88,6 +88,24 @@ def test_buffers_that_do_not_hold_the_rows_are_refused(column: Column, what: str
     assert caught.value.reason == "shape"
 
 
+@pytest.mark.parametrize("kind", sorted(FieldType))
+def test_a_column_without_rows_is_checked_as_any_other(kind: FieldType) -> None:
+    raw = msgspec.msgpack.decode(encode_batch(batch(make_column("x", FieldType.INTEGER, []), rows=0)))
+    raw[8][0][1] = kind.value
+    if kind in {FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN}:
+        assert decode_batch(msgspec.msgpack.encode(raw)).rows == 0
+    else:
+        with pytest.raises(FrameError, match=r"offsets|no values of type"):
+            decode_batch(msgspec.msgpack.encode(raw))
+
+
+def test_a_plain_column_of_an_impossible_name_is_refused() -> None:
+    raw = msgspec.msgpack.decode(encode_batch(batch(make_column("x", FieldType.INTEGER, [1]), rows=1)))
+    raw[8][0][0] = "not a name"
+    with pytest.raises(FrameError, match="no column can have this name"):
+        decode_batch(msgspec.msgpack.encode(raw))
+
+
 def test_too_large_a_batch_is_refused_by_its_writer() -> None:
     text = make_column("x", FieldType.TEXT, ["x" * 9_000_000])
     with pytest.raises(FrameError, match="limit"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows, to_arrow
-from cluster.ingest.batch_layouts import Layouts
+from cluster.ingest.batch_layouts import Layouts, header_of, memory_of
 from cluster.storage.stream_tables import arrow_schema
 from protocols.errors import SchemaError
 from protocols.wire.batches import (
@@ -166,3 +166,29 @@ def test_the_first_and_the_last_stamp_of_a_batch_are_found_whatever_their_order(
     columns = make_columns(schema, stamps, ["m"] * rows, [True] * rows, {"speed": [1.0] * rows})
     sent = Batch(1, "p", "e", "s", 1, 0, True, rows, columns)
     assert first_and_last(sent, Layouts(schema).of(sent)) == (min(stamps), max(stamps))
+
+
+@given(st.lists(st.fixed_dictionaries({kind.value: st.none() | VALUES[kind] for kind in FIELD_TYPES}), max_size=8))
+def test_what_a_batch_takes_in_memory_is_estimated_within_a_byte_for_each_value(rows: list[dict[str, Value]]) -> None:
+    empty, found = batch(ALL, []), batch(ALL, rows)
+    memory = memory_of(header_of(found))
+    buffers, without = (
+        sum(len(each.data) + len(each.present) + len(each.offsets) for each in sent.columns) for sent in (found, empty)
+    )
+    assert memory.of(empty) > 100 * len(found.columns)
+    assert 0 <= memory.of(found) - memory.of(empty) - (buffers - without) <= len(rows) * len(found.columns)
+
+
+def test_batches_of_different_columns_in_turn_have_their_own_layouts() -> None:
+    layouts = Layouts(ALL)
+    plain = batch(ALL, [dict.fromkeys((kind.value for kind in FIELD_TYPES), None)] * 2)
+    turned = replace(plain, columns=plain.columns[::-1])
+    wrong = replace(plain, columns=plain.columns[1:])
+    last = len(plain.columns) - 1
+    for _ in range(2):
+        assert layouts.of(plain).places[START_COLUMN] == 0
+        assert layouts.of(turned).places[START_COLUMN] == last
+        with pytest.raises(SchemaError, match=START_COLUMN):
+            layouts.of(wrong)
+        with pytest.raises(SchemaError):
+            layouts.of(replace(plain, columns=()))

@@ -10,6 +10,7 @@ In the end, when all is calm, each batch was received once, in order, and acknow
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import example, given
@@ -77,10 +78,10 @@ class Reception:
         self.open((proxy, "e"))
         return self.carry_out(proxy, self.reception.resume(Resumption(VERSION, proxy, "e", "speeds", first)))
 
-    def carry_out(self, proxy: str, decisions: list[Decision]) -> list[Decision]:
+    def carry_out(self, proxy: str, decisions: Sequence[Decision]) -> list[Decision]:
         if AcknowledgeNow() in decisions:
             self.acknowledge((proxy, "e"))
-        return decisions
+        return list(decisions)
 
     def acknowledge(self, lane: Lane) -> None:
         self.open(lane)
