@@ -7,8 +7,9 @@ stores are converted together, each column by joining the buffers of all batches
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,9 @@ import pyarrow.compute as pc
 from cluster.ingest.batch_layouts import Layout, stored_fields
 from cluster.storage.stream_tables import ARROW_TYPES, arrow_schema
 from protocols.wire.batches import FEW_ROWS, START_COLUMN, Batch, Column
-from protocols.wire.streams import FieldType, StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
+
+_data_of, _present_of = attrgetter("data"), attrgetter("present")
 
 
 class AdmittedRows(NamedTuple):
@@ -51,23 +54,30 @@ def to_arrow(admitted: Sequence[AdmittedRows], schema: StreamSchema) -> pa.Table
     aggregates = any(each.layout.aggregates for each in admitted)
     completeness = any(each.layout.completeness for each in admitted)
     fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
-    layouts = {id(each.layout): each.layout for each in admitted}
-    places = {key: [layout.places.get(field.name) for field in fields] for key, layout in layouts.items()}
-    batches = [(each.columns, each.rows, places[id(each.layout)]) for each in admitted]
     counts = np.array([each.rows for each in admitted], np.int64)
     arrays = [
-        _array(
-            field.type,
-            [
-                _absent(field.type, rows) if (place := where[number]) is None else columns[place]
-                for columns, rows, where in batches
-            ],
-            counts,
-        )
-        for number, field in enumerate(fields)
+        _array(field.type, pieces, counts) for field, pieces in zip(fields, _pieces(admitted, fields), strict=True)
     ]
     table = pa.Table.from_arrays(arrays, schema=arrow_schema(schema, aggregates=aggregates, completeness=completeness))
     return _in_time(table, admitted, counts)
+
+
+def _pieces(admitted: Sequence[AdmittedRows], fields: Sequence[Field]) -> Iterator[Sequence[Column]]:
+    """Yield, for each field, the columns of all batches."""
+    layouts = {id(each.layout): each.layout for each in admitted}
+    places = {key: [layout.places.get(field.name) for field in fields] for key, layout in layouts.items()}
+    if len(layouts) == 1:  # nearly always: many small batches are turned at once
+        (where,) = places.values()
+        turned = list(zip(*(each.columns for each in admitted), strict=True))
+        for field, place in zip(fields, where, strict=True):
+            yield [_absent(field.type, each.rows) for each in admitted] if place is None else turned[place]
+        return
+    batches = [(each.columns, each.rows, places[id(each.layout)]) for each in admitted]
+    for number, field in enumerate(fields):
+        yield [
+            _absent(field.type, rows) if (place := where[number]) is None else columns[place]
+            for columns, rows, where in batches
+        ]
 
 
 def late_rows(batch: Batch, layout: Layout, schema: StreamSchema, watermark_us: int) -> pa.Table:
@@ -102,10 +112,10 @@ def _in_time(table: pa.Table, admitted: Sequence[AdmittedRows], counts: npt.NDAr
 
 def _array(kind: FieldType, pieces: Sequence[Column], counts: npt.NDArray[np.int64]) -> pa.Array:
     rows, missing, present = int(counts.sum()), 0, None
-    if any(piece.present for piece in pieces):
+    if any(map(_present_of, pieces)):
         there = b"".join([piece.present or b"\1" * count for piece, count in zip(pieces, counts.tolist(), strict=True)])
         missing, present = there.count(b"\0"), _bits(there)
-    data = b"".join([piece.data for piece in pieces])
+    data = b"".join(map(_data_of, pieces))
     if kind is FieldType.TEXT:
         buffers = [present, _offsets(pieces, counts), pa.py_buffer(data)]
     else:
@@ -121,7 +131,7 @@ def _bits(flags: bytes) -> pa.Buffer:
 def _offsets(pieces: Sequence[Column], counts: npt.NDArray[np.int64]) -> pa.Buffer:
     """Return the offsets of texts that are joined."""
     joined = np.frombuffer(b"".join([bytes(4), *[piece.offsets[4:] for piece in pieces]]), "<i4").copy()
-    sizes = np.array([len(piece.data) for piece in pieces], np.int32)
+    sizes = np.fromiter(map(len, map(_data_of, pieces)), np.int32, len(pieces))
     joined[1:] += np.repeat(np.cumsum(sizes, dtype=np.int32) - sizes, counts)  # what was before each batch
     return pa.py_buffer(joined)
 
