@@ -65,6 +65,17 @@ async def test_a_gap_is_answered_with_what_is_stored(service: Service) -> None:
     assert service.ingest.writers["traffic"].admission.counters.gaps == 1
 
 
+async def test_a_stream_that_one_proxy_feeds_takes_no_batch_of_another(service: Service) -> None:
+    own = StreamSchema("own", TRAFFIC.fields)
+    service.ingest.declare(own, only_proxy="p")
+    for proxy in ("p", "q"):
+        await service.handle(topics.stream_offer(proxy, "own"), encode(StreamOffer(1, proxy, own)))
+        await service.handle(topics.batches(proxy), batch(1, 10, schema=own, proxy=proxy))
+    await service.ingest.writers["own"].commit()
+    assert pl.read_delta(service.ingest.writers["own"].table.root).height == 1
+    assert service.ingest.rejected == {"identity": 2}, "the offer, and the batch"
+
+
 async def test_a_batch_of_another_shape_is_rejected_and_does_not_block(service: Service) -> None:
     other = StreamSchema("traffic", (Field("speed", FieldType.REAL),))
     await service.handle(topics.batches("p"), batch(1, 10, schema=other))
