@@ -34,7 +34,9 @@ from cluster.temporal.run_versions import (
     pairs_of_snapshots,
 )
 
-_SINCE, _LINKED = "fjord_since_us", "fjord_linked"
+_SINCE = "fjord_since_us"
+LINKED = "fjord_linked"
+"""Whether a sample goes on with the one before; NULL if that is not known yet."""
 _MEETS, _COPY, _LATER = "fjord_meets", "fjord_copy", "fjord_later"
 _MOST_PAIRS = 1_000_000
 """Samples at instants that are coalesced at once."""
@@ -108,7 +110,7 @@ class Extent(StartOrdered):
         self._values = list(needed)
         self._shown = shown
         self._eager = eager
-        state = {_LINKED: pl.lit(None, pl.Boolean)} if eager else {}
+        state = {LINKED: pl.lit(None, pl.Boolean)} if eager else {}
         self._state = state | {each.since(None): pl.lit(NONE, pl.Int64) for each in shown if not self._marked}
         self._kept = columns.clear().select(self._columns).with_columns(**self._state)
         self._reached_us = ALWAYS
@@ -182,7 +184,7 @@ class Extent(StartOrdered):
             ordered, back = changing[order], np.argsort(order)
             if self._eager:
                 ordered = self._compared(ordered)
-                state[_LINKED] = ordered[_LINKED][back]
+                state[LINKED] = ordered[LINKED][back]
             for before, mark in zip([BEFORE_ALL, *marks], marks, strict=False):
                 # Where samples have gone that only some could see, others see the same from then on.
                 cut = mark not in left or (before != BEFORE_ALL and before not in left)
@@ -311,7 +313,7 @@ class Extent(StartOrdered):
 
         if not self._eager or not samples.in_turn:
             return of_snapshots(samples, linked, *span_us)
-        goes_on = ordered[_LINKED].to_numpy()[seen]
+        goes_on = ordered[LINKED].to_numpy()[seen]
         beside = np.flatnonzero((np.diff(seen) > 1) & (np.diff(samples.groups) == 0)) + 1
         if len(beside):
             goes_on = goes_on.copy()
@@ -321,16 +323,16 @@ class Extent(StartOrdered):
 
     def _compared(self, ordered: pl.DataFrame) -> pl.DataFrame:
         """Compare the samples that have another one before them than they had."""
-        open_ = ordered[_LINKED].is_null().to_numpy()
+        open_ = ordered[LINKED].is_null().to_numpy()
         open_ = open_ | np.append(False, open_[:-1])
-        goes_on = ordered[_LINKED].fill_null(value=False).to_numpy(writable=True)
+        goes_on = ordered[LINKED].fill_null(value=False).to_numpy(writable=True)
         goes_on[open_] = False
         groups = group_numbers(ordered, self._keys)
         places = np.flatnonzero(open_)
         places = places[places > 0]
         places = places[groups[places] == groups[places - 1]]
         goes_on[places] = self._are_linked(ordered, self._shown[0].how, places - 1, places)
-        return ordered.with_columns(pl.Series(_LINKED, goes_on, pl.Boolean))
+        return ordered.with_columns(pl.Series(LINKED, goes_on, pl.Boolean))
 
     def _are_linked(self, ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole) -> Flags:
         """Return whether samples go on with others; count both."""
@@ -348,7 +350,7 @@ class Extent(StartOrdered):
             # Where a sample goes from between two others, these become neighbours.
             alone = np.zeros(len(left), np.bool_)
             alone[1:] = left[1:] & ~left[:-1]
-            kept = kept.with_columns(pl.when(pl.Series(alone)).then(None).otherwise(_LINKED).alias(_LINKED))
+            kept = kept.with_columns(pl.when(pl.Series(alone)).then(None).otherwise(LINKED).alias(LINKED))
         return kept.filter(pl.Series(left))
 
     def _rows(self, first: pl.DataFrame, shown: Shown, found: Versions, until: Whole) -> pl.DataFrame:
@@ -399,8 +401,8 @@ def _linked(ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole
             equal &= column[later].eq_missing(column[earlier]).to_numpy()
         return equal
     before = [ordered[column][earlier].alias(name) for name, column in how.link.before]
-    found = ordered[later].with_columns(before).with_columns(compile_scalar(how.link.condition).alias(_LINKED))
-    return found[_LINKED].fill_null(value=False).to_numpy()
+    found = ordered[later].with_columns(before).with_columns(compile_scalar(how.link.condition).alias(LINKED))
+    return found[LINKED].fill_null(value=False).to_numpy()
 
 
 def _copies(values: list[str]) -> pl.Expr:

@@ -18,7 +18,7 @@ import polars as pl
 
 from cluster.fjord.batch import END, INTERVAL
 from cluster.fjord.operator import State
-from cluster.fjord.operators.extent import Extent, Mark, Shown
+from cluster.fjord.operators.extent import LINKED, Extent, Mark, Shown
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.columns import VISIBLE_FROM
@@ -91,4 +91,6 @@ class SharedExtents(Extent):
         rows = tuple(each.since(None) for each in self._shown)
         known = [name for name in saved.columns if name in self._kept.columns or name.startswith(rows)]
         self._kept = saved.select(known).filter(pl.col(VISIBLE_FROM.name) >= self._oldest)
+        if self._eager and self._kept.height < saved.height:  # the sample before may have gone
+            self._kept = self._kept.with_columns(pl.lit(None, pl.Boolean).alias(LINKED))
         self._reached_us = number_of(state, "reached_us")
