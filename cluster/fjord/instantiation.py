@@ -14,6 +14,7 @@ from cluster.fjord.operators.aggregation import MergeAggregate
 from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.count_window import CountWindow
+from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.extent import Extent
@@ -40,6 +41,7 @@ from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence
 from cluster.fjord.operators.session_window import SessionWindow
+from cluster.fjord.operators.shared_count_window import SharedCountWindow
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
@@ -53,7 +55,7 @@ from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.columns import Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.physical.operations import Operation
+from cluster.physical.operations import SUPERSEDED_UNTIL, Operation
 from cluster.physical.rules.shared_extents import extents_of
 
 
@@ -200,14 +202,31 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
                 against=frozenset(operation.against),
                 groups=groups,
             )
+        case kinds.SharedCountWindow():
+            rows, epochs = empty_rows(operation.columns), _epochs(fragment)
+            return SharedCountWindow(rows, operation.rows, operation.keys, epochs, lag_us=operation.lag_us)
         case kinds.SharedExtents():
-            oldest = min(each.visible_from for each in fragment.subscribers)
-            rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
-            return SharedExtents(rows, operation.keys, extents, oldest=oldest, eager=operation.eager)
+            return _shared_extents(operation, fragment)
         case kinds.PaneAggregate():
             return PaneAggregate(operation.keys, operation.calls, _subscribers(fragment))
         case _:
             return operator_of(operation, tables)
+
+
+def _shared_extents(operation: kinds.SharedExtents, fragment: Fragment) -> Operator:
+    rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
+    if SUPERSEDED_UNTIL in operation.columns:
+        return CountedExtents(rows, operation.keys, extents, _epochs(fragment))
+    oldest = min(each.visible_from for each in fragment.subscribers)
+    return SharedExtents(rows, operation.keys, extents, oldest=oldest, eager=operation.eager)
+
+
+def _epochs(fragment: Fragment) -> dict[int, list[int]]:
+    """Return, by query group, the epochs with which its queries began."""
+    found: dict[int, list[int]] = {}
+    for each in fragment.subscribers:
+        found.setdefault(each.group, []).append(each.visible_from)
+    return found
 
 
 def _subscribers(fragment: Fragment) -> list[WindowSubscriber]:

@@ -121,7 +121,7 @@ class RowFlows:
             case kinds.UntilNext():
                 lasting_us = operation.longest_us if operation.lasts else 1
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
-            case kinds.CountWindow():
+            case kinds.CountWindow() | kinds.SharedCountWindow():
                 return replace(below[0], at_once=below[0].per_tuple, lasting_us=None, made_per_second=0.0)
             case kinds.KeptExtent():
                 return _of_kept(operation.kept, below[0])

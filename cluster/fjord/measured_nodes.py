@@ -27,6 +27,8 @@ def logical_kind(operation: Operation) -> str:
     match operation:
         case kinds.CountWindow(keys=keys) if keys:
             return _KEYED
+        case kinds.SharedCountWindow(keys=keys):
+            return _KEYED if len(keys) > 1 else "CountWindow"  # one is the query group
         case kinds.SemiJoin(anti=True):
             return "AntiJoin"
         case kinds.Changes():

@@ -28,7 +28,7 @@ from cluster.fjord.operators.kept_extent import BOOKKEEPING
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
-from cluster.physical.operations import RIGHT
+from cluster.physical.operations import RIGHT, SUPERSEDED_UNTIL
 from cluster.physical.successors import summed
 from cluster.plan.epoch import Handover
 from protocols.text.byte_sizes import format_byte_size
@@ -178,6 +178,8 @@ def _schema_kept(operation: kinds.Operation) -> Schema:
     match operation:
         case kinds.CountWindow() | kinds.SessionWindow() | kinds.UntilNext() | kinds.PatternMatch():
             return operation.columns
+        case kinds.SharedCountWindow():
+            return (*operation.columns, SUPERSEDED_UNTIL, Column("begins", FieldType.INTEGER))
         case kinds.Distinct() | kinds.Difference() | kinds.Intersection():
             return operation.columns
         case kinds.Extent() | kinds.SharedExtents():
@@ -231,7 +233,7 @@ class _Estimate:
         """Return how many rows the operator of a node keeps at most."""
         operation = node.operation
         match operation:
-            case kinds.CountWindow():
+            case kinds.CountWindow() | kinds.SharedCountWindow():
                 partitioned = set(operation.keys) - {QUERY_GROUP.name}
                 return _rows_of_window(operation) * (KEYS_ASSUMED if partitioned else 1)
             case kinds.PatternMatch():
@@ -351,9 +353,13 @@ class _Estimate:
                 waiting.extend(self._fragment.by_id[current].inputs)
 
 
-def _rows_of_window(window: kinds.CountWindow) -> float:
-    """Return how many tuples of one key a window by count keeps: those in it, and those of the incomplete slide."""
-    return float((window.rows or 0) + window.slide_rows - 1)
+def _rows_of_window(window: kinds.CountWindow | kinds.SharedCountWindow) -> float:
+    """Return how many tuples of one key a window by count keeps: those in it, and those of the incomplete slide.
+
+    Of a shared one, a younger query has tuples that an older one has, too: so many for all of them.
+    """
+    slide_rows = window.slide_rows if isinstance(window, kinds.CountWindow) else 1
+    return float((window.rows or 0) + slide_rows - 1)
 
 
 def _rows_of_pattern(match: kinds.PatternMatch, per_second: float) -> float:

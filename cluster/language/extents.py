@@ -45,6 +45,9 @@ class Coalescing(msgspec.Struct, frozen=True):
         None: a sample goes on with the one before if all `columns` are equal, NULL being equal to NULL.
     kept
         How it is kept.
+    counted
+        True if queries share the samples of the window by count below (cluster/plan/counted_extents.py). Left out of
+        plans of earlier versions, whose queries go on as they have begun.
     """
 
     columns: tuple[str, ...]
@@ -53,6 +56,7 @@ class Coalescing(msgspec.Struct, frozen=True):
     bounds: tuple[str, str]
     link: Link | None = None
     kept: Keeping = "eager"
+    counted: bool | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def reads(self) -> frozenset[str]:

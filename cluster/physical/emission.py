@@ -16,6 +16,7 @@ def holds_rows_back(operation: Operation) -> bool:
         case (
             kinds.Held()
             | kinds.CountWindow()
+            | kinds.SharedCountWindow()
             | kinds.SemiJoin()
             | kinds.Difference()
             | kinds.Intersection()

@@ -170,6 +170,25 @@ class CountWindow(_Operation, frozen=True):
     lag_us: int | None
 
 
+class SharedCountWindow(_Operation, frozen=True):
+    """The last `rows` rows of each combination of `keys`, for queries of different age: see its subscribers.
+
+    Parameters
+    ----------
+    columns
+        Of the input, with the marks of rows.
+    rows, keys
+        The window, which moves with every row; the query group is among the keys.
+    lag_us
+        How far it may lag behind its input.
+    """
+
+    columns: Schema
+    rows: int
+    keys: tuple[str, ...]
+    lag_us: int
+
+
 class GridWindow(_Operation, frozen=True):
     """A window whose boundaries lie on a grid; `slide_us` is how often one that is reset shows what is new."""
 
@@ -551,6 +570,7 @@ PlainOperation = (
     | Project
     | TimeWindow
     | CountWindow
+    | SharedCountWindow
     | GridWindow
     | WindowBounds
     | SessionWindow

@@ -91,6 +91,8 @@ def _described(node: OperatorNode, fragment: Fragment) -> str:  # noqa: C901, PL
             return _extents([each.extent for each in fragment.subscribers if each.extent is not None], keys)
         case kinds.CountWindow(rows=rows, slide_rows=slide_rows, keys=keys):
             return count_window_words(rows, slide_rows, tuple(key for key in keys if key not in _MADE))
+        case kinds.SharedCountWindow(rows=rows, keys=keys):
+            return count_window_words(rows, 1, tuple(key for key in keys if key not in _MADE))
         case kinds.Panes(width_us=width_us, family_us=family_us):
             family = "" if family_us is msgspec.UNSET else f", of the family of {format_duration(family_us)}"
             return f"panes of {format_duration(width_us)}{family}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cluster.language.algebra import Lookup, inputs_of
 from cluster.language.size_ranges import with_sizes
 from cluster.language.walks import above, nodes_of, parts_shared, written_out
+from cluster.plan.counted_extents import with_counted_extents
 from cluster.plan.full_windows import with_waits
 from cluster.plan.lookup_order import with_ordered_lookups
 from cluster.plan.lookups import with_lookups
@@ -222,7 +223,7 @@ def rewrite(
             return rewrite(node, tuple(rule for rule in rules if rule is not renewing), large=large, sizes=sizes)
         applied.append("relations_are_looked_up")
         rewritten = with_ordered_lookups(visit(looked_up), sizes or {})
-    return Rewritten(rewritten, tuple(applied))
+    return Rewritten(with_counted_extents(rewritten), tuple(applied))
 
 
 def _has_lookup(node: Node) -> bool:

@@ -6,6 +6,10 @@
 
 What is left of each query, filters and projections, is made of its extent's rows. Queries with other operators above
 are folded as all others (:mod:`cluster.physical.rules.folded_queries`), and keep their extents for themselves.
+
+Windows by count are behind the exchange, and shared with the extents above them, if these are eager. What a window has
+that moves with every sample does not depend on when a query began, but for samples from before. Where it slides by
+several, it depends on which sample was the first: only queries that began together share samples, in one fragment.
 """
 
 from __future__ import annotations
@@ -18,8 +22,17 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from cluster.expressions import nodes as expressions
-from cluster.language.algebra import Extent, Filter, Node, Project, Source, TimeWindow, schema_of
-from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, identity_of
+from cluster.language.algebra import (
+    Extent,
+    Filter,
+    Node,
+    PartitionedWindow,
+    Project,
+    Source,
+    TimeWindow,
+    schema_of,
+)
+from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, Schema, identity_of
 from cluster.language.extents import Coalescing
 from cluster.language.plans import column_scalar, plain_column
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
@@ -28,20 +41,25 @@ from cluster.physical.operations import (
     RUN_BEGIN,
     RUN_END,
     SUPERSEDED_UNTIL,
+    CountWindow,
     Exchange,
     Reorder,
+    SharedCountWindow,
     SharedExtents,
     Sink,
 )
+from cluster.physical.operations import Extent as ExtentOperation
 from cluster.physical.operations import Filter as FilterOperation
-from cluster.physical.rules.finishing import finish_of
+from cluster.physical.rules.awaited_windows import MOST_LAG_US
+from cluster.physical.rules.finishing import Finish, finish_of
 from cluster.physical.rules.marks import marked
 from cluster.physical.rules.pipelines import pipeline
-from cluster.physical.rules.query_groups import group_of
+from cluster.physical.rules.query_groups import Fingerprint, group_of
 from cluster.physical.rules.sensor_demands import sensor_demands
 from cluster.physical.rules.templates import template_of
 from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.called_functions import functions_of
+from cluster.plan.counted_extents import Counted, common_part, counted_extent_of
 from cluster.plan.epoch import PlannedQuery
 from cluster.plan.extent_keeping import extent_of
 from cluster.plan.stored_plans import encoded
@@ -71,8 +89,11 @@ class CoalescingQuery:
     @classmethod
     def of(cls, plan: Node) -> CoalescingQuery | None:
         """Return the pieces of a plan; None if it is another one."""
-        own = extent_of(plan)
-        if own is None or functions_of(plan):
+        whole = extent_of(plan) or counted_extent_of(plan)
+        if whole is None or functions_of(plan):
+            return None
+        own, lifted = (whole, None) if whole.coalescing.counted is not True else common_part(whole) or (None, None)
+        if own is None:
             return None
         above: list[Filter | Project] = []
         node = plan
@@ -88,7 +109,10 @@ class CoalescingQuery:
         )
         coalescing = replace(own.coalescing, bounds=(RUN_BEGIN.name, RUN_END.name))
         extent = _over_whole_samples(replace(template, coalescing=coalescing))
-        top: Node = Project(Source("", (*schema_of(extent), EXTENT)), outputs)
+        numbered = () if _slides(extent.input) else (EXTENT,)
+        top: Node = Project(Source("", (*schema_of(extent), *numbered)), outputs)
+        if lifted is not None:
+            top = Filter(top, lifted)
         for each in reversed(above):
             top = replace(each, input=top)
         return cls(extent, conditions[0], top)
@@ -107,19 +131,17 @@ class CoalescingQuery:
         return _number(self.extent.coalescing)
 
     def subscriber(self, query: PlannedQuery) -> Subscriber:
-        """Return the query as a subscriber; its group is a digest of its condition."""
-        own = Scalar(
-            expressions.Binary(
-                "=", expressions.Column(EXTENT.name), expressions.Literal(FieldType.INTEGER, str(self.number))
-            ),
-            FieldType.BOOLEAN,
-        )
+        """Return the query as a subscriber.
+
+        Its group is a digest of its condition; and of the epoch with which it began, if it shares samples with no
+        query of another one.
+        """
         return Subscriber(
             query.name,
             query.since_epoch,
-            group_of((self.predicate,)),
+            group_of((self.predicate, *([Fingerprint(f"since {query.since_epoch}")] if self.apart else []))),
             (self.predicate,),
-            finish=(FilterOperation(own), *finish_of(self.top, (*_MARKS, SUPERSEDED_UNTIL))),
+            finish=self._finish,
             demands=sensor_demands(query),
             early=query.early,
             since=query.since,
@@ -127,9 +149,26 @@ class CoalescingQuery:
             extent=self.extent.coalescing,
         )
 
+    @property
+    def apart(self) -> bool:
+        """Whether it shares samples only with queries that began with the same epoch, and the fragment with all."""
+        return _slides(self.extent.input)
+
+    @property
+    def _finish(self) -> Finish:
+        if self.apart:
+            return finish_of(self.top, (QUERY_GROUP,))
+        own = Scalar(
+            expressions.Binary(
+                "=", expressions.Column(EXTENT.name), expressions.Literal(FieldType.INTEGER, str(self.number))
+            ),
+            FieldType.BOOLEAN,
+        )
+        return (FilterOperation(own), *finish_of(self.top, (*_MARKS, SUPERSEDED_UNTIL)))
+
     def fragment(self, subscribers: Sequence[Subscriber]) -> Fragment:
         """Return the fragment that answers some queries with such extents."""
-        nodes = _nodes(self.identity, self.extent.input, self.extent.keys, not _lazily_shared(self.extent))
+        nodes = _nodes(self.identity, self.extent, not _lazily_shared(self.extent))
         return Fragment(self.identity, Host.STATEFUL, nodes, tuple(subscribers), shares_rows=True)
 
     def changed(self, _: SubscriberTally, subscribers: tuple[Subscriber, ...]) -> Fragment:
@@ -171,14 +210,38 @@ def _digest(what: bytes) -> str:
     return hashlib.blake2b(what, digest_size=8).hexdigest()
 
 
+def _slides(node: Node) -> bool:
+    """Return whether a node is a window by count that moves by several samples."""
+    return isinstance(node, Counted) and node.slide_rows > 1
+
+
 @lru_cache(maxsize=4096)
-def _nodes(identity: str, below: Node, keys: tuple[str, ...], eager: bool) -> tuple[OperatorNode, ...]:  # noqa: FBT001 - of a cache
-    name, stateless = f"{identity}/0", marked(below, _MARKS)
+def _nodes(identity: str, extent: Extent, eager: bool) -> tuple[OperatorNode, ...]:  # noqa: FBT001 - of a cache
+    name, marks = f"{identity}/0", (QUERY_GROUP,) if _slides(extent.input) else _MARKS
+    below, keys = marked(extent.input, marks), (*extent.keys, QUERY_GROUP.name)
+    window = below if isinstance(below, PartitionedWindow) else None
+    stateless = below if window is None else window.input
     columns = schema_of(stateless)
     upstream = pipeline(name, stateless, None)
-    spread = Exchange("keys", keys, columns) if keys else Exchange("group", (QUERY_GROUP.name,), columns)
-    ordered = OperatorNode(f"{name} {Reorder.state_name()}", Reorder(columns), (name,))
-    extents = SharedExtents(columns, (*keys, QUERY_GROUP.name), eager)
-    coalesced = OperatorNode(f"{name} {SharedExtents.state_name()}", extents, (ordered.id,))
-    sink = OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (coalesced.id,))
-    return (*upstream, OperatorNode(name, spread, (upstream[-1].id,)), ordered, coalesced, sink)
+    by = tuple(key for key in (keys if window is None else window.keys) if key != QUERY_GROUP.name)
+    spread = Exchange("keys", by, columns) if by else Exchange("group", (QUERY_GROUP.name,), columns)
+    found = [*upstream, OperatorNode(name, spread, (upstream[-1].id,))]
+    for operation in (Reorder(columns), *_behind(window, columns), _extents(extent, columns, keys, eager=eager)):
+        found.append(OperatorNode(f"{name} {operation.state_name()}", operation, (found[-1].id,)))
+    return (*found, OperatorNode(f"{identity} {Sink.state_name()}", Sink(), (found[-1].id,)))
+
+
+def _behind(window: PartitionedWindow | None, columns: Schema) -> tuple[CountWindow | SharedCountWindow, ...]:
+    """Return the window by count behind the exchange, if there is one."""
+    if window is None:
+        return ()
+    if _slides(window):
+        return (CountWindow(columns, window.rows, window.slide_rows, window.keys, MOST_LAG_US),)
+    return (SharedCountWindow(columns, window.rows, window.keys, MOST_LAG_US),)
+
+
+def _extents(extent: Extent, columns: Schema, keys: tuple[str, ...], *, eager: bool) -> SharedExtents | ExtentOperation:
+    if _slides(extent.input):
+        return ExtentOperation(columns, keys, extent.coalescing, None)
+    of_count = isinstance(extent.input, Counted)
+    return SharedExtents((*columns, SUPERSEDED_UNTIL) if of_count else columns, keys, eager)

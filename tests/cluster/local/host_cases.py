@@ -192,6 +192,12 @@ CASES: dict[str, str] = {
     "lazily coalesced by others": "SELECT sensor, open, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(open, speed TOLERANCE 2 BY sensor) AS s",
     "lazily coalesced of some": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(RANGE 12 US SLIDE 3 US) COALESCE(lane BY sensor) AS s WHERE sensor <> 'a'",
     "coalesced in a window by count": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(PARTITION BY sensor ROWS 4 SLIDE 2) COALESCE(lane BY sensor) AS s",
+    "coalesced of the last": "SELECT sensor, lane, VALID(s) AS held FROM traffic WINDOW(ROWS 9) COALESCE(lane BY sensor) AS s",
+    "coalesced of the last with fewer columns": "SELECT lane FROM traffic WINDOW(ROWS 9) COALESCE(lane BY sensor) AS s WHERE DURATION(VALID(s)) > INTERVAL '0.000002' SECOND",
+    "coalesced of the last of one": "SELECT EXTRACT(EPOCH FROM DURATION(VALID(s))) AS d FROM traffic WINDOW(ROWS 9) COALESCE(lane BY sensor) AS s WHERE sensor = 'a' AND lane > 1",
+    "coalesced of the last of some": "SELECT sensor, lane, VALID(s) AS held FROM (SELECT * FROM traffic WHERE open) WINDOW(ROWS 9) COALESCE(lane BY sensor) AS s",
+    "coalesced of the last of each": "SELECT sensor, open, VALID(s) AS held FROM traffic WINDOW(PARTITION BY sensor ROWS 4) COALESCE(open BY sensor) AS s",
+    "coalesced of the last of each with fewer columns": "SELECT open FROM traffic WINDOW(PARTITION BY sensor ROWS 4) COALESCE(open BY sensor) AS s WHERE NOT open",
     "coalesced and joined": "SELECT a.sensor, b.lane, INTERSECT(VALID(a), VALID(b)) AS both FROM traffic WINDOW(RANGE 8 US SLIDE 2 US) COALESCE(open BY sensor) AS a, "
     "traffic WINDOW(RESET EVERY 16 US) COALESCE(lane BY sensor WHILE lane <= PREV(lane)) AS b WHERE a.sensor = b.sensor AND a.open AND VALID(a) OVERLAPS VALID(b)",
     "coalesced and fewer kept": "SELECT sensor, lane, quality, VALID(s) AS held FROM traffic WINDOW(RANGE 24 US SLIDE 3 US) COALESCE(lane BY sensor) KEEP 3 TUPLES AS s",

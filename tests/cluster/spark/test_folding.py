@@ -29,6 +29,10 @@ TEMPLATES = [
     "SELECT MAX(speed) AS fastest FROM traffic WINDOW(RANGE 15 US){}",
     "SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12 US){}",
     "SELECT LAST(speed) AS latest FROM traffic WINDOW(RANGE 30 US SLIDE 10 US){} HAVING COUNT(*) > 1",
+    "SELECT sensor, speed, VALID(s) AS held FROM traffic WINDOW(ROWS 6) COALESCE(speed BY sensor) AS s{}",
+    "SELECT speed FROM traffic WINDOW(ROWS 6) COALESCE(speed BY sensor) AS s{}",
+    "SELECT DURATION(VALID(s)) AS d FROM traffic WINDOW(ROWS 6 SLIDE 2) COALESCE(speed BY sensor) AS s{}",
+    "SELECT VALID(s) AS held FROM traffic WINDOW(PARTITION BY sensor ROWS 3) COALESCE(speed BY sensor) AS s{}",
     "SELECT sensor FROM ISTREAM((SELECT DISTINCT sensor FROM traffic WINDOW(RANGE 12 US){})) i",
 ]
 OF_TWO = [

@@ -26,6 +26,7 @@ from cluster.fjord.operators.asof_joining import AsofJoin
 from cluster.fjord.operators.changes import Changes
 from cluster.fjord.operators.coalescing import Coalesce
 from cluster.fjord.operators.count_window import CountWindow
+from cluster.fjord.operators.counted_extents import CountedExtents
 from cluster.fjord.operators.device_aggregates import AggregateRecipient, DeviceAggregates
 from cluster.fjord.operators.distinct import Distinct
 from cluster.fjord.operators.extent import Extent
@@ -52,6 +53,7 @@ from cluster.fjord.operators.sampling import Sample
 from cluster.fjord.operators.semi_joining import SemiJoin
 from cluster.fjord.operators.sequence import Sequence as Ordered
 from cluster.fjord.operators.session_window import SessionWindow
+from cluster.fjord.operators.shared_count_window import SharedCountWindow
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.fjord.operators.splitting import Split
 from cluster.fjord.operators.stamp_joining import StampJoin
@@ -134,15 +136,44 @@ def shared(kept: Keeping, *links: Link | None) -> Case:
     added = dict.fromkeys(marks, pl.lit(0, pl.Int64))
     keys = ("k", QUERY_GROUP.name)
     eager = kept == "eager"
-
-    def seen(rows: pl.DataFrame) -> pl.DataFrame:
-        """Which queries an answer is for depends on which samples there are, and on cuts; what each sees does not."""
-        epochs = pl.DataFrame({"epoch": [0, 1]})
-        own = (pl.col("epoch") > pl.col(SUPERSEDED_UNTIL.name)) & (pl.col("epoch") <= pl.col(VISIBLE_FROM.name))
-        return rows.join(epochs, how="cross").filter(own).drop(SUPERSEDED_UNTIL.name, VISIBLE_FROM.name)
-
     return Case(
         lambda: SharedExtents(LEFT.with_columns(**added), keys, dict(enumerate(ways)), oldest=0, eager=eager),
+        chronons=True,
+        below=lambda: [stamped, TimeWindow(7, 2)],
+        settled=seen,
+    )
+
+
+def seen(rows: pl.DataFrame) -> pl.DataFrame:
+    """Which queries an answer is for depends on which samples there are, and on cuts; what each sees does not."""
+    epochs = pl.DataFrame({"epoch": [0, 1]})
+    own = (pl.col("epoch") > pl.col(SUPERSEDED_UNTIL.name)) & (pl.col("epoch") <= pl.col(VISIBLE_FROM.name))
+    return rows.join(epochs, how="cross").filter(own).drop(SUPERSEDED_UNTIL.name, VISIBLE_FROM.name)
+
+
+def counted_for_two(rows: int, lag_us: int, *, partitioned: bool) -> Case:
+    """The last rows for queries of epochs 0 and 1, of which the later one sees the samples with n = 1 only."""
+    marks = {QUERY_GROUP.name: "7", VISIBLE_FROM.name: '"n"'}
+    marked = Project((*passed_on(COLUMNS), *(Output(name, read_scalar(sql, INTEGER)) for name, sql in marks.items())))
+    columns = LEFT.with_columns(**dict.fromkeys(marks, pl.lit(0, pl.Int64)))
+    keys = (*(("k",) if partitioned else ()), QUERY_GROUP.name)
+    return Case(
+        lambda: SharedCountWindow(columns, rows, keys, {7: (0, 1)}, lag_us=lag_us),
+        chronons=True,
+        below=lambda: [marked],
+        settled=seen,
+    )
+
+
+def coalesced_for_two(link: Link | None) -> Case:
+    """Runs for such queries, of samples of which some have left for the earlier one."""
+    how = Coalescing(("n",), "t", ("k", "n"), ("fjord_run_begin", "fjord_run_end"), link)
+    after = """CASE WHEN "k" = 'a' AND "n" >= 1 THEN 0 ELSE -1 END"""
+    marks = {"t": f'"{START}"', QUERY_GROUP.name: "7", VISIBLE_FROM.name: '"n"', SUPERSEDED_UNTIL.name: after}
+    stamped = Project((*passed_on(COLUMNS), *(Output(name, read_scalar(sql, INTEGER)) for name, sql in marks.items())))
+    columns = LEFT.with_columns(**dict.fromkeys(marks, pl.lit(0, pl.Int64)))
+    return Case(
+        lambda: CountedExtents(columns, ("k", QUERY_GROUP.name), {0: how}, {7: (0, 1)}),
         chronons=True,
         below=lambda: [stamped, TimeWindow(7, 2)],
         settled=seen,
@@ -366,6 +397,12 @@ CASES: dict[type[Operator], tuple[Case, ...]] = {
         coalesced("lazy", NO_LESS),
         coalesced("eager", NO_LESS, 4),
     ),
+    SharedCountWindow: (
+        counted_for_two(2, 3, partitioned=True),
+        counted_for_two(3, 9, partitioned=False),
+        counted_for_two(1, 1_000, partitioned=True),
+    ),
+    CountedExtents: (coalesced_for_two(None), coalesced_for_two(NO_LESS)),
     SharedExtents: (shared("eager", None), shared("lazy", None, NO_LESS), shared("eager", NO_LESS)),
     UntilNext: (
         Case(lambda: UntilNext(LEFT, ("k",), 5, ("since", "until"), False), chronons=True),
