@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import msgspec
 import polars as pl
@@ -55,19 +57,13 @@ class Answers:
     ) -> None:
         self._clock = clock
         self._fragment = fragment
-        finished: dict[tuple[Finish, Hashable], list[Subscriber]] = {}
-        for subscriber in fragment.subscribers:
-            finished.setdefault((subscriber.finish, _apart(subscriber)), []).append(subscriber)
-        only = len(finished) == 1
-        self._tops = [
-            _Top(finish, each, only=only, keyed=keyed, identities=identities) for (finish, _), each in finished.items()
-        ]
+        self._tops = _tops(fragment.subscribers, keyed=keyed, identities=identities)
         self._broken: dict[str, str] = {}
         self._reported: dict[str, tuple[str, float]] = {}
 
     def of(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield answers: columns query, START, END, kind, row (JSON); each query's in the order of the rows."""
-        for top in self._tops:
+        for top in self._tops.tops:
             try:
                 yield top.answers(rows)
             except Exception as error:  # noqa: BLE001 - one query's HAVING must not cost the others their answers
@@ -109,6 +105,47 @@ class Answers:
             else:
                 self._reported[identity] = (reason, self._clock())
                 yield error_row(subscriber.query, reason, at_us)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class _Tops:
+    """The last steps of subscribers, which keep nothing."""
+
+    subscribers: Sequence[Subscriber]
+    """Kept, so that no others have their identity."""
+    tops: Sequence[_Top]
+
+
+_made: WeakValueDictionary[tuple[int, bool, bool], _Tops] = WeakValueDictionary()
+"""Those in use, by the identity of their subscribers: buckets that one process runs have the same."""
+
+
+def _tops(subscribers: Sequence[Subscriber], *, keyed: bool, identities: bool) -> _Tops:
+    """Return the last steps of subscribers, made once for all buckets of a process."""
+    key = (id(subscribers), keyed, identities)
+    known = _made.get(key)
+    if known is None:
+        known = _Tops(subscribers, _new_tops(subscribers, keyed=keyed, identities=identities))
+        _made[key] = known
+    return known
+
+
+def _new_tops(subscribers: Sequence[Subscriber], *, keyed: bool, identities: bool) -> Sequence[_Top]:
+    finished: dict[tuple[Finish, Hashable], list[Subscriber]] = {}
+    for subscriber in subscribers:
+        finished.setdefault((subscriber.finish, _apart(subscriber)), []).append(subscriber)
+    windows = {(each.group, each.window) for each in subscribers}
+    return [
+        # Where all see all rows, or none could be harmed by those of others, nothing is selected.
+        _Top(
+            finish,
+            each,
+            only=len(finished) == 1 or (apart is None and {(one.group, one.window) for one in each} == windows),
+            keyed=keyed,
+            identities=identities,
+        )
+        for (finish, apart), each in finished.items()
+    ]
 
 
 def _apart(subscriber: Subscriber) -> Hashable:
@@ -166,10 +203,13 @@ class _Top:
         """Add the names of the queries; one answer may be that of several."""
         named = texts.join(self._names, on=self._on, how="inner", maintain_order="left")
         began = pl.col(_BEGAN)
+        seen = []
         if VISIBLE_FROM.name in texts.columns:
-            named = named.filter(began <= pl.col(VISIBLE_FROM.name))
+            seen.append(began <= pl.col(VISIBLE_FROM.name))
         if SUPERSEDED_UNTIL.name in texts.columns:
-            named = named.filter(began > pl.col(SUPERSEDED_UNTIL.name))
+            seen.append(began > pl.col(SUPERSEDED_UNTIL.name))
+        if seen:
+            named = named.filter(*seen)
         return _own_part(named) if self._handed and not self._between_handovers(named) else named
 
     def _between_handovers(self, named: pl.DataFrame) -> bool:

@@ -55,7 +55,9 @@ class HostedFragment:
         handing_over = tuple(each for each in others if hands_over(each))
         others = tuple(each for each in others if not hands_over(each))
         # The answers of the subscribers that are given rows as they flow.
-        self._answers = Answers(replace(fragment, subscribers=others), clock=clock) if others else None
+        whole = len(others) == len(fragment.subscribers)  # as it is, it is known by what was made for another bucket
+        given = fragment if whole else replace(fragment, subscribers=others)
+        self._answers = Answers(given, clock=clock) if others else None
         part = replace(fragment, subscribers=handing_over)
         self._handing_over = Answers(part, identities=True, clock=clock) if handing_over else None
         self._empty = {exchange.id: empty_crossing(fragment, exchange) for exchange in fragment.exchanges}

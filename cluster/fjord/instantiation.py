@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import polars as pl
 
@@ -52,7 +53,7 @@ from cluster.fjord.operators.window_bounds import WindowBounds
 from cluster.fjord.operators.zipping import Zip
 from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
-from cluster.language.columns import Schema
+from cluster.language.columns import AggregateCall, Schema
 from cluster.physical import operations as kinds
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import SUPERSEDED_UNTIL, Operation
@@ -283,8 +284,13 @@ def empty_rows(schema: Schema) -> pl.DataFrame:
 def empty_crossing(fragment: Fragment, exchange: OperatorNode) -> pl.DataFrame:
     """Return an empty table with the columns that cross an exchange of a fragment."""
     assert isinstance(exchange.operation, kinds.Exchange)  # noqa: S101 - what an exchange is
-    rows = empty_rows(exchange.operation.columns)
     below = fragment.by_id[exchange.inputs[0]].operation
     if isinstance(below, kinds.PartialAggregate):
-        return PartialAggregate(below.keys, below.calls).empty(rows)
-    return rows
+        return _no_partial_rows(exchange.operation.columns, below.keys, below.calls)
+    return empty_rows(exchange.operation.columns)
+
+
+@lru_cache(maxsize=64)
+def _no_partial_rows(columns: Schema, keys: tuple[str, ...], calls: tuple[AggregateCall, ...]) -> pl.DataFrame:
+    """Made once for all buckets of a process."""
+    return PartialAggregate(keys, calls).empty(empty_rows(columns))
