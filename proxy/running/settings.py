@@ -109,7 +109,9 @@ class ProxySettings(BaseModel):
     )
     spool_size: Size = Field(1024**3, description="Total size of the batches kept on disk until the cluster has them.")
     in_flight: int = Field(32, ge=1, le=10_000, description="Batches of one stream published and not yet acknowledged.")
-    resend_after: Duration = Field(3_000_000, description="Send again after this long without an acknowledgement.")
+    resend_after: Duration = Field(
+        3_000_000, description="Send again after this long without an acknowledgement, or sooner if that is unusual."
+    )
     silence_after: Duration | None = Field(
         None,
         description="A mote that is silent for this long holds back no others; unset, three times its longest gap.",
