@@ -218,8 +218,7 @@ def _shared_extents(operation: kinds.SharedExtents, fragment: Fragment) -> Opera
     rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
     if SUPERSEDED_UNTIL in operation.columns:
         return CountedExtents(rows, operation.keys, extents, _epochs(fragment))
-    oldest = min(each.visible_from for each in fragment.subscribers)
-    return SharedExtents(rows, operation.keys, extents, oldest=oldest, eager=operation.eager)
+    return SharedExtents(rows, operation.keys, extents, _epochs(fragment), eager=operation.eager)
 
 
 def _epochs(fragment: Fragment) -> dict[int, list[int]]:

@@ -19,6 +19,7 @@ import polars as pl
 
 from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import State
+from cluster.fjord.operators.live_marks import BEFORE_ALL
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_order import group_numbers, places_by
@@ -40,8 +41,6 @@ LINKED = "fjord_linked"
 _MEETS, _COPY, _LATER = "fjord_meets", "fjord_copy", "fjord_later"
 _MOST_PAIRS = 1_000_000
 """Samples at instants that are coalesced at once."""
-BEFORE_ALL = -1
-"""Before the epochs of all queries."""
 Mark = int | None
 """The mark of samples, and all later ones; None for all there are."""
 

@@ -17,19 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import polars as pl
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operator import State
-from cluster.fjord.operators.extent import BEFORE_ALL
+from cluster.fjord.operators.live_marks import BEFORE_ALL, LiveMarks, marks_of
 from cluster.fjord.operators.ordered_output import table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
+from cluster.language.columns import VISIBLE_FROM
 from cluster.physical.operations import SUPERSEDED_UNTIL
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
-from cluster.temporal.overtaken import Whole
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name
 _BEGINS, _LEAVES, _PLACE, _LAGS = "fjord_begins", "fjord_leaves_at", "fjord_place", "fjord_lags"
@@ -151,51 +149,3 @@ class SharedCountWindow(StartOrdered):
         """Restore them, perhaps for other queries; forget those that none of these may see."""
         super().restore(state)
         self._waiting = self._marks.of(table_of(state, "waiting").select(self._waiting.columns))
-
-
-def marks_of(samples: pl.DataFrame) -> list[int]:
-    """Return the epochs, ascending, up to which queries see the same of some samples."""
-    marks = pl.concat([samples[_SEEN], samples[_AFTER].rename(_SEEN)]).unique()
-    return [int(each) for each in marks.filter(marks > BEFORE_ALL).sort()]
-
-
-class LiveMarks:
-    """Marks of samples, which make a difference only between queries that there are.
-
-    A mark is raised as far as no other query of its group sees the sample: usually to the newest epoch of all groups,
-    which most samples then have, whatever their groups.
-
-    Parameters
-    ----------
-    epochs
-        By query group: with which its queries began.
-    """
-
-    def __init__(self, epochs: Mapping[int, Iterable[int]]) -> None:
-        pairs = sorted((group, epoch) for group, found in epochs.items() for epoch in {*found})
-        self.epochs = epochs
-        self._groups = np.array(sorted(epochs), np.int64)
-        self._of = np.searchsorted(self._groups, np.array([group for group, _ in pairs], np.int64))
-        self._epochs = np.array([epoch for _, epoch in pairs], np.int64)
-        self._all = np.unique(self._epochs)
-        self._places = self._placed(self._of, self._epochs)
-
-    def of(self, samples: pl.DataFrame) -> pl.DataFrame:
-        """Return samples with such marks, and without those that no query sees."""
-        groups = samples[QUERY_GROUP.name].to_numpy()
-        of = np.minimum(np.searchsorted(self._groups, groups), len(self._groups) - 1)
-        marks = [pl.Series(name, self._raised(of, samples[name].to_numpy()), pl.Int64) for name in (_SEEN, _AFTER)]
-        known = pl.Series(self._groups[of] == groups)
-        return samples.with_columns(marks).filter(known & (pl.col(_SEEN) > pl.col(_AFTER)))
-
-    def _placed(self, of: Whole, marks: Whole) -> Whole:
-        """Return numbers in the order of groups, and in each of the epochs up to a mark."""
-        found: Whole = of * (len(self._all) + 1) + np.searchsorted(self._all, marks, side="right")
-        return found
-
-    def _raised(self, of: Whole, marks: Whole) -> Whole:
-        behind = np.searchsorted(self._places, self._placed(of, marks), side="right")
-        at = np.minimum(behind, len(self._of) - 1)
-        followed = (behind < len(self._of)) & (self._of[at] == of)
-        found: Whole = np.where(followed, self._epochs[at] - 1, self._all[-1])
-        return np.where(behind > np.searchsorted(self._of, of), found, BEFORE_ALL)

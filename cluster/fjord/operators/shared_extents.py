@@ -5,13 +5,14 @@
     speed of q3, lazily                            rows of another one, if both are kept lazily
 
 A query must not see samples from before its beginning. So samples carry the newest query's epoch at their arrival
-(``VISIBLE_FROM``), and while there are samples that only older queries see, these get rows of their own: a row is for
-the queries that began after ``SUPERSEDED_UNTIL``, up to ``VISIBLE_FROM`` (cluster/physical/rules/shared_panes.py).
+(``VISIBLE_FROM``, raised by :mod:`cluster.fjord.operators.live_marks`), and while there are samples that only older
+queries see, these get rows of their own: a row is for the queries that began after ``SUPERSEDED_UNTIL``, up to
+``VISIBLE_FROM`` (cluster/physical/rules/shared_panes.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import polars as pl
@@ -19,12 +20,14 @@ import polars as pl
 from cluster.fjord.batch import END, INTERVAL
 from cluster.fjord.operator import State
 from cluster.fjord.operators.extent import LINKED, Extent, Mark, Shown
+from cluster.fjord.operators.live_marks import LiveMarks, marks_of
 from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
-from cluster.language.columns import VISIBLE_FROM
+from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.language.extents import Coalescing
 from cluster.physical.operations import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
+from cluster.temporal.run_versions import NONE
 
 
 class SharedExtents(Extent):
@@ -38,8 +41,8 @@ class SharedExtents(Extent):
         As of :class:`Extent`, with the query group.
     extents
         By number: how samples are coalesced.
-    oldest
-        The epoch with which the oldest query began: samples that only older ones saw are forgotten.
+    epochs
+        By query group: with which its queries began.
     eager
         Whether samples are compared as they come; there is one extent then.
     """
@@ -51,14 +54,14 @@ class SharedExtents(Extent):
         columns: pl.DataFrame,
         keys: tuple[str, ...],
         extents: Mapping[int, Coalescing],
+        epochs: Mapping[int, Iterable[int]],
         *,
-        oldest: int,
         eager: bool,
     ) -> None:
         needed = [name for name in columns.columns if name not in INTERVAL]
         shown = [Shown(how, keys, f" {number}") for number, how in sorted(extents.items())]
         self._numbers = dict(zip(shown, sorted(extents), strict=True))
-        self._oldest = oldest
+        self._live = LiveMarks(epochs)
         self._lag_us = None
         self._begin_with(columns, keys, needed, shown, eager=eager)
         own = {name: kind for name, kind in columns.schema.items() if name != VISIBLE_FROM.name}
@@ -69,6 +72,10 @@ class SharedExtents(Extent):
         """Return the epochs up to which queries see some sample that does not leave before an instant."""
         there = self._kept.filter(pl.col(END) >= since_us)
         return [int(each) for each in there[VISIBLE_FROM.name].unique().sort()]
+
+    def _add(self, rows: pl.DataFrame) -> None:
+        """Keep samples; what they are marked with is what most have, so that rows are made once for all groups."""
+        super()._add(self._live.of(rows))
 
     def _order(self) -> list[str]:
         """Return the columns of whole samples, whichever extents there are; an eager one is the only one."""
@@ -85,12 +92,32 @@ class SharedExtents(Extent):
         return pl.concat([self._answer, marked], how="diagonal")
 
     def restore(self, state: State) -> None:
-        """Restore samples, perhaps for other queries; forget those that none of these may see."""
+        """Restore samples, perhaps for other queries, with the marks of these; forget those that none may see."""
         StartOrdered.restore(self, state)
+        self._early = self._live.of(self._early)
         saved = table_of(state, "kept")
-        rows = tuple(each.since(None) for each in self._shown)
-        known = [name for name in saved.columns if name in self._kept.columns or name.startswith(rows)]
-        self._kept = saved.select(known).filter(pl.col(VISIBLE_FROM.name) >= self._oldest)
-        if self._eager and self._kept.height < saved.height:  # the sample before may have gone
+        kept = self._live.of(saved)
+        since = [self._since_of(shown, mark, saved.columns) for shown in self._shown for mark in marks_of(kept)]
+        self._kept = kept.select(*self._columns, *([LINKED] if self._eager else []), *since)
+        if self._eager and kept.height < saved.height:  # the sample before may have gone
             self._kept = self._kept.with_columns(pl.lit(None, pl.Boolean).alias(LINKED))
         self._reached_us = number_of(state, "reached_us")
+
+    def _since_of(self, shown: Shown, mark: int, saved: list[str]) -> pl.Expr:
+        """Return since when rows have been the same that queries up to a mark see, and no earlier ones of their groups.
+
+        They are those of the queries up to the next mark that there was behind the last query of the group.
+        """
+        prefix = f"{shown.since(None)} "
+        known = sorted(int(name.removeprefix(prefix)) for name in saved if name.startswith(prefix))
+        of: dict[int, list[int]] = {}
+        for group, epochs in self._live.epochs.items():
+            last = max((each for each in epochs if each <= mark), default=None)
+            was = None if last is None else next((each for each in known if each >= last), None)
+            if was is not None:
+                of.setdefault(was, []).append(group)
+        found = pl.lit(NONE, pl.Int64)
+        for was, groups in of.items():
+            of_groups = pl.col(QUERY_GROUP.name).is_in(groups)
+            found = pl.when(of_groups).then(pl.col(shown.since(was))).otherwise(found)
+        return found.alias(shown.since(mark))

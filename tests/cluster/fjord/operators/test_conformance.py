@@ -137,7 +137,7 @@ def shared(kept: Keeping, *links: Link | None) -> Case:
     keys = ("k", QUERY_GROUP.name)
     eager = kept == "eager"
     return Case(
-        lambda: SharedExtents(LEFT.with_columns(**added), keys, dict(enumerate(ways)), oldest=0, eager=eager),
+        lambda: SharedExtents(LEFT.with_columns(**added), keys, dict(enumerate(ways)), {7: (0, 1)}, eager=eager),
         chronons=True,
         below=lambda: [stamped, TimeWindow(7, 2)],
         settled=seen,

@@ -185,7 +185,7 @@ def test_neighbours_of_a_sample_that_leaves_out_of_turn_are_compared() -> None:
 def test_queries_see_the_same_rows_once_the_window_has_passed_their_beginnings(*, eager: bool) -> None:
     how = Coalescing(("x",), "t", ("k", "x"), (RUN_BEGIN.name, RUN_END.name))
     columns = COLUMNS.with_columns(pl.lit(0, pl.Int64).alias(name) for name in (QUERY_GROUP.name, VISIBLE_FROM.name))
-    subject = SharedExtents(columns, ("k", QUERY_GROUP.name), {7: how}, oldest=0, eager=eager)
+    subject = SharedExtents(columns, ("k", QUERY_GROUP.name), {7: how}, {9: (0, 1)}, eager=eager)
 
     def taken(rows: list[tuple[Any, ...]], until: int) -> list[tuple[Any, ...]]:
         batch = Batch(pl.DataFrame(rows, columns.schema, orient="row"), until)

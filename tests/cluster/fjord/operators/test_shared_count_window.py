@@ -11,7 +11,8 @@ import pytest
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, NEVER, START, Batch
 from cluster.fjord.operators.counted_extents import CountedExtents
-from cluster.fjord.operators.shared_count_window import LiveMarks, SharedCountWindow, marks_of
+from cluster.fjord.operators.live_marks import LiveMarks, marks_of
+from cluster.fjord.operators.shared_count_window import SharedCountWindow
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.language.extents import Coalescing
@@ -113,7 +114,7 @@ def test_neighbours_of_samples_that_no_query_sees_any_more_are_compared(*, count
     def made(epochs: tuple[int, ...]) -> SharedExtents:
         if counted:
             return CountedExtents(MARKED, KEYS, {3: HOW}, {7: epochs})
-        return SharedExtents(COLUMNS, KEYS, {3: HOW}, oldest=epochs[0], eager=True)
+        return SharedExtents(COLUMNS, KEYS, {3: HOW}, {7: epochs}, eager=True)
 
     schema = MARKED.schema if counted else COLUMNS.schema
     rows = [(10, 90, "k", 1, 10, 7, 5), (20, 92, "k", middle, 20, 7, 1), (30, 94, "k", 1, 30, 7, 5)]
