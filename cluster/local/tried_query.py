@@ -104,7 +104,7 @@ def translate_over(sql: str, files: Files) -> TriedQuery:
 
 
 _NO_STREAM = re.compile(r"there is no stream '(?P<name>[^']*)'")
-_NO_COLUMN = re.compile(r"there is no column |has no column ")
+_NO_COLUMN = re.compile(r"(there is no column|has no column) ('(?P<name>[^']*)')?")
 
 
 def _without_file(error: FjordSqlError, name: str) -> FjordSqlError:
@@ -121,7 +121,10 @@ def _with_columns(
 ) -> FjordSqlError:
     """Return an error with a hint about files: columns that they have, or have no value of."""
     hints = [] if error.hint is None else [error.hint]
-    if _NO_COLUMN.search(error.reason):
+    missing = _NO_COLUMN.search(error.reason)
+    # A file may have it where the query no longer does: behind COALESCE, or of a query in FROM.
+    held = {column.name.casefold() for file in known.values() for column in file.columns}
+    if missing and (missing["name"] or "").casefold() not in held:
         # A hint that lists columns would repeat them.
         hints = [each for each in hints if each.startswith("did you mean")]
         hints.append("; ".join(f"{name} ({file.name}) has {_held(file)}" for name, file in known.items()))

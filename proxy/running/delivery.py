@@ -182,7 +182,9 @@ class Delivery:
                     log.error("the cluster has lost batches that it acknowledged", stream=stream, resumes_with=first)
                 case SendingAgain(stream, first, reason):
                     self._metrics.count("resends", reason)
-                    log.warning("sending batches again", stream=stream, first=first, reason=reason)
+                    # Of a cluster that is only busy, one batch is sent again, and nothing has to be done about it.
+                    show = log.info if reason == "silence" else log.warning
+                    show("sending batches again", stream=stream, first=first, reason=reason)
                 case BatchRejected(stream, sequence, reason):
                     self._metrics.count("batches_rejected")
                     log.error("cluster rejected a batch", stream=stream, batch=sequence, reason=reason)

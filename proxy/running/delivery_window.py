@@ -3,7 +3,9 @@
 Pure, one per stream. Batches are published with a quality of service of 0: any of them may be lost, and only the
 receiver's acknowledgements count (docs/decisions/0079-batches-are-acknowledged-once.md).
 
-* The receiver repeats that it misses something: sending begins again after the last acknowledged batch.
+* The receiver repeats that it misses something: sending begins again after the last acknowledged batch. It answers
+  batches that it has in the same way, so this does not count while such answers may come: else batches sent again
+  would make it repeat itself, and these repeats that they are sent again.
 * It is silent for longer than is usual: the first batch without an acknowledgement is sent once more. If that one is
   acknowledged and nothing behind it, the rest is lost, too, and sent again. What is usual is how long acknowledgements
   take, and four times by how much that varies, as in TCP (RFC 6298): at least a second, at most `resend_after_us`. A
@@ -145,12 +147,14 @@ class _UsualDelay:
     _timed: tuple[int, int] | None = None
     """A batch that is waited for, and when it was sent."""
 
-    def sent(self, sequence: int, now_us: int) -> None:
-        """Note that a batch is sent, perhaps again."""
-        if sequence > self.furthest:
-            self.furthest = sequence
-            if self._timed is None:
-                self._timed = sequence, now_us
+    def sent(self, sequence: int, now_us: int) -> bool:
+        """Note that a batch is sent; return whether it had been sent before."""
+        if sequence <= self.furthest:
+            return True
+        self.furthest = sequence
+        if self._timed is None:
+            self._timed = sequence, now_us
+        return False
 
     def interrupted(self) -> None:
         """Note that batches are sent again: an acknowledgement may be of either time."""
@@ -207,6 +211,10 @@ class DeliveryWindow:
     _patience: int = 1
     _tried: int = 0
     """The batch that was sent once more as the receiver was silent; 0 for none."""
+    _tries: int = 0
+    """How often; a receiver that stood still answers each of them, though it has it."""
+    _repeated_us: int | None = None
+    """When a batch was last sent again: the receiver answers it even if it has it, as it does behind a gap."""
     _unread: bool = False
     """Whether batches were not sent as one could not be read."""
     _damaged: set[int] = field(default_factory=set)
@@ -279,6 +287,8 @@ class DeliveryWindow:
         if self._unread:
             return self._go_back(now_us, "silence")
         self._tried = self.acknowledged + 1
+        self._tries += 1
+        self._repeated_us = now_us
         self._regressed = min(self._regressed, 1)  # as in _go_back
         self._repeats = 0
         self._progress_us = now_us
@@ -301,8 +311,10 @@ class DeliveryWindow:
         self._patience = 1  # the receiver is there: it lacks a batch, or can store batches again
         if not self.connected or self.sent == self.acknowledged or self._resent_for == through:
             return []
+        if self._repeated_us is not None and now_us - self._repeated_us < self._usual.patience_us(self.resend_after_us):
+            return []
         self._repeats += 1
-        if self._repeats < _REPEATS_UNTIL_RESEND:
+        if self._repeats < _REPEATS_UNTIL_RESEND + self._tries:
             return []
         # Each batch behind a gap makes the receiver repeat its ack: go back once for all of them.
         self._resent_for = through
@@ -316,7 +328,7 @@ class DeliveryWindow:
             self.published_bytes -= self._sizes.pop(sequence)
         self._usual.acknowledged(through, now_us)
         self._progress_us = now_us
-        self._repeats = 0
+        self._repeats = self._tries = 0
         self._patience = 1
         if self.connected and through == self._tried < self.sent:
             return self._lost_some(now_us)
@@ -340,7 +352,7 @@ class DeliveryWindow:
 
     def _begin_again(self) -> None:
         self.sent = self.acknowledged
-        self._repeats = self._tried = 0
+        self._repeats = self._tried = self._tries = 0
         self._unread = False
         self._sizes.clear()
         self.published_bytes = 0
@@ -354,7 +366,8 @@ class DeliveryWindow:
         instructions: list[DeliveryInstruction] = []
         for sequence in range(self.sent + 1, min(self.spooled, self.acknowledged + self._room) + 1):
             if sequence not in self._damaged:
-                self._usual.sent(sequence, now_us)
+                if self._usual.sent(sequence, now_us):
+                    self._repeated_us = now_us
                 instructions.append(Send(sequence))
             elif sequence == self.acknowledged + 1:
                 instructions.append(Skip(sequence))

@@ -145,6 +145,7 @@ def test_after_each_gap_half_as_many_are_on_their_way():
     window, now = DeliveryWindow(spooled=100, in_flight=32), 0
     window.handle(Connected(), now)
     for expected in (16, 16, 16):  # twice as many with the acknowledgement between two gaps, and half as many again
+        now += 4 * S  # what was sent again is answered
         again = script(window, *[(now, AckReceived(window.acknowledged))] * 2)[1]
         assert again[0] == Resending(window.acknowledged + 1, "gap")
         assert len(again) == 1 + expected
@@ -348,3 +349,35 @@ def test_everything_arrives_exactly_once_in_order_over_a_lossy_channel(  # noqa:
         step("wait")
     assert receiver.stored == [None if number in damaged else number for number in range(1, batches + 1)]
     assert stored == {}
+
+
+def test_answers_to_batches_that_were_sent_again_are_no_gap():
+    """The receiver had them all, and answers each; but what still misses some time later is lost."""
+    window = DeliveryWindow(spooled=8, in_flight=8)
+    window.handle(Connected(), 0)
+    assert script(window, *[(S // 10, AckReceived(0))] * 2)[1][0] == Resending(1, "gap")
+    window.handle(AckReceived(4), S // 5)
+    assert script(window, *[(S // 5, AckReceived(4))] * 8) == [[]] * 8
+    assert script(window, *[(4 * S, AckReceived(4))] * 2) == [[], [Resending(5, "gap"), *map(Send, range(5, 9))]]
+
+
+def test_a_receiver_that_stood_still_is_sent_a_batch_again_each_time_and_no_window():
+    """It answers every time it was tried, as one behind a gap does."""
+    window = DeliveryWindow(spooled=32, in_flight=32)
+    window.handle(Connected(), 0)
+    tried = [
+        each for found in script(window, *[(second * S, TimePassed()) for second in range(1, 30)]) for each in found
+    ]
+    assert tried == [SendAgain(1)] * 3
+    assert script(window, *[(40 * S, AckReceived(0))] * 4) == [[]] * 4
+    assert script(window, (40 * S, AckReceived(0))) == [[Resending(1, "gap"), *map(Send, range(1, 17))]]
+    assert window.handle(AckReceived(32), 41 * S) == [DeleteThrough(32)]
+
+
+def test_tries_before_an_acknowledgement_do_not_count_after_it():
+    window = DeliveryWindow(spooled=32, in_flight=32)
+    window.handle(Connected(), 0)
+    for second in range(1, 30):
+        window.handle(TimePassed(), second * S)
+    window.handle(AckReceived(5), 30 * S)
+    assert script(window, *[(40 * S, AckReceived(5))] * 2)[1][0] == Resending(6, "gap")

@@ -183,6 +183,11 @@ def test_a_file_that_the_query_does_not_read_is_a_warning(day: Path, tmp_path: P
     [
         ("SELECT spede FROM traffic", "there is no column 'spede'", "did you mean speed? traffic ({day}) has sensor"),
         ("SELECT altitude FROM traffic", "there is no column 'altitude'", "traffic ({day}) has sensor, speed"),
+        # The file has it, and rows of COALESCE do not.
+        (
+            "SELECT s.speed FROM traffic WINDOW(ROWS 3) COALESCE(sensor) AS s",
+            "there is no column 'speed' in 's'", "columns are: sensor",
+        ),
         ("SELECT time + 1 AS t FROM traffic", "timestamp and integer cannot be added", "an interval is written"),
         ("SELECT sensor FROM traffik", "no file is given for 'traffik'", "did you mean traffic?"),
         ("SELECT x FROM weather", "no file is given for 'weather'", "--on weather=FILE for a stream, --relation"),
