@@ -31,9 +31,10 @@ class OperatorCounters:
     """Sum of the estimated accuracies of rows after transitions, which were so many:"""
     estimated: int = 0
     companions: int = 0
+    """For each row that entered an extent, how many rows of its key there were."""
     neighbours: int = 0
     linked: int = 0
-    """For each row that entered an extent, how many rows of its key there were."""
+    """Pairs of neighbours that an extent compared, and those of them that are coalesced."""
     broken: int = 0
     """Batches, received or emitted, that violated the contract of queues."""
 

@@ -216,9 +216,8 @@ def subscribed_operator(operation: Operation, fragment: Fragment, tables: Tables
 
 def _shared_extents(operation: kinds.SharedExtents, fragment: Fragment) -> Operator:
     rows, extents = empty_rows(operation.columns), extents_of(fragment.subscribers)
-    if SUPERSEDED_UNTIL in operation.columns:
-        return CountedExtents(rows, operation.keys, extents, _epochs(fragment))
-    return SharedExtents(rows, operation.keys, extents, _epochs(fragment), eager=operation.eager)
+    kind = CountedExtents if SUPERSEDED_UNTIL in operation.columns else SharedExtents
+    return kind(rows, operation.keys, extents, _epochs(fragment), eager=operation.eager)
 
 
 def _epochs(fragment: Fragment) -> dict[int, list[int]]:

@@ -24,7 +24,6 @@ from cluster.language.algebra import (
     Node,
     PartitionedWindow,
     Project,
-    Source,
     schema_of,
 )
 from cluster.language.columns import Output, Scalar
@@ -32,6 +31,7 @@ from cluster.language.plans import passed_on, plain_column, project
 from cluster.language.walks import rebuilt
 from cluster.plan.called_functions import functions_of
 from cluster.plan.expressions import conjunction_of
+from cluster.plan.extent_keeping import is_plain
 from cluster.shared_nodes import remembered
 
 Counted = CountWindow | PartitionedWindow
@@ -91,10 +91,10 @@ def _eager_below(plan: Node) -> Extent | None:
 
 
 def _plain(node: Node) -> bool:
-    """Return whether a node is a stream with filters and projections, without lookups, a past or a detector."""
+    """Return whether a node is such a stream with filters and projections."""
     while isinstance(node, Filter | Project):
         node = node.input
-    return isinstance(node, Source) and not node.lookups and node.history is None and node.detector is None
+    return is_plain(node)
 
 
 def _lifted(predicate: Scalar, outputs: tuple[Output, ...], keys: tuple[str, ...]) -> Scalar | None:

@@ -29,8 +29,12 @@ def extent_of(plan: Node) -> Extent | None:
     while isinstance(below, Filter | Project | TimeWindow):
         windowed |= isinstance(below, TimeWindow)
         below = below.input
-    plain = isinstance(below, Source) and not below.lookups and below.history is None and below.detector is None
-    return node if plain and windowed else None
+    return node if windowed and is_plain(below) else None
+
+
+def is_plain(node: Node) -> bool:
+    """Return whether a node is a stream without lookups, a past or a detector."""
+    return isinstance(node, Source) and not node.lookups and node.history is None and node.detector is None
 
 
 def extents_kept(plan: Node) -> Iterator[tuple[Node, str]]:

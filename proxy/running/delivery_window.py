@@ -209,10 +209,8 @@ class DeliveryWindow:
     _regressed: int = 0
     _resent_for: int = -1
     _patience: int = 1
-    _tried: int = 0
-    """The batch that was sent once more as the receiver was silent; 0 for none."""
     _tries: int = 0
-    """How often; a receiver that stood still answers each of them, though it has it."""
+    """How often the first batch without an ack was sent once more; one that stood still answers each of them."""
     _repeated_us: int | None = None
     """When a batch was last sent again: the receiver answers it even if it has it, as it does behind a gap."""
     _unread: bool = False
@@ -286,14 +284,14 @@ class DeliveryWindow:
             self._patience *= 2
         if self._unread:
             return self._go_back(now_us, "silence")
-        self._tried = self.acknowledged + 1
+        tried = self.acknowledged + 1
         self._tries += 1
         self._repeated_us = now_us
         self._regressed = min(self._regressed, 1)  # as in _go_back
         self._repeats = 0
         self._progress_us = now_us
         self._usual.interrupted()
-        return [Skip(self._tried) if self._tried in self._damaged else SendAgain(self._tried)]
+        return [Skip(tried) if tried in self._damaged else SendAgain(tried)]
 
     def _acknowledge(self, through: int, now_us: int) -> list[DeliveryInstruction]:
         if through > self.spooled:
@@ -322,6 +320,7 @@ class DeliveryWindow:
 
     def _progress(self, through: int, now_us: int) -> list[DeliveryInstruction]:
         """Note that batches are stored; return what to send."""
+        tried_alone = self._tries > 0 and through == self.acknowledged + 1
         self.acknowledged = through
         self._damaged = {each for each in self._damaged if each > through}
         for sequence in [each for each in self._sizes if each <= through]:
@@ -330,7 +329,7 @@ class DeliveryWindow:
         self._progress_us = now_us
         self._repeats = self._tries = 0
         self._patience = 1
-        if self.connected and through == self._tried < self.sent:
+        if self.connected and tried_alone and through < self.sent:
             return self._lost_some(now_us)
         # An ack of batches sent before sending began again: they were not lost, and need not be sent once more.
         self._room = self.in_flight if through > self.sent else min(2 * self._room, self.in_flight)
@@ -352,7 +351,7 @@ class DeliveryWindow:
 
     def _begin_again(self) -> None:
         self.sent = self.acknowledged
-        self._repeats = self._tried = self._tries = 0
+        self._repeats = self._tries = 0
         self._unread = False
         self._sizes.clear()
         self.published_bytes = 0

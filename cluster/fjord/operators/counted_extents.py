@@ -7,44 +7,18 @@ these are marks of the queries that there are, and rows of their own are for que
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
 import numpy as np
 import polars as pl
 
-from cluster.fjord.batch import END
 from cluster.fjord.operators.extent import Mark
-from cluster.fjord.operators.live_marks import marks_of
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.language.columns import VISIBLE_FROM
-from cluster.language.extents import Coalescing
 from cluster.physical.operations import SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 
 
 class CountedExtents(SharedExtents):
-    """Keeps the samples of a window by count once for all queries, eagerly.
-
-    Parameters
-    ----------
-    columns, keys, extents
-        As of :class:`SharedExtents`; there is one extent.
-    epochs
-        By query group: with which its queries began.
-    """
-
-    def __init__(
-        self,
-        columns: pl.DataFrame,
-        keys: tuple[str, ...],
-        extents: Mapping[int, Coalescing],
-        epochs: Mapping[int, Iterable[int]],
-    ) -> None:
-        super().__init__(columns, keys, extents, epochs, eager=True)
-
-    def _marks(self, since_us: int) -> list[Mark]:
-        """Return the epochs up to which queries see the same of the samples that do not leave before an instant."""
-        return [*marks_of(self._kept.filter(pl.col(END) >= since_us))]
+    """Keeps the samples of a window by count once for all queries; eagerly, as there is one extent."""
 
     def _seen(self, ordered: pl.DataFrame, mark: Mark) -> Whole:
         """Return the places of the samples that are there for queries up to a mark."""

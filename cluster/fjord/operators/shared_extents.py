@@ -69,9 +69,8 @@ class SharedExtents(Extent):
         self._answer = pl.DataFrame(schema={**own, **{column.name: pl.Int64 for column in added}})
 
     def _marks(self, since_us: int) -> list[Mark]:
-        """Return the epochs up to which queries see some sample that does not leave before an instant."""
-        there = self._kept.filter(pl.col(END) >= since_us)
-        return [int(each) for each in there[VISIBLE_FROM.name].unique().sort()]
+        """Return the epochs up to which queries see the same of the samples that do not leave before an instant."""
+        return [*marks_of(self._kept.filter(pl.col(END) >= since_us))]
 
     def _add(self, rows: pl.DataFrame) -> None:
         """Keep samples; what they are marked with is what most have, so that rows are made once for all groups."""

@@ -173,7 +173,7 @@ def coalesced_for_two(link: Link | None) -> Case:
     stamped = Project((*passed_on(COLUMNS), *(Output(name, read_scalar(sql, INTEGER)) for name, sql in marks.items())))
     columns = LEFT.with_columns(**dict.fromkeys(marks, pl.lit(0, pl.Int64)))
     return Case(
-        lambda: CountedExtents(columns, ("k", QUERY_GROUP.name), {0: how}, {7: (0, 1)}),
+        lambda: CountedExtents(columns, ("k", QUERY_GROUP.name), {0: how}, {7: (0, 1)}, eager=True),
         chronons=True,
         below=lambda: [stamped, TimeWindow(7, 2)],
         settled=seen,

@@ -68,7 +68,7 @@ def test_all_samples_of_a_key_are_cut_at_once() -> None:
 
 
 def test_samples_that_wait_have_the_marks_of_the_queries_there_are() -> None:
-    before, after = (CountedExtents(MARKED, KEYS, {3: HOW}, {7: epochs}) for epochs in ((1, 5), (1,)))
+    before, after = (CountedExtents(MARKED, KEYS, {3: HOW}, {7: epochs}, eager=True) for epochs in ((1, 5), (1,)))
     rows = [(10, 90, "k", 1, 10, 7, 5, -1), (20, 92, "k", 2, 20, 7, 1, -1)]
     before.transition(0, Batch(pl.DataFrame(rows, MARKED.schema, orient="row"), 5))
     after.restore(before.save())
@@ -113,7 +113,7 @@ def test_marks_are_raised_up_to_the_next_query_of_the_group() -> None:
 def test_neighbours_of_samples_that_no_query_sees_any_more_are_compared(*, counted: bool, middle: int) -> None:
     def made(epochs: tuple[int, ...]) -> SharedExtents:
         if counted:
-            return CountedExtents(MARKED, KEYS, {3: HOW}, {7: epochs})
+            return CountedExtents(MARKED, KEYS, {3: HOW}, {7: epochs}, eager=True)
         return SharedExtents(COLUMNS, KEYS, {3: HOW}, {7: epochs}, eager=True)
 
     schema = MARKED.schema if counted else COLUMNS.schema
