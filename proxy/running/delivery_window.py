@@ -9,7 +9,7 @@ receiver's acknowledgements count (docs/decisions/0079-batches-are-acknowledged-
 * It is silent for longer than is usual: the first batch without an acknowledgement is sent once more. If that one is
   acknowledged and nothing behind it, the rest is lost, too, and sent again. What is usual is how long acknowledgements
   take, and four times by how much that varies, as in TCP (RFC 6298): at least a second, at most `resend_after_us`. A
-  receiver that stays silent is tried at growing intervals, up to 16 times `resend_after_us`, until it answers.
+  receiver that stays silent is tried at growing intervals, up to 4 times `resend_after_us`, until it answers.
 * A batch cannot be read: the same after such a time, with all batches.
 
 At most `in_flight` batches are published and not acknowledged; half as many each time that some were lost, down to a
@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 _REPEATS_UNTIL_RESEND = 2
-_LONGEST_PATIENCE = 16
+_LONGEST_PATIENCE = 4
 _LEAST_SHARE = 4
 """At least one in so many of those that may be in flight are, whatever was lost."""
 _LEAST_PATIENCE_US = 1_000_000

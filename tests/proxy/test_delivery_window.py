@@ -64,8 +64,8 @@ def test_after_silence_the_first_batch_without_an_acknowledgement_is_sent_again(
 def test_silent_receiver_is_tried_at_growing_intervals_until_it_answers():
     window = DeliveryWindow(spooled=2)
     window.handle(Connected(), 0)
-    tries = [second for second in range(1, 200) if window.handle(TimePassed(), second * S)]
-    assert tries == [3, 9, 21, 45, 93, 141, 189]
+    tries = [second for second in range(1, 60) if window.handle(TimePassed(), second * S)]
+    assert tries == [3, 9, 21, 33, 45, 57]
     window.handle(AckReceived(1), 200 * S)
     assert [second for second in range(200, 205) if window.handle(TimePassed(), second * S)] == [203]
 

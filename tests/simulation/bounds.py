@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.simulation.fault_kinds import LOSING
+
 if TYPE_CHECKING:
     from tests.simulation.schedules import Schedule
 
@@ -37,8 +39,12 @@ class Bounds(NamedTuple):
 
 
 def bounds_of(schedule: Schedule) -> Bounds:
-    """Return the bounds of a schedule: a batch that was sent in vain may miss a commit, and wait for the next one."""
-    later_seconds = 2 * max(0.0, commit_seconds(schedule) - OFTEN_SECONDS)
+    """Return the bounds of a schedule: a batch that was sent in vain may miss a commit, and wait for the next one.
+
+    After losses a proxy lets a quarter of its batches be on their way, and needs two commits more until it lets all.
+    """
+    commits = 4 if any(each.kind == LOSING for each in schedule.faults) else 2
+    later_seconds = commits * max(0.0, commit_seconds(schedule) - OFTEN_SECONDS)
     often = Bounds()
     return Bounds(
         often.settled_seconds + later_seconds,

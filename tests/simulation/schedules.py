@@ -139,7 +139,7 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
         seed,
         seconds,
         period_us,
-        proxies,
+        tuple(_with_room(proxy, place, motes, period_us) for place, proxy in enumerate(proxies)),
         motes,
         queries,
         tuple(faults),
@@ -164,10 +164,21 @@ def _proxy(dice: Random) -> ProxyPlan:
         "in_flight": dice.choice((16, 64, 64)),
         "batch_rows": dice.choice((3, 1_000)),
         "reorder_within": dice.choice((0, 2_000_000)),
-        "waiting_samples": dice.choice((15, 100_000)),  # 15 are too few while a disk is full, and enough otherwise
+        "waiting_samples": dice.choice((15, 100_000)),  # the former are too few while a disk is full
         "spool_size": dice.choice((40_000, 1 << 30)),
     }
     return ProxyPlan(dice.randint(-100, 100), dice.randint(-2_000_000, 2_000_000), settings)
+
+
+def _with_room(proxy: ProxyPlan, place: int, motes: tuple[MotePlan, ...], period_us: int) -> ProxyPlan:
+    """Return the proxy with room for what waits while nothing goes wrong: between flushes, of motes in disorder."""
+    settings = proxy.settings
+    of_each = (
+        -(-(settings["flush_interval"] + settings["reorder_within"]) // period_us) + settings["samples_per_packet"]
+    )
+    least = of_each * sum(mote.proxy == place for mote in motes)
+    room = {"waiting_samples": max(least, settings["waiting_samples"])}
+    return msgspec.structs.replace(proxy, settings=settings | room)
 
 
 def _mote(dice: Random, proxy: int, seconds: float) -> MotePlan:

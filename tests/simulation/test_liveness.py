@@ -8,10 +8,11 @@ import pytest
 from protocols.wire.batches import Batch, encode_batch
 from protocols.wire.frames import VERSION
 from tests.simulation.bounds import Bounds, bounds_of, commit_seconds
+from tests.simulation.fault_kinds import LOSING
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.liveness import Watch
 from tests.simulation.proxy_host import BatchId, Spooled
-from tests.simulation.schedules import drawn
+from tests.simulation.schedules import Fault, drawn
 
 BEGAN_US = WALL_BEGINS_NS // 1_000
 BOUNDS = Bounds()
@@ -103,9 +104,21 @@ def test_when_nothing_goes_wrong(world):
 
 
 def test_bounds_follow_from_how_often_batches_are_stored():
-    schedule = msgspec.structs.replace(drawn(3), period_us=60_000_000)
+    schedule = msgspec.structs.replace(drawn(3), period_us=60_000_000, faults=())
     assert bounds_of(msgspec.structs.replace(schedule, commit_seconds=6.0)) == BOUNDS
     assert bounds_of(msgspec.structs.replace(schedule, commit_seconds=12.0)) == Bounds(52.0, 42.0, 57_000_000)
+    losing = msgspec.structs.replace(schedule, faults=(Fault(LOSING, "broker", 10.0, 5.0, 0.5),))
+    assert bounds_of(msgspec.structs.replace(losing, commit_seconds=6.0)) == BOUNDS
+    assert bounds_of(msgspec.structs.replace(losing, commit_seconds=12.0)) == Bounds(64.0, 54.0, 69_000_000)
+
+
+def test_proxies_have_room_for_what_waits_while_nothing_goes_wrong():
+    for seed in range(200):
+        schedule = drawn(seed)
+        for number, proxy in enumerate(schedule.proxies):
+            motes = sum(mote.proxy == number for mote in schedule.motes)
+            between_flushes = proxy.settings["flush_interval"] // schedule.period_us
+            assert proxy.settings["waiting_samples"] >= motes * (between_flushes + proxy.settings["samples_per_packet"])
 
 
 def test_no_proxy_has_more_to_send_than_it_may_between_two_commits():
