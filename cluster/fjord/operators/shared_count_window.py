@@ -15,29 +15,29 @@ queries only: of those that began after ``SUPERSEDED_UNTIL``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
 from cluster.errors import PlanError
-from cluster.fjord.batch import END, NEVER, START, Batch
+from cluster.fjord.batch import END, NEVER, START
 from cluster.fjord.operator import State
+from cluster.fjord.operators.lagging_window import BEGINS, LaggingWindow
 from cluster.fjord.operators.live_marks import BEFORE_ALL, LiveMarks, marks_of
 from cluster.fjord.operators.ordered_output import table_of
-from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.columns import VISIBLE_FROM
 from cluster.physical.operations import SUPERSEDED_UNTIL
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 
 _SEEN, _AFTER = VISIBLE_FROM.name, SUPERSEDED_UNTIL.name
-_BEGINS, _LEAVES, _PLACE, _LAGS = "fjord_begins", "fjord_leaves_at", "fjord_place", "fjord_lags"
+_LEAVES, _PLACE = "fjord_leaves_at", "fjord_place"
 
 
-class SharedCountWindow(StartOrdered):
+class SharedCountWindow(LaggingWindow):
     """Keeps of each key the last `rows` samples that each query sees.
 
-    Equal stamps count in order of arrival. Samples that lag by more than `lag_us` are cut at the watermark of the
-    input, and go on from there, as those of :class:`cluster.fjord.operators.count_window.CountWindow`.
+    Equal stamps count in order of arrival. Marks are raised here, as samples come: those of what leaves are the marks
+    of the queries there are, and the extents above take them as they are.
 
     Parameters
     ----------
@@ -64,35 +64,14 @@ class SharedCountWindow(StartOrdered):
     ) -> None:
         if rows < 1:
             raise PlanError(f"a window of {rows} rows")
-        super().__init__(columns)
+        super().__init__(columns, keys, lag_us, kept=(_AFTER,), shown=(_AFTER,))
         self._rows = rows
-        self._keys = list(dict.fromkeys(keys))  # a rewritten plan may name a key twice
         self._marks = LiveMarks(epochs)
-        self._lag_us = lag_us
-        self._columns = [*columns.columns, _AFTER]
-        # A sample begins where it entered, or where it was cut.
-        self._waiting = columns.clear().with_columns(
-            pl.lit(BEFORE_ALL, pl.Int64).alias(_AFTER), pl.lit(0, pl.Int64).alias(_BEGINS)
-        )
 
-    def _take(self, batch: Batch) -> Batch:
-        """Process samples; emit those whose interval is known now, and those that lag too far behind."""
-        watermark_us = batch.watermark_us
-        emitted = []
-        if batch.rows.height:
-            new = batch.rows.with_columns(pl.lit(BEFORE_ALL, pl.Int64).alias(_AFTER), pl.col(START).alias(_BEGINS))
-            self._waiting = pl.concat([self._waiting, self._marks.of(new.select(self._waiting.columns))])
-        if batch.rows.height or watermark_us >= NEVER:
-            emitted.append(self._leave(watermark_us))
-        emitted.append(self._cut(watermark_us))
-        earliest = self._earliest()
-        answer = pl.concat(emitted).sort(START, maintain_order=True)
-        return Batch(answer, watermark_us if earliest is None else min(watermark_us, earliest))
-
-    def ahead(self, frontier_us: int, inputs: Sequence[pl.DataFrame]) -> Batch:
-        """Look ahead: all samples are cut at the frontier."""
-        self._lag_us = 0
-        return super().ahead(frontier_us, inputs)
+    def _add(self, rows: pl.DataFrame) -> None:
+        """Let samples wait, with the marks of the queries there are; each begins where it enters."""
+        new = rows.with_columns(pl.lit(BEFORE_ALL, pl.Int64).alias(_AFTER), pl.col(START).alias(BEGINS))
+        self._waiting = pl.concat([self._waiting, self._marks.of(new.select(self._waiting.columns))])
 
     def _leave(self, watermark_us: int) -> pl.DataFrame:
         """Let samples leave; return those that have left, each with the queries for which it has."""
@@ -101,7 +80,7 @@ class SharedCountWindow(StartOrdered):
             found = found.with_columns(pl.col(_LEAVES).fill_null(NEVER))
         stays = pl.col(_LEAVES).is_null()
         self._waiting = found.filter(stays).select(self._waiting.columns)
-        left = found.filter(~stays).with_columns(pl.col(_BEGINS).alias(START), pl.col(_LEAVES).alias(END))
+        left = found.filter(~stays).with_columns(pl.col(BEGINS).alias(START), pl.col(_LEAVES).alias(END))
         return left.filter(pl.col(START) < pl.col(END)).select(self._columns)
 
     def _with_ends(self) -> pl.DataFrame:
@@ -119,31 +98,6 @@ class SharedCountWindow(StartOrdered):
             )
         merged = [pl.col(_AFTER).min(), pl.col(_SEEN).max(), pl.exclude(_AFTER, _SEEN, _PLACE, _LEAVES).first()]
         return pl.concat(pieces).group_by(_PLACE, _LEAVES).agg(merged).sort(_PLACE, _AFTER)
-
-    def _cut(self, watermark_us: int) -> pl.DataFrame:
-        """Return, up to the watermark, the samples of keys that lag too far behind it."""
-        earliest, latest_us = self._earliest(), watermark_us - self._lag_us
-        if earliest is None or earliest >= latest_us:
-            return self._waiting.clear().select(self._columns)
-        # All samples of a key at once: the rows made of them above are then cut once, not once for each.
-        lags = (pl.col(_BEGINS).min().over(self._keys) < latest_us).alias(_LAGS)
-        marked = self._waiting.with_columns(lags)
-        staying = pl.col(_LAGS) & (pl.col(_BEGINS) < watermark_us)
-        pieces = marked.filter(staying).with_columns(
-            pl.col(_BEGINS).alias(START), pl.lit(watermark_us, pl.Int64).alias(END)
-        )
-        begins = pl.when(staying).then(watermark_us).otherwise(_BEGINS).alias(_BEGINS)
-        self._waiting = marked.with_columns(begins).select(self._waiting.columns)
-        return pieces.select(self._columns)
-
-    def _earliest(self) -> int | None:
-        """Return the first begin of the samples that stay."""
-        earliest = self._waiting.select(pl.col(_BEGINS).min()).item()
-        return None if earliest is None else int(earliest)
-
-    def save(self) -> State:
-        """Return the samples that stay."""
-        return {**super().save(), "waiting": self._waiting}
 
     def restore(self, state: State) -> None:
         """Restore them, perhaps for other queries; forget those that none of these may see."""
