@@ -93,7 +93,6 @@ class SharedExtents(Extent):
     def restore(self, state: State) -> None:
         """Restore samples, perhaps for other queries, with the marks of these; forget those that none may see."""
         StartOrdered.restore(self, state)
-        self._early = self._live.of(self._early)
         saved = table_of(state, "kept")
         kept = self._live.of(saved)
         since = [self._since_of(shown, mark, saved.columns) for shown in self._shown for mark in marks_of(kept)]

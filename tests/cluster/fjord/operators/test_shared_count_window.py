@@ -75,6 +75,18 @@ def test_samples_that_wait_have_the_marks_of_the_queries_there_are() -> None:
     assert after.save()["early"][VISIBLE_FROM.name].to_list() == [1, 1]
 
 
+def test_extents_keep_samples_with_the_marks_that_the_window_has_raised() -> None:
+    """Else each group that came with another mark adds one more time at which an extent goes through all samples."""
+    epochs = {7: (1,), 8: (2, 5), 9: (5,)}
+    subject, above = window_of(epochs, lag_us=10), CountedExtents(MARKED, KEYS, {3: HOW}, epochs, eager=True)
+    samples = [(10, 11, "k", 1, 10, group, mark) for group, mark in ((7, 1), (8, 2), (8, 5), (9, 5))]
+    cut = subject.transition(0, Batch(pl.DataFrame(samples, COLUMNS.schema, orient="row"), 30))
+    above.transition(0, cut)
+    kept = above.save()["kept"]
+    assert isinstance(kept, pl.DataFrame)
+    assert sorted(kept.select(QUERY_GROUP.name, VISIBLE_FROM.name).rows()) == [(7, 5), (8, 4), (8, 5), (9, 5)]
+
+
 def test_no_more_samples_are_kept_than_are_in_windows() -> None:
     dice, subject = random.Random("kept"), window_of({7: (1,), 8: (1, 3, 5)}, rows=3)
     for number in range(100):
