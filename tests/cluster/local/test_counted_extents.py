@@ -1,21 +1,17 @@
 """Queries that share extents over windows by count answer what they mean, whichever begin and end in between.
 
-Each sees the tuples that come from its first micro-batch on, and its window is the last ones of those, in the order of
-their stamps, and of arrival where these are equal.
+The window of each is the last of the tuples that it sees, in the order of their stamps, and of arrival where these are
+equal.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 
-import msgspec
-import polars as pl
 import pytest
 from msgspec.structs import replace
 
-from cluster.fjord.batch import ALWAYS, NEVER
 from cluster.fjord.measured_nodes import logical_kind
 from cluster.fjord.state_size import kept_by
 from cluster.language.algebra import CountWindow, Extent, Filter, Node, PartitionedWindow, Source, schema_of
@@ -24,7 +20,6 @@ from cluster.language.extents import Coalescing
 from cluster.language.plans import passed_on, project
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of, rebuilt
-from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import begins_with_others, lower, lower_alone, with_query, without_query
 from cluster.physical.nodes import Fragment
 from cluster.plan.counted_extents import common_part, with_counted_extents
@@ -34,27 +29,14 @@ from cluster.plan.extent_keeping import with_keeping
 from cluster.plan.rewrite import rewrite
 from cluster.plan.stored_plans import read, written
 from protocols.wire.streams import FieldType
+from tests.cluster.local.changing_queries import LAST, Query, run
 from tests.cluster.local.extent_plans import STAMPED, extent, with_top
 from tests.cluster.local.host_cases import CATALOG
-from tests.cluster.local.migrating import INSTANTS, Answered, Stamped, arrivals, random_batches, random_streams
-from tests.cluster.local.plans_cut_apart import tables
+from tests.cluster.local.migrating import Stamped, random_batches, random_streams
 from tests.cluster.plan.plans import condition
 from tests.cluster.plan.snapshots import evaluate
 
-LAST = INSTANTS + 100
 Window = CountWindow | PartitionedWindow
-
-
-@dataclass
-class Query:
-    """A query, the micro-batches in which it begins and ends, and what it has answered."""
-
-    name: str
-    plan: Node
-    begins: int
-    ends: int | None
-    early: bool
-    answered: Answered = field(default_factory=Answered)
 
 
 def counted(dice: random.Random, size: tuple[int, int], *, keyed: bool, apart: bool) -> Node:
@@ -112,44 +94,16 @@ def meant(plan: Node, seen: list[Stamped], scale: int) -> list[Counter[object]]:
     return list(evaluate(above, {"held": there(window, seen, scale)}, LAST))
 
 
-def scaled(at_us: int, scale: int) -> int:
-    return at_us if at_us in (ALWAYS, NEVER) else at_us * scale
-
-
 @pytest.mark.parametrize("seed", range(100))
 def test_queries_answer_what_they_would_alone(seed: int) -> None:
     dice = random.Random(f"counted extents/{seed}")
     batches = random_batches(dice, {"a": random_streams(dice)["a"]})
     queries = random_queries(dice, len(batches) - 1)
     scale = dice.choice((1, 300_000))  # in long ones, samples that stay are cut after a second
-
-    def plan(number: int) -> Plan:
-        running = [each for each in queries if each.begins <= number and (each.ends is None or number < each.ends)]
-        epochs = (10 * each.begins + int(each.name[1:]) for each in running)
-        planned = (
-            PlannedQuery(each.name, epoch, each.plan, each.early) for each, epoch in zip(running, epochs, strict=True)
-        )
-        return Plan(10 * number + 9, tuple(sorted(planned, key=lambda each: each.since_epoch)))
-
-    engine = LocalEngine(plan(0), buckets=dice.choice((1, 3)), tables=tables)
-    for number, batch in enumerate(batches):
-        if dice.random() < 0.2:
-            engine.forget()
-        rows, watermark_us = batch["a"]
-        long = {"a": ([(at * scale, values) for at, values in rows], scaled(watermark_us, scale))}
-        answers = engine.run(arrivals(long), plan=plan(number)).rows
-        for each in queries:
-            each.answered.read(number, answers.filter(pl.col("query") == each.name))
+    run(dice, queries, batches, scale)
     for each in queries:
         if each.ends is None:
-            seen = [found for batch in batches[each.begins :] for found in batch["a"][0]]
-            expected = meant(each.plan, seen, scale)
-            found: list[Counter[object]] = [Counter() for _ in range(LAST)]
-            for start, end, row in each.answered.rows:
-                assert start % scale == 0
-                for instant in range(start // scale, min(-(-end // scale), LAST)):
-                    found[instant][tuple(msgspec.json.decode(row).values())] += 1
-            assert found == expected, each
+            assert each.snapshots(scale) == meant(each.plan, each.seen(batches), scale), each
 
 
 LANES = "traffic WINDOW(ROWS 9) COALESCE(lane BY sensor) AS s"

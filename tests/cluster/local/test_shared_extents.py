@@ -1,44 +1,28 @@
-"""Queries that share the samples of their extents answer what they mean, whichever begin and end in between.
-
-Each sees the tuples that come from its first micro-batch on.
-"""
+"""Queries that share the samples of their extents answer what they mean, whichever begin and end in between."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
 
 import msgspec
 import polars as pl
 import pytest
 
 from cluster.fjord.batch import NEVER
-from cluster.language.algebra import Extent, Node
+from cluster.language.algebra import Extent
 from cluster.language.columns import STAMP
 from cluster.language.extents import Coalescing, Keeping
 from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.extent_keeping import with_keeping
+from tests.cluster.local.changing_queries import LAST, Query, run
 from tests.cluster.local.extent_plans import STAMPED, WINDOWS, extent, with_top
-from tests.cluster.local.migrating import INSTANTS, arrivals, random_batches, random_streams
+from tests.cluster.local.migrating import arrivals, random_batches, random_streams
 from tests.cluster.local.plans_cut_apart import tables
 from tests.cluster.plan.plans import window
 from tests.cluster.plan.snapshots import evaluate
-
-LAST = INSTANTS + 100
-
-
-@dataclass
-class Query:
-    """A query, the micro-batches in which it begins and ends, and what it has answered."""
-
-    name: str
-    plan: Node
-    begins: int
-    ends: int | None
-    rows: list[tuple[int, int, str]] = field(default_factory=list)
 
 
 def random_queries(dice: random.Random, batches: int) -> list[Query]:
@@ -62,29 +46,11 @@ def test_queries_answer_what_they_would_alone(seed: int) -> None:
     dice = random.Random(f"shared extents/{seed}")
     batches = random_batches(dice, {"a": random_streams(dice)["a"]})
     queries = random_queries(dice, len(batches) - 1)
-
-    def plan(number: int) -> Plan:
-        running = [each for each in queries if each.begins <= number and (each.ends is None or number < each.ends)]
-        planned = (PlannedQuery(each.name, 10 * each.begins + int(each.name[1:]), each.plan) for each in running)
-        return Plan(10 * number + 9, tuple(sorted(planned, key=lambda each: each.since_epoch)))
-
-    engine = LocalEngine(plan(0), buckets=dice.choice((1, 3)), tables=tables)
-    for number, batch in enumerate(batches):
-        if dice.random() < 0.2:
-            engine.forget()
-        answers = engine.run(arrivals(batch), plan=plan(number), parts=dice.choice((1, 2))).rows
-        for name, start, end, kind, row in answers.select("query", "start_us", "end_us", "kind", "row").iter_rows():
-            assert kind == "row", row
-            next(each for each in queries if each.name == name).rows.append((start, end, row))
+    run(dice, queries, batches)
     for each in queries:
         if each.ends is None:
-            seen = [(at, (*values, at)) for batch in batches[each.begins :] for at, values in batch["a"][0]]
-            expected = evaluate(each.plan, {"a": seen}, LAST)
-            found: list[Counter[object]] = [Counter() for _ in range(LAST)]
-            for start, end, row in each.rows:
-                for instant in range(start, min(end, LAST)):
-                    found[instant][tuple(msgspec.json.decode(row).values())] += 1
-            assert found == expected, each
+            seen = [(at, (*values, at)) for at, values in each.seen(batches)]
+            assert each.snapshots() == evaluate(each.plan, {"a": seen}, LAST), each
 
 
 @pytest.mark.parametrize("first", [("y",), ("x",)])
