@@ -14,7 +14,7 @@ import polars as pl
 
 from cluster.fjord.operator import State
 from cluster.language.columns import QUERY_GROUP
-from cluster.physical.operations import RIGHT
+from cluster.physical.mark_columns import RIGHT
 
 HEADING = ""
 """The name of the heading; operators' values have names with letters."""

@@ -55,8 +55,9 @@ from cluster.fjord.queues import Queue
 from cluster.fjord.scalars import POLARS_TYPES
 from cluster.language.columns import AggregateCall, Schema
 from cluster.physical import operations as kinds
+from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.physical.operations import SUPERSEDED_UNTIL, Operation
+from cluster.physical.operations import Operation
 from cluster.physical.rules.shared_extents import extents_of
 
 

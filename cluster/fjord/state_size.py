@@ -27,8 +27,8 @@ from cluster.fjord.made_rows import (
 from cluster.fjord.operators.kept_extent import BOOKKEEPING
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
 from cluster.physical import operations as kinds
+from cluster.physical.mark_columns import RIGHT, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, OperatorNode, PhysicalPlan
-from cluster.physical.operations import RIGHT, SUPERSEDED_UNTIL
 from cluster.physical.successors import summed
 from cluster.plan.epoch import Handover
 from protocols.text.byte_sizes import format_byte_size

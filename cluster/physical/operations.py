@@ -11,11 +11,7 @@ import msgspec
 
 from cluster.language.algebra import Detector, History, TableLookup, ZipKind
 from cluster.language.columns import (
-    QUERY_GROUP,
-    STAMP,
-    VISIBLE_FROM,
     AggregateCall,
-    Column,
     Ordering,
     Output,
     RankFunction,
@@ -27,9 +23,7 @@ from cluster.language.kept_tuples import KeptTuples
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session
-from protocols.wire.batches import COVERED_BY_COLUMN
 from protocols.wire.programs import Measure
-from protocols.wire.streams import FieldType
 
 Measures = tuple[tuple[str, tuple[Measure, ...]], ...]
 """By field: the measures that are needed."""
@@ -605,25 +599,3 @@ PlainOperation = (
 
 Operation = PlainOperation | Lookup | Held
 """Any kind."""
-
-
-SIZE = Column("fjord_size_us", FieldType.INTEGER, "us")
-SLIDE = Column("fjord_slide_us", FieldType.INTEGER, "us")
-SUPERSEDED_UNTIL = Column("fjord_after", FieldType.INTEGER)
-"""Queries visible from this epoch or an earlier one get another row instead."""
-RUN_BEGIN = Column("fjord_run_begin", FieldType.INTEGER, STAMP.unit)
-RUN_END = Column("fjord_run_end", FieldType.INTEGER, STAMP.unit)
-"""The interval of a row of shared extents."""
-EXTENT = Column("fjord_extent", FieldType.INTEGER)
-"""The number of the extent that a row of shared extents is of."""
-MARKS: Schema = (QUERY_GROUP, SIZE, SLIDE, VISIBLE_FROM, SUPERSEDED_UNTIL)
-"""The marks of the rows of answers, by which each query finds its own."""
-
-RIGHT = "fjord_right_"
-"""Prefix of the marks of the right side of a join below it."""
-
-COVERED_BY = Column(COVERED_BY_COLUMN, FieldType.TEXT)
-"""The fingerprints of device partial aggregates that contain a sample."""
-
-MADE = (STAMP, QUERY_GROUP, VISIBLE_FROM)
-"""Columns of a source that are computed when it is read, not stored."""

@@ -9,8 +9,8 @@ import msgspec
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Output, Scalar
 from cluster.language.extents import Coalescing
 from cluster.physical import operations as kinds
+from cluster.physical.mark_columns import COVERED_BY, MARKS, RIGHT
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.physical.operations import COVERED_BY, MARKS, RIGHT
 from cluster.plan.explain import (
     aggregate_words,
     bounds_words,

@@ -15,7 +15,7 @@ from cluster.fjord.operator import State
 from cluster.fjord.operators.extent import Extent, Mark
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.language.columns import VISIBLE_FROM
-from cluster.physical.operations import SUPERSEDED_UNTIL
+from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 
 

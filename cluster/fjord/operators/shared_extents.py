@@ -25,7 +25,7 @@ from cluster.fjord.operators.ordered_output import number_of, table_of
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.language.extents import Coalescing
-from cluster.physical.operations import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
+from cluster.physical.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.temporal.overtaken import Whole
 from cluster.temporal.run_versions import NONE
 

@@ -8,7 +8,7 @@ from cluster.language.algebra import Filter, Node, Project, Source, WindowBounds
 from cluster.language.columns import Schema
 from cluster.language.plans import passed_on
 from cluster.physical import operations
-from cluster.physical.operations import MARKS
+from cluster.physical.mark_columns import MARKS
 
 Finish = tuple[operations.Filter | operations.Project | operations.WindowBounds, ...]
 

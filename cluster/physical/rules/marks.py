@@ -35,7 +35,7 @@ from cluster.language.algebra import (
 )
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Column, Output, Scalar, Schema
 from cluster.language.plans import column_scalar, passed_on, project
-from cluster.physical.operations import RIGHT
+from cluster.physical.mark_columns import RIGHT
 from cluster.plan.expressions import conjunction_of, conjuncts_of
 from protocols.wire.streams import FieldType
 

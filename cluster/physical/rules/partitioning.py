@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cluster.language.algebra import Aggregate, Lookup, Node, schema_of
 from cluster.language.columns import QUERY_GROUP
-from cluster.physical.operations import RIGHT, Exchange
+from cluster.physical.mark_columns import RIGHT
+from cluster.physical.operations import Exchange
 from cluster.plan.pipelines import partition_keys, partitioned_by
 
 

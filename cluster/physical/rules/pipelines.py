@@ -9,12 +9,11 @@ from collections.abc import Iterator
 
 from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow
 from cluster.language.bounds import named_operator
-from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
+from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Schema
 from cluster.physical.errors import UnsupportedPlanError
+from cluster.physical.mark_columns import COVERED_BY
 from cluster.physical.nodes import OperatorNode
 from cluster.physical.operations import (
-    COVERED_BY,
-    MADE,
     Columns,
     GroupedFilter,
     Lookup,
@@ -27,6 +26,9 @@ from cluster.physical.operations import (
 )
 from cluster.physical.rules.operations import operation_of
 from cluster.plan.push_down import event_fingerprint
+
+_MADE = (STAMP, QUERY_GROUP, VISIBLE_FROM)
+"""Columns of a source that are computed when it is read, not stored."""
 
 
 def pipeline(
@@ -74,7 +76,7 @@ def _operations(
     # The scan is shared: it may read more columns than these for others.
     yield Columns((*(column for column in node.columns if column not in (QUERY_GROUP, VISIBLE_FROM)), *covered))
     if QUERY_GROUP in node.columns:
-        readable = tuple(column for column in node.columns if column not in MADE)
+        readable = tuple(column for column in node.columns if column not in _MADE)
         yield GroupedFilter(node.occurrence, readable, VISIBLE_FROM in node.columns)
     if preaggregated:
         yield PreaggregatedFilter()
@@ -88,4 +90,4 @@ def _operations(
 
 def stored_columns(source: Source) -> Schema:
     """Return the columns that the stream's table holds."""
-    return tuple(column for column in source.sampled if column not in MADE)
+    return tuple(column for column in source.sampled if column not in _MADE)

@@ -35,19 +35,9 @@ from cluster.language.algebra import (
 from cluster.language.columns import QUERY_GROUP, STAMP, VISIBLE_FROM, Column, Output, Scalar, Schema, identity_of
 from cluster.language.extents import Coalescing
 from cluster.language.plans import column_scalar, plain_column
+from cluster.physical.mark_columns import EXTENT, RUN_BEGIN, RUN_END, SUPERSEDED_UNTIL
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
-from cluster.physical.operations import (
-    EXTENT,
-    RUN_BEGIN,
-    RUN_END,
-    SUPERSEDED_UNTIL,
-    CountWindow,
-    Exchange,
-    Reorder,
-    SharedCountWindow,
-    SharedExtents,
-    Sink,
-)
+from cluster.physical.operations import CountWindow, Exchange, Reorder, SharedCountWindow, SharedExtents, Sink
 from cluster.physical.operations import Extent as ExtentOperation
 from cluster.physical.operations import Filter as FilterOperation
 from cluster.physical.rules.awaited_windows import MOST_LAG_US

@@ -22,8 +22,9 @@ from cluster.fjord.real_values import settled_rows
 from cluster.fjord.saved_state import pack_state, unpack_state
 from cluster.language.algebra import Node, Source
 from cluster.physical.lowering import lower
+from cluster.physical.mark_columns import COVERED_BY, MARKS
 from cluster.physical.nodes import Fragment, Host, OperatorNode, Subscriber
-from cluster.physical.operations import COVERED_BY, MARKS, Scan
+from cluster.physical.operations import Scan
 from cluster.physical.rules.awaited_windows import MOST_LAG_US
 from cluster.physical.rules.folded_queries import nodes_of
 from cluster.plan.epoch import Plan, PlannedQuery

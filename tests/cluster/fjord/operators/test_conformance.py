@@ -70,7 +70,7 @@ from cluster.language.plans import passed_on
 from cluster.language.row_patterns import Definition, Lag, PatternElement, Reach, RowPattern, Skip, SkipKind
 from cluster.language.sequence_calls import SequenceCall
 from cluster.language.window_shapes import Grid, Session, Span
-from cluster.physical.operations import SUPERSEDED_UNTIL
+from cluster.physical.mark_columns import SUPERSEDED_UNTIL
 from cluster.plan.expressions import read_scalar
 from protocols.wire.batches import (
     COVERED_BY_COLUMN,
