@@ -18,7 +18,8 @@ from cluster.fjord.operators.lookup import Tables
 from cluster.fjord.queues import PullQueue, PushQueue
 from cluster.fjord.scan_conditions import wanted_rows
 from cluster.fjord.stream_scan import StreamScan
-from cluster.language.algebra import History, TableLookup
+from cluster.language.algebra import TableLookup
+from cluster.language.stream_reading import History
 from cluster.physical.nodes import Fragment, OperatorNode
 from cluster.physical.operations import Exchange, Lookup, Scan, ScanAggregates, Sink
 from cluster.plan.relations_read import relations_of

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cluster.language.algebra import Detector, Node, Source, Tolerance
+from cluster.language.algebra import Node, Source
 from cluster.language.columns import PASSING, Column
 from cluster.language.errors import suggest
 from cluster.language.quantities import duration_us, period_us, read_quantity, read_real, written
+from cluster.language.stream_reading import Detector, Tolerance
 from cluster.language.syntax import LifetimeClause, place_of
 from cluster.language.walks import rebuilt
 from protocols.wire.frames import LONGEST_PERIOD_US

@@ -22,58 +22,10 @@ from cluster.language.extents import Coalescing
 from cluster.language.kept_tuples import KeptTuples
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
+from cluster.language.stream_reading import Detector, History, Tolerance, Unchanged
 from cluster.language.window_shapes import Allowed, Grid, Session
 from cluster.shared_nodes import SharedNode, remembered
 from protocols.wire.streams import FieldType
-
-
-class Tolerance(msgspec.Struct, frozen=True):
-    """The error a query's author allows on a field (``WITHIN``)."""
-
-    field: str
-    error: float
-
-
-class Detector(msgspec.Struct, frozen=True):
-    """Sees events in the samples of each sensor: from `field` rising to `above` until it falls to `below`."""
-
-    field: str
-    above: float
-    below: float
-
-
-class History(msgspec.Struct, frozen=True):
-    """What a query reads of a stream's past before it goes on live (``SINCE``).
-
-    Parameters
-    ----------
-    back_us
-        How far before the stream's newest tuples it begins; None for all that is stored.
-    begins_us
-        The instant that this is: fixed when the query begins, None before.
-    epoch
-        The epoch with which the query begins. What it has read of the past no other query has, so nothing is folded
-        with it.
-    """
-
-    back_us: Annotated[int, Meta(ge=1)] | None
-    begins_us: int | None = None
-    epoch: int = 0
-
-
-class Unchanged(msgspec.Struct, frozen=True):
-    """Whether samples that equal the one before may stay away, as a query only asks what held for how long.
-
-    Parameters
-    ----------
-    silence_us
-        For how long; 0 if each is needed.
-    why_not
-        Why it is; empty if it is not.
-    """
-
-    silence_us: Annotated[int, Meta(ge=0)]
-    why_not: str = ""
 
 
 class _Pair(SharedNode, frozen=True):

@@ -14,9 +14,10 @@ import msgspec
 from cluster.expressions import nodes
 from cluster.expressions.walks import columns_read, from_below
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import Filter, KeptExtent, Node, Project, Source, TimeWindow, Unchanged, schema_of
+from cluster.language.algebra import Filter, KeptExtent, Node, Project, Source, TimeWindow, schema_of
 from cluster.language.columns import STAMP
 from cluster.language.quantities import duration_us, read_quantity
+from cluster.language.stream_reading import Unchanged
 from cluster.language.walks import nodes_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import msgspec
 
-from cluster.language.algebra import Detector, History, TableLookup, ZipKind
+from cluster.language.algebra import TableLookup, ZipKind
 from cluster.language.columns import (
     AggregateCall,
     Ordering,
@@ -22,6 +22,7 @@ from cluster.language.extents import Coalescing
 from cluster.language.kept_tuples import KeptTuples
 from cluster.language.row_patterns import RowPattern
 from cluster.language.sequence_calls import SequenceCall
+from cluster.language.stream_reading import Detector, History
 from cluster.language.window_shapes import Grid, Session
 from protocols.wire.programs import Measure
 

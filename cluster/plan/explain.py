@@ -19,7 +19,6 @@ from cluster.language.algebra import (
     Filter,
     Granularity,
     Held,
-    History,
     Intersection,
     Istream,
     Join,
@@ -52,6 +51,7 @@ from cluster.language.kept_tuples import KeptTuples
 from cluster.language.plans import plain_column
 from cluster.language.row_patterns import RowPattern, pattern_text
 from cluster.language.sequence_calls import SequenceCall
+from cluster.language.stream_reading import History
 from cluster.language.translation import Query
 from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.relations_read import relations_of

@@ -14,7 +14,8 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from cluster.language.algebra import Held, History, Node, Source
+from cluster.language.algebra import Held, Node, Source
+from cluster.language.stream_reading import History
 from cluster.language.walks import nodes_of, rebuilt, streams_of
 
 EVER_US = -(2**62)

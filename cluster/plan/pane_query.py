@@ -12,19 +12,10 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
-from cluster.language.algebra import (
-    Aggregate,
-    Filter,
-    Node,
-    Project,
-    Source,
-    TimeWindow,
-    Tolerance,
-    WindowBounds,
-    schema_of,
-)
+from cluster.language.algebra import Aggregate, Filter, Node, Project, Source, TimeWindow, WindowBounds, schema_of
 from cluster.language.columns import STAMP, AggregateCall, Column, Output, Scalar, identity_of
 from cluster.language.plans import column_scalar
+from cluster.language.stream_reading import Tolerance
 from cluster.plan.called_functions import called_by
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of, substituted
 

@@ -15,9 +15,10 @@ from functools import lru_cache
 
 import msgspec
 
-from cluster.language.algebra import Detector, Source
+from cluster.language.algebra import Source
 from cluster.language.columns import Scalar
 from cluster.language.plans import plain_column
+from cluster.language.stream_reading import Detector
 from cluster.plan.expressions import columns_of, conjunction_of, conjuncts_of
 from cluster.plan.pane_query import PaneQuery
 from cluster.plan.predicate_intervals import Interval, Intervals, extract_ranges

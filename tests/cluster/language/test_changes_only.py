@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET
 
-from cluster.language.algebra import Source, Unchanged
+from cluster.language.algebra import Source
 from cluster.language.catalog import Catalog
+from cluster.language.stream_reading import Unchanged
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
 from cluster.physical.placement import placement_of

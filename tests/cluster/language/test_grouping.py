@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from cluster.language.acquisition import with_sources
-from cluster.language.algebra import Aggregate, Node, Project, Source, Tolerance, inputs_of
+from cluster.language.algebra import Aggregate, Node, Project, Source, inputs_of
 from cluster.language.columns import AggregateCall, Column
 from cluster.language.context import Context
 from cluster.language.dialect import parse_scalar
@@ -14,6 +14,7 @@ from cluster.language.errors import FjordSqlError
 from cluster.language.expressions import Checker
 from cluster.language.plans import plain_column
 from cluster.language.scope import Scope, ScopeColumn, ScopeItem
+from cluster.language.stream_reading import Tolerance
 from cluster.language.translation import translate
 from cluster.language.walks import nodes_of
 from cluster.plan.expressions import read_scalar

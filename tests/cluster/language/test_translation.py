@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.language.algebra import Aggregate, Detector, Node, Source, inputs_of, schema_of
+from cluster.language.algebra import Aggregate, Node, Source, inputs_of, schema_of
 from cluster.language.catalog import Catalog
 from cluster.language.columns import AggregateCall, Column
 from cluster.language.errors import FjordSqlError
+from cluster.language.stream_reading import Detector
 from cluster.language.translation import translate
 from cluster.plan import stored_plans
 from cluster.plan.explain import explain
