@@ -21,9 +21,9 @@ from cluster.fjord.batch import ALWAYS, END, INTERVAL, NEVER, START, Batch
 from cluster.fjord.operator import State
 from cluster.fjord.operators.live_marks import BEFORE_ALL
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.shown_rows import LINKED, SINCE, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.fjord.row_order import group_numbers, places_by
-from cluster.fjord.scalars import compile_scalar
 from cluster.language.extents import Coalescing
 from cluster.temporal.overtaken import Flags, Whole
 from cluster.temporal.run_versions import (
@@ -35,38 +35,9 @@ from cluster.temporal.run_versions import (
     pairs_of_snapshots,
 )
 
-_SINCE = "fjord_since_us"
-LINKED = "fjord_linked"
-"""Whether a sample goes on with the one before; NULL if that is not known yet."""
 _MEETS, _COPY, _LATER = "fjord_meets", "fjord_copy", "fjord_later"
 _MOST_PAIRS = 1_000_000
 """Samples at instants that are coalesced at once."""
-Mark = int | None
-"""The mark of samples, and all later ones; None for all there are."""
-
-
-class Shown:
-    """One way in which samples are coalesced, and what is kept of it.
-
-    Parameters
-    ----------
-    how
-        The way.
-    keys
-        Whose samples are coalesced together.
-    suffix
-        Distinguishes its columns from those of others.
-    """
-
-    def __init__(self, how: Coalescing, keys: Sequence[str], suffix: str = "") -> None:
-        self.how = how
-        self.columns = list(dict.fromkeys((*keys, *how.columns)))
-        self.order = [*keys, how.stamp, *(name for name in how.ties if name not in keys)]
-        self._suffix = suffix
-
-    def since(self, mark: Mark) -> str:
-        """Return the column that has, with the first sample of a row, since when it has been the same."""
-        return f"{_SINCE}{self._suffix}{'' if mark is None else f' {mark}'}"
 
 
 class Extent(StartOrdered):
@@ -135,7 +106,7 @@ class Extent(StartOrdered):
 
     def _open(self) -> list[str]:
         """Return the columns with the instants since when rows have been the same."""
-        return [name for name in self._kept.columns if name.startswith(_SINCE)]
+        return [name for name in self._kept.columns if name.startswith(SINCE)]
 
     def _add(self, rows: pl.DataFrame) -> None:
         """Keep samples; one that has been cut goes on as one."""
@@ -308,7 +279,7 @@ class Extent(StartOrdered):
         self, ordered: pl.DataFrame, seen: Whole, shown: Shown, samples: Samples, span_us: tuple[int, int]
     ) -> Versions:
         def linked(earlier: Whole, later: Whole) -> Flags:
-            return self._are_linked(ordered, shown.how, seen[earlier], seen[later])
+            return self._are_linked(ordered, shown, seen[earlier], seen[later])
 
         if not self._eager or not samples.in_turn:
             return of_snapshots(samples, linked, *span_us)
@@ -330,12 +301,12 @@ class Extent(StartOrdered):
         places = np.flatnonzero(open_)
         places = places[places > 0]
         places = places[groups[places] == groups[places - 1]]
-        goes_on[places] = self._are_linked(ordered, self._shown[0].how, places - 1, places)
+        goes_on[places] = self._are_linked(ordered, self._shown[0], places - 1, places)
         return ordered.with_columns(pl.Series(LINKED, goes_on, pl.Boolean))
 
-    def _are_linked(self, ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole) -> Flags:
+    def _are_linked(self, ordered: pl.DataFrame, shown: Shown, earlier: Whole, later: Whole) -> Flags:
         """Return whether samples go on with others; count both."""
-        found = _linked(ordered, how, earlier, later)
+        found = shown.linked(ordered, earlier, later)
         self.neighbours += len(found)
         self.linked += int(np.count_nonzero(found))
         return found
@@ -387,21 +358,6 @@ class Extent(StartOrdered):
         super().restore(state)
         self._kept = table_of(state, "kept").select(self._kept.columns)
         self._reached_us = number_of(state, "reached_us")
-
-
-def _linked(ordered: pl.DataFrame, how: Coalescing, earlier: Whole, later: Whole) -> Flags:
-    """Return whether samples go on with others."""
-    if not len(later):
-        return np.zeros(0, np.bool_)
-    if how.link is None:
-        equal = np.ones(len(later), np.bool_)
-        for name in how.columns:
-            column = ordered[name]
-            equal &= column[later].eq_missing(column[earlier]).to_numpy()
-        return equal
-    before = [ordered[column][earlier].alias(name) for name, column in how.link.before]
-    found = ordered[later].with_columns(before).with_columns(compile_scalar(how.link.condition).alias(LINKED))
-    return found[LINKED].fill_null(value=False).to_numpy()
 
 
 def _copies(values: list[str]) -> pl.Expr:

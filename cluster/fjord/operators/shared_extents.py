@@ -19,9 +19,10 @@ import polars as pl
 
 from cluster.fjord.batch import END, INTERVAL
 from cluster.fjord.operator import State
-from cluster.fjord.operators.extent import LINKED, Extent, Mark, Shown
+from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.live_marks import LiveMarks, marks_of
 from cluster.fjord.operators.ordered_output import number_of, table_of
+from cluster.fjord.operators.shown_rows import LINKED, Mark, Shown
 from cluster.fjord.operators.start_ordered import StartOrdered
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM
 from cluster.language.extents import Coalescing
