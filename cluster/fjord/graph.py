@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -48,11 +49,15 @@ class RunningOperator:
 
     name: str
     owner: str
+    place: int
+    """How many operators were added to the dataflow before it."""
     operator: Operator
     inputs: list[Queue]
     outputs: list[PushQueue] = field(default_factory=list)
     counters: OperatorCounters = field(default_factory=OperatorCounters)
     next_port: int = 0
+    beside: list[RunningOperator] = field(default_factory=list, repr=False, compare=False)
+    """Those that it takes from, and those that take from it: its transitions give them input, or room."""
     received: dict[int, QueueContract] = field(default_factory=dict)
     emitted: QueueContract = field(default_factory=QueueContract)
     empty: pl.DataFrame | None = None
@@ -143,14 +148,16 @@ class Dataflow:
         if len(inputs) != operator.input_count:
             raise PlanError(f"operator {name} has {operator.input_count} inputs, but was given {len(inputs)}")
         queues: list[Queue] = []
+        placed = RunningOperator(name, owner, len(self._placed), operator, queues)
         for source in inputs:
             if isinstance(source, RunningOperator):
                 queue = PushQueue()
                 source.outputs.append(queue)
                 queues.append(queue)
+                source.beside.append(placed)
+                placed.beside.append(source)
             else:
                 queues.append(source)
-        placed = RunningOperator(name, owner, operator, queues)
         if not operator.repairs_disorder:
             placed.received = {port: QueueContract() for port, each in enumerate(inputs) if isinstance(each, Queue)}
         self._placed.append(placed)
@@ -171,21 +178,36 @@ class Dataflow:
         for placed in self._placed:
             for queue in placed.inputs:
                 queue.wake()
-        while True:
-            ready = [
-                place
-                for place, placed in enumerate(self._placed)
-                if placed.owner not in self._failed
-                and all(queue.ready for queue in placed.outputs)
-                and any(queue.pending for queue in placed.inputs)
-            ]
-            if not ready:
-                return
-            place = self._scheduler.choose(ready)
-            self._step(place)
+        while ready := self._able():
+            failed = len(self._failed)
+            while ready and len(self._failed) == failed:
+                placed = self._placed[self._scheduler.choose(ready)]
+                self._step(placed)
+                for each in (placed, *placed.beside):
+                    self._note(each, ready)
 
-    def _step(self, place: int) -> None:
-        placed = self._placed[place]
+    def _able(self) -> list[int]:
+        """Return the places of operators that can work, in ascending order."""
+        return [each.place for each in self._placed if self._can_work(each)]
+
+    def _note(self, placed: RunningOperator, ready: list[int]) -> None:
+        """Add an operator to the places in `ready`, or remove it: looking at all takes long where they are many."""
+        at = bisect_left(ready, placed.place)
+        there = at < len(ready) and ready[at] == placed.place
+        able = self._can_work(placed)
+        if able and not there:
+            ready.insert(at, placed.place)
+        elif there and not able:
+            del ready[at]
+
+    def _can_work(self, placed: RunningOperator) -> bool:
+        return (
+            placed.owner not in self._failed
+            and any(queue.pending for queue in placed.inputs)
+            and all(queue.ready for queue in placed.outputs)
+        )
+
+    def _step(self, placed: RunningOperator) -> None:
         port, batch = _take(placed)
         if batch is None:
             return
@@ -204,7 +226,7 @@ class Dataflow:
         if placed.operator.warning is not None:
             self._warnings[placed.owner] = OperatorFailedError(placed.owner, placed.name, placed.operator.warning)
         used = self._clock() - began
-        self._scheduler.charge(place, used)
+        self._scheduler.charge(placed.place, used)
         counters = placed.counters
         counters.transitions += 1
         counters.seconds += used

@@ -8,6 +8,7 @@ tickets, and no query's operators will be starved.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -16,7 +17,7 @@ class Scheduler(Protocol):
     """Chooses among operators that can work. Operators are known by their position in the dataflow."""
 
     def choose(self, ready: Sequence[int]) -> int:
-        """Return one of `ready` (never empty)."""
+        """Return one of `ready` (ascending, never empty)."""
         ...
 
     def charge(self, operator: int, seconds: float) -> None:
@@ -32,8 +33,8 @@ class RoundRobin:
 
     def choose(self, ready: Sequence[int]) -> int:
         """Return the first ready operator after the one chosen last."""
-        following = [operator for operator in ready if operator > self._last]
-        self._last = min(following) if following else min(ready)
+        following = bisect_right(ready, self._last)
+        self._last = ready[following] if following < len(ready) else ready[0]
         return self._last
 
     def charge(self, operator: int, seconds: float) -> None:

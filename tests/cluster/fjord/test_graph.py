@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cluster.errors import PlanError
 from cluster.fjord.batch import END, START, Batch
 from cluster.fjord.counters import counters_of
-from cluster.fjord.graph import Dataflow
+from cluster.fjord.graph import Dataflow, RunningOperator
 from cluster.fjord.operator import Operator
 from cluster.fjord.operators.multiplexing import Multiplex
 from cluster.fjord.operators.reordering import Reorder
-from cluster.fjord.queues import PullQueue, PushQueue
+from cluster.fjord.queues import PullQueue, PushQueue, Queue
+from cluster.fjord.scheduler import RoundRobin, Scheduler, Tickets
 
 
 class AddOne(Operator):
@@ -185,3 +188,102 @@ def test_a_full_queue_holds_its_producer_back_and_loses_nothing() -> None:
 def test_wrong_number_of_inputs_is_refused() -> None:
     with pytest.raises(PlanError, match="2 inputs"):
         Dataflow().add("join", Ports(), [PushQueue()], owner="q")
+
+
+class Counting(Dataflow):
+    """Counts how often it asks whether an operator can work."""
+
+    asked = 0
+
+    def _can_work(self, placed: RunningOperator) -> bool:
+        self.asked += 1
+        return super()._can_work(placed)
+
+
+class LooksAtAll(Dataflow):
+    """The definition: all operators that can work are found anew for each transition."""
+
+    def run(self) -> None:
+        for placed in self._placed:
+            for queue in placed.inputs:
+                queue.wake()
+        while ready := self._able():
+            self._step(self._placed[self._scheduler.choose(ready)])
+
+
+class Noting(Operator):
+    """Notes its name at each transition, and fails at one of them."""
+
+    def __init__(self, name: int, noted: list[int], input_count: int, fails_at: int) -> None:
+        self._name, self._noted = name, noted
+        self.input_count = input_count
+        self._left = fails_at
+
+    def transition(self, port: int, batch: Batch) -> Batch:
+        self._noted.append(self._name)
+        self._left -= 1
+        if self._left == 0:
+            raise ZeroDivisionError("boom")
+        return Batch(batch.rows, 0)
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> list[tuple[list[int | None], int, int]]:
+    """Draw operators: each with what it takes from, None for a source; its owner; the transition that fails."""
+    found = []
+    for place in range(draw(st.integers(1, 8))):
+        below = st.none() if place == 0 else st.one_of(st.none(), st.integers(0, place - 1))
+        found.append((draw(st.lists(below, min_size=1, max_size=3)), draw(st.integers(0, 2)), draw(st.integers(0, 9))))
+    return found
+
+
+def noted_by(kind: type[Dataflow], scheduler: Scheduler, graph: list[tuple[list[int | None], int, int]]) -> list[int]:
+    """Return the places of the operators of a graph in the order in which they work, over several runs."""
+    noted: list[int] = []
+    dataflow = kind(scheduler=scheduler, clock=lambda: float(len(noted)))
+    placed: list[RunningOperator] = []
+    pushed: list[PushQueue] = []
+    for place, (below, owner, fails_at) in enumerate(graph):
+        inputs: list[Queue | RunningOperator] = []
+        for number, each in enumerate(below):
+            if each is not None:
+                inputs.append(placed[each])
+            elif number % 2:
+                pushed.append(PushQueue(capacity=200))
+                inputs.append(pushed[-1])
+            else:
+                given = [batch(), None, batch(), batch()]
+                inputs.append(PullQueue(lambda given=given: given.pop(0) if given else None))
+        operator = Noting(place, noted, len(below), fails_at)
+        placed.append(dataflow.add(str(place), operator, inputs, owner=str(owner)))
+    for count in (3, 1, 90):
+        for queue in pushed:
+            for _ in range(count):
+                if queue.ready:
+                    queue.put(batch())
+        dataflow.run()
+        noted.append(-1)
+    return noted
+
+
+@given(graph=graphs(), in_turn=st.booleans())
+@example(graph=[([None, None], 0, 0), ([0], 0, 0)], in_turn=False)  # the queue between them gets full
+def test_operators_work_in_the_order_that_looking_at_all_of_them_gives(
+    graph: list[tuple[list[int | None], int, int]], in_turn: bool
+) -> None:
+    expected, found = (
+        noted_by(kind, RoundRobin() if in_turn else Tickets({0: 30}), graph) for kind in (LooksAtAll, Dataflow)
+    )
+    assert found == expected
+
+
+def test_a_transition_looks_at_the_operators_beside_it_however_many_there_are() -> None:
+    dataflow = Counting()
+    for number in range(1_000):
+        queue = queue_of(batch(number))
+        dataflow.outlet(
+            dataflow.add("twice", AddOne(), [dataflow.add("once", AddOne(), [queue], owner="q")], owner="q")
+        )
+    dataflow.run()
+    assert sum(each.counters.transitions for each in dataflow.operators) == 2_000
+    assert dataflow.asked == 2 * 2_000 + 2 * 2_000, "all before and after, and two at each transition"
