@@ -16,6 +16,7 @@ SPARK_CUTS ?= 20
 MINUTES ?=
 SEED ?=
 COUNT ?= 200
+TIMES ?= 1
 WORKERS ?= 2
 FORMAT ?= speedscope
 
@@ -24,7 +25,7 @@ HEAVY := spark or system or faults
 HEAVY_FILES = $(sort $(shell grep -rlE 'mark\.(spark|system|faults)\b' tests --include='test_*.py'))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle coalescing migrations mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
+.PHONY: help setup demo test test-fast test-faults test-power-cuts oracle examples coalescing migrations mutants fuzz simulate planted coverage lint format bench bench-peers profile clean
 .DELETE_ON_ERROR:
 
 help: ## Show this list
@@ -56,6 +57,10 @@ test-power-cuts: $(INSTALLED) ## The power is cut at random instants, without Sp
 oracle: $(INSTALLED) ## Random queries over random streams against their definition: [PAIRS=n] [MINUTES=n] [SEED=n]
 	@$(BIN)/python -m tests.cluster.oracle $(if $(PAIRS),--pairs '$(PAIRS)') $(if $(MINUTES),--minutes '$(MINUTES)') \
 		$(if $(SEED),--seed '$(SEED)')
+
+examples: $(INSTALLED) ## All random examples of property tests, of which `make test` draws a third: [TIMES=1] as many
+	@FJORD_EXAMPLES='$(TIMES)' $(BIN)/pytest -q -n auto -m 'examples and not ($(HEAVY))'
+	@FJORD_EXAMPLES='$(TIMES)' $(BIN)/pytest -q -n 2 --dist loadgroup -m 'examples and ($(HEAVY)) and not long' $(HEAVY_FILES)
 
 coalescing: $(INSTALLED) ## Coalescing of random streams, eager, lazy and in batches, against brute force: [STREAMS=10000] [SEED=n]
 	@$(BIN)/python -m tests.cluster.temporal $(if $(STREAMS),--streams '$(STREAMS)') $(if $(SEED),--seed '$(SEED)')

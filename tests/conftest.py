@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.examples import some_examples
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterator
     from types import FrameType
@@ -51,7 +53,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     heavy = {item.path for item in items if any(each.name in HEAVY_MARKERS for each in item.iter_markers())}
     if unfound := [str(path) for path in sorted(heavy) if not HEAVY.search(path.read_text())]:
         raise pytest.UsageError(f"`make test` would not find tests marked from elsewhere: {', '.join(unfound)}")
+    shortened = set()
     for item in items:
+        test = getattr(item, "obj", None)
+        if hypothesis.is_hypothesis_test(test):
+            item.add_marker(pytest.mark.examples)
+            if test not in shortened:  # it may be several items
+                shortened.add(test)
+                # Hypothesis has no public way to change the settings of a test that has been decorated.
+                test._hypothesis_internal_use_settings = some_examples(test._hypothesis_internal_use_settings)
         if isinstance(item, pytest.Function) and not SHARED.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group("shared parts"))
         if any(item.iter_markers("long")) or any(item.iter_markers("faults")):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import Phase, is_hypothesis_test, settings
 
 import cluster
+from tests.examples import TIMES
 from tests.mutants.suite import FEWER_EXAMPLES
 
 FEWEST = 4
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if name in os.environ:
             most = int(os.environ[name])
             resource.setrlimit(limit, (most, most))
+    os.environ[TIMES] = "1"  # the share below is one of all examples
     found = Path(cluster.__file__ or "").parent.parent
     if found != config.rootpath:
         raise pytest.UsageError(f"the cluster in {found} would be tested, not the one in {config.rootpath}")

@@ -35,6 +35,7 @@ from tests.cluster.local.host_cases import CATALOG
 from tests.cluster.local.migrating import Stamped, random_batches, random_streams
 from tests.cluster.plan.plans import condition
 from tests.cluster.plan.snapshots import evaluate
+from tests.examples import seeds
 
 Window = CountWindow | PartitionedWindow
 
@@ -94,7 +95,7 @@ def meant(plan: Node, seen: list[Stamped], scale: int) -> list[Counter[object]]:
     return list(evaluate(above, {"held": there(window, seen, scale)}, LAST))
 
 
-@pytest.mark.parametrize("seed", range(100))
+@seeds(100)
 def test_queries_answer_what_they_would_alone(seed: int) -> None:
     dice = random.Random(f"counted extents/{seed}")
     batches = random_batches(dice, {"a": random_streams(dice)["a"]})

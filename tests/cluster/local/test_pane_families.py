@@ -6,14 +6,13 @@ import json
 import random
 from collections import Counter
 
-import pytest
-
 from cluster.local.engine import LocalEngine
 from cluster.physical.lowering import lower
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pane_families import families_of, with_family
 from tests.cluster.local.migrating import arrivals, random_batches, random_streams
 from tests.cluster.plan.plans import A, call, grouped, where, window
+from tests.examples import seeds
 
 Answer = tuple[int, int, str]
 
@@ -33,7 +32,7 @@ def _defined(rows: list[tuple[int, tuple[int, int]]], size: int, slide: int, mos
     )
 
 
-@pytest.mark.parametrize("seed", range(25))
+@seeds(25)
 def test_answers_do_not_depend_on_families(seed: int) -> None:
     dice = random.Random(seed)
     streams = random_streams(dice)

@@ -23,6 +23,7 @@ from tests.cluster.local.migrating import arrivals, random_batches, random_strea
 from tests.cluster.local.plans_cut_apart import tables
 from tests.cluster.plan.plans import window
 from tests.cluster.plan.snapshots import evaluate
+from tests.examples import seeds
 
 
 def random_queries(dice: random.Random, batches: int) -> list[Query]:
@@ -41,7 +42,7 @@ def random_queries(dice: random.Random, batches: int) -> list[Query]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_queries_answer_what_they_would_alone(seed: int) -> None:
     dice = random.Random(f"shared extents/{seed}")
     batches = random_batches(dice, {"a": random_streams(dice)["a"]})
@@ -54,7 +55,7 @@ def test_queries_answer_what_they_would_alone(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", [("y",), ("x",)])
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_a_query_that_begins_leaves_the_order_of_equal_samples_as_it_is(seed: int, first: tuple[str]) -> None:
     dice = random.Random(f"equal stamps/{seed}")
     plans = [lazily(columns) for columns in (first, ("x",) if first == ("y",) else ("y",))]

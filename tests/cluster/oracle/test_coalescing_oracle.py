@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from cluster.fjord.batch import NEVER
 from cluster.temporal.links import Satisfying
 from cluster.temporal.runs import coalesced
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
+from tests.examples import seeds
 
 RUNS = 200
 FIELDS = {"k": str, "x": int, "y": float}
@@ -124,7 +123,7 @@ def random_samples(dice: random.Random, most: int, *, tied: bool) -> list[Sample
     ]
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@seeds(RUNS)
 def test_runs_are_those_of_the_samples_in_the_window(seed: int) -> None:
     dice = random.Random(f"coalescing/{seed}")
     window = a_window(dice)
@@ -149,7 +148,7 @@ def test_runs_are_those_of_the_samples_in_the_window(seed: int) -> None:
         assert found == expected, (sql, at)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(40)
 def test_the_definition_agrees_with_the_scan_of_an_extent(seed: int) -> None:
     dice = random.Random(f"scan/{seed}")
     samples = sorted(random_samples(dice, 25, tied=False))
@@ -162,7 +161,7 @@ def test_the_definition_agrees_with_the_scan_of_an_extent(seed: int) -> None:
         )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_intervals_of_runs_are_joined_and_aggregated(seed: int) -> None:
     dice = random.Random(f"pairs of runs/{seed}")
     window = sliding(20, 4)

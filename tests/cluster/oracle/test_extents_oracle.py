@@ -22,6 +22,7 @@ from tests.cluster.oracle.comparison import snapshots_of
 from tests.cluster.oracle.definition import Snapshots, Streams
 from tests.cluster.oracle.extents_as_groups import as_groups
 from tests.cluster.oracle.running import deliveries, run_plan
+from tests.examples import seeds
 
 ALPHA = StreamSchema(
     "alpha",
@@ -78,7 +79,7 @@ def answered(plan: Node, streams: Streams, dice: random.Random) -> Snapshots:
     return snapshots_of(run_plan(plan, batches, restart_after=restarts, lag_us=lag_us), HORIZON)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@seeds(150)
 def test_extents_have_the_rows_of_groups(seed: int) -> None:
     dice = random.Random(f"extents/{seed}")
     text, counted = text_of(dice)

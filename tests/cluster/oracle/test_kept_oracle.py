@@ -9,13 +9,12 @@ import random
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from cluster.fjord.batch import NEVER
 from tests.cluster.oracle import kept_definition
 from tests.cluster.oracle.kept_definition import Window, rows_at
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
 from tests.cluster.oracle.test_coalescing_oracle import FIELDS, LAST, LINKS, Links, Sample, in_order, random_samples
+from tests.examples import seeds
 
 RUNS = 150
 Key = tuple[Any, ...]
@@ -50,7 +49,7 @@ def in_runs(samples: list[Sample], links: Links, *, keyed: bool) -> list[kept_de
     return [each for _, each in sorted(numbered, key=lambda one: one[0])]
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@seeds(RUNS)
 def test_rows_and_their_quality_are_those_of_the_definition(seed: int) -> None:
     dice = random.Random(f"kept/{seed}")
     text, window = a_window(dice)
@@ -78,7 +77,7 @@ def test_rows_and_their_quality_are_those_of_the_definition(seed: int) -> None:
         assert found == expected, (sql, at)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_rows_with_room_for_all_are_those_without_keep(seed: int) -> None:
     dice = random.Random(f"room for all/{seed}")
     text, _ = a_window(dice)
@@ -98,7 +97,7 @@ def test_rows_with_room_for_all_are_those_without_keep(seed: int) -> None:
     assert all((each.end or NEVER) > each.start for each in every[1])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(40)
 def test_a_group_has_the_quality_of_its_worst_row(seed: int) -> None:
     dice = random.Random(f"worst/{seed}")
     text, window = a_window(dice)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import pytest
-
 from tests.cluster.oracle.relation_forms import Computed, Named, Probe, Query, Rows, Select, Stream, Table
 from tests.cluster.oracle.relation_proving import RelationTally, differences, prove_history
 from tests.cluster.oracle.relation_running import Asked, run_history
@@ -21,6 +19,7 @@ from tests.cluster.oracle.relation_world import (
     Step,
     random_history,
 )
+from tests.examples import seeds
 
 KNOWN = Probe(
     "t.segment", "IN", Rows((("known_segments", "k"),), ("k.user = 'a'",), (Named("k.segment", "segment", INTEGER),))
@@ -63,7 +62,7 @@ def test_the_papers_queries_have_these_texts() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", range(20))
+@seeds(20)
 def test_the_papers_queries_answer_as_defined_while_relations_change(seed: int) -> None:
     dice = random.Random(seed)
     history = random_history(dice, tuple(PAPER_RELATIONS))

@@ -23,6 +23,7 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.proving import delivered
 from tests.cluster.oracle.row_pattern_texts import COLUMNS, random_query, random_stream
 from tests.cluster.oracle.running import run_plan
+from tests.examples import seeds
 
 READINGS = StreamSchema(
     "readings",
@@ -53,7 +54,7 @@ def test_matches_are_those_of_the_definition(seed: int) -> None:
     proved(seed)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@seeds(60)
 def test_matches_are_the_same_in_one_bucket_and_in_several(seed: int) -> None:
     dice = random.Random(f"buckets/{seed}")
     query, stream = random_query(dice), random_stream(dice)

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-import pytest
-
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
+from tests.examples import seeds
 
 RUNS = 80
 FIELDS = {"k": str, "x": int}
@@ -33,7 +32,7 @@ def bounds_of(session: Session, gap: int, longest: int) -> tuple[int, int]:
     return first, min(last + gap, first + longest)
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@seeds(RUNS)
 def test_bounds_are_the_first_stamp_and_a_gap_after_the_last(seed: int) -> None:
     dice = random.Random(f"bounds of sessions/{seed}")
     gap, early = dice.choice((1, 3, 6)), dice.random() < 0.5

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from cluster.fjord.batch import NEVER
 from cluster.testing import Answer
 from tests.cluster.oracle.scripted_runs import answers_of, micros, valid_at
+from tests.examples import seeds
 
 RUNS = 150
 FIELDS = {"k": str, "x": int}
@@ -129,7 +128,7 @@ def check(sql: str, answers: list[Answer], expected: Callable[[int], Rows], show
         assert found == expected(at), (sql, at)
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@seeds(RUNS)
 def test_a_tuple_holds_until_the_next_one(seed: int) -> None:
     dice = random.Random(f"until next/{seed}")
     tuples = random_tuples(dice, 20)
@@ -147,7 +146,7 @@ def test_a_tuple_holds_until_the_next_one(seed: int) -> None:
     check(sql, late_answers_of(dice, sql, tuples), expected, lambda row: (row["k"], row["x"]))
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@seeds(RUNS)
 def test_pairs_of_intervals_are_related(seed: int) -> None:
     dice = random.Random(f"intervals/{seed}")
     tuples = random_tuples(dice, 10)
@@ -197,7 +196,7 @@ def test_pairs_of_intervals_are_related(seed: int) -> None:
     check(sql, late_answers_of(dice, sql, tuples), expected, shown)
 
 
-@pytest.mark.parametrize("seed", range(RUNS // 2))
+@seeds(RUNS // 2)
 def test_durations_are_aggregated(seed: int) -> None:
     dice = random.Random(f"durations/{seed}")
     tuples = random_tuples(dice, 20)

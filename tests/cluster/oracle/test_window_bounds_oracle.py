@@ -6,11 +6,10 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 
-import pytest
-
 from cluster.language.accepted_syntax import WINDOW_BOUND_SYNTAX
 from cluster.language.syntax import WindowBound
 from cluster.testing import EOF, QueryRun, ScriptedSource
+from tests.examples import seeds
 
 SECOND_US = 1_000_000
 HOUR_US = 3_600 * SECOND_US
@@ -37,7 +36,7 @@ def instant_us(text: str) -> int:
     return int(datetime.fromisoformat(f"{whole}+00:00").timestamp()) * SECOND_US + int(micros or 0)
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@seeds(RUNS)
 def test_a_row_is_of_the_tuples_between_its_bounds(seed: int) -> None:
     dice = random.Random(f"bounds/{seed}")
     window, gap_us = window_drawn(dice)

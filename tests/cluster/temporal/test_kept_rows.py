@@ -6,11 +6,10 @@ import random
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from cluster.temporal.kept_rows import FOR_EVER, KeptRows, Numbered, Shown
 from cluster.temporal.windows import CountWindow, TimeWindow
 from tests.cluster.oracle.kept_definition import Sample, Window, rows_at, state_after
+from tests.examples import seeds
 
 LAST = 60
 
@@ -63,7 +62,7 @@ def run(dice: random.Random, samples: list[Sample], window: Window, most: int) -
     return found, extent
 
 
-@pytest.mark.parametrize("seed", range(300))
+@seeds(300)
 def test_rows_are_those_of_the_definition(seed: int) -> None:
     dice = random.Random(f"kept rows/{seed}")
     samples, window = random_samples(dice), random_window(dice)

@@ -6,9 +6,9 @@ from bisect import insort
 from collections.abc import Iterable
 
 import numpy as np
-import pytest
 
 from cluster.temporal.overtaken import newer_before, overtaken
+from tests.examples import seeds
 
 
 def one_by_one(window: list[tuple[int, int]], batch: Iterable[tuple[int, int]], limit: int) -> list[bool]:
@@ -21,7 +21,7 @@ def one_by_one(window: list[tuple[int, int]], batch: Iterable[tuple[int, int]], 
     return found
 
 
-@pytest.mark.parametrize("seed", range(120))
+@seeds(120)
 def test_batches_find_the_same_late_samples(seed: int) -> None:
     random = np.random.default_rng(seed)
     count, limit = int(random.integers(1, 900)), int(random.choice([1, 3, 50, 150, 400]))

@@ -11,6 +11,7 @@ import pytest
 from cluster.temporal.cost_model import Constants, Maxima, Prices, Weights, Workload, maxima, prices
 from cluster.temporal.selection import by_comparing, by_enumerating, optimal, reconsidered
 from cluster.temporal.windows import ExtentError
+from tests.examples import seeds
 
 HAND = Constants(insert=2, delete=1, merge=4, split=5, detach=0.5, read=1, coalesce=2)
 HAND_WORK = Workload(coalescing=0.5, disorder=0.2, window=4, arrived=10, eager_bytes=24, lazy_bytes=40)
@@ -107,7 +108,7 @@ def test_v_p_tiny_programmes() -> None:
     assert optimal(Prices((1, 3), (2, 1), 1)) == {0}
 
 
-@pytest.mark.parametrize("seed", range(150))
+@seeds(150)
 def test_line_19_the_programme_is_as_good_as_trying_all(seed: int) -> None:
     random = Random(seed)
     found = random_prices(random, random.randint(1, 8))
@@ -116,7 +117,7 @@ def test_line_19_the_programme_is_as_good_as_trying_all(seed: int) -> None:
     assert found.total(by_comparing(found)) == pytest.approx(cheapest, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@seeds(40)
 def test_line_20_the_optimum_is_no_worse_than_all_eager_and_all_lazy(seed: int) -> None:
     random = Random(seed)
     found = random_prices(random, random.randint(1, 12))
