@@ -6,6 +6,7 @@ These operators run inside `read`, which saves a Python stage per micro-batch.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -33,11 +34,15 @@ from cluster.spark.reading.live import LiveReads
 from cluster.spark.reading.reads import UpstreamTask, divided
 from cluster.spark.reading.tables import TableVersions
 from cluster.spark.worker_memory import WORKER_MEMORY
+from cluster.storage.archived_log import is_local
 from cluster.storage.relation_versions import RelationVersions
 
 SOURCE_NAME = "fjord"
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 """The module that Java runs in the process of a source."""
+AWAITED_SECONDS, LOOK_SECONDS, REMOTE_LOOK_SECONDS = 0.04, 0.002, 0.02
+"""How long a source that has been idle waits for something to do, and how often it looks: at local files a look costs a
+few calls of the operating system, and being asked by Java far more; elsewhere it costs requests."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -62,6 +67,8 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """How many answers a task returns without writing them."""
     functions: FunctionRules = FunctionRules()
     """What functions of users may be and take."""
+    awaited_seconds: float = AWAITED_SECONDS
+    """How long it waits for something to do once it has been idle."""
 
 
 class FjordSource(DataSource):
@@ -120,6 +127,9 @@ class FjordReader(DataSourceStreamReader):
         self._tables = TableVersions(options.streams_folder)
         self._live = LiveReads(options.host, self._tables)
         self._beginnings = Beginnings(self._tables)
+        self._look_seconds = LOOK_SECONDS if is_local(options.streams_folder) else REMOTE_LOOK_SECONDS
+        self._idle_at: Offset | None = None
+        """Where there was nothing to do when it was asked last."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's interface
         """Return the first position: no plan, nothing read."""
@@ -130,9 +140,19 @@ class FjordReader(DataSourceStreamReader):
         return ReadMaxRows(self._options.max_rows)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's interface
-        """Return where the next micro-batch ends; see :func:`next_offset`."""
+        """Return where the next micro-batch ends; see :func:`next_offset`. Waits a little if there is nothing to do."""
         max_rows = None if isinstance(limit, ReadAllAvailable) else self._options.max_rows
         begin = from_spark(start)
+        end = self._end(begin, max_rows)
+        if end == begin == self._idle_at:  # Spark has known since the last time that there is nothing to do
+            until = time.monotonic() + self._options.awaited_seconds
+            while end == begin and time.monotonic() < until:
+                time.sleep(self._look_seconds)
+                end = self._end(begin, max_rows)
+        self._idle_at = begin if end == begin else None
+        return end.to_spark()
+
+    def _end(self, begin: Offset, max_rows: int | None) -> Offset:
         reader = Reader(
             plan=self._plan,
             latest=self._tables.newest,
@@ -144,7 +164,7 @@ class FjordReader(DataSourceStreamReader):
             end = next_offset(begin, reader, max_rows=rows_at_once(self._plan(end.epoch), max_rows))
         history = self._backfill_reached(begin, end, bounded=max_rows is not None)
         sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
-        return msgspec.structs.replace(end, history=history).to_spark()
+        return msgspec.structs.replace(end, history=history)
 
     def _newest_relation(self, identity: str) -> int:
         return RelationVersions.below(self._options.relations_folder, identity).latest()

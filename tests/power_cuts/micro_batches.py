@@ -108,6 +108,7 @@ class MicroBatches:
             host=host,
             answers_folder=files.path,
             answers_returned=returned,
+            awaited_seconds=0.0,
         )
         self._reader = FjordReader(self._options)
         self._store = storing(host, CheckpointFiles(self._checkpoint), results, files, _written, on_commit=on_commit)

@@ -55,6 +55,7 @@ class ReaderRun:
             str(folder / "relations"),
             history_rows=history_rows,
             answers_folder=str(folder / "answers"),
+            awaited_seconds=0.0,
         )
         (folder / "answers").mkdir(parents=True)
         self._catalog = Catalog.of([*SCHEMAS, PLACES])

@@ -1,0 +1,98 @@
+"""A source that is idle waits for what comes, and answers at once when it is asked the first time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from cluster.language.algebra import Column, Source
+from cluster.physical.lowering import lower
+from cluster.physical.nodes import Host
+from cluster.physical.plan_files import PlanFiles
+from cluster.plan.epoch import Plan, PlannedQuery
+from cluster.spark import source
+from cluster.spark.source import LOOK_SECONDS, REMOTE_LOOK_SECONDS, FjordReader, SourceOptions
+from protocols.wire.streams import FieldType
+
+LIMIT = ReadMaxRows(1_000)
+
+
+class Sleeps:
+    """Stands for the clock: what happens in each sleep, and how long they were."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.lengths: list[float] = []
+        self.happens = {}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.lengths.append(seconds)
+        self.happens.pop(len(self.lengths), lambda: None)()
+
+
+@pytest.fixture
+def sleeps(monkeypatch: pytest.MonkeyPatch) -> Sleeps:
+    found = Sleeps()
+    monkeypatch.setattr(source, "time", found)
+    return found
+
+
+def plan(epoch: int, queries: int):
+    node = Source("traffic", (Column("speed", FieldType.REAL),))
+    return lower(Plan(epoch, tuple(PlannedQuery(f"q{each}", each, node) for each in range(queries)), {"traffic": 0}))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> PlanFiles:
+    found = PlanFiles(tmp_path / "plans")
+    found.write(plan(1, 1))
+    return found
+
+
+def reader_of(folder: Path, streams: str | None = None) -> FjordReader:
+    return FjordReader(SourceOptions(streams or str(folder), str(folder / "plans"), 1, 1, 10, host=Host.STATELESS))
+
+
+def test_what_comes_while_it_waits_is_read_at_the_next_look(tmp_path, files, sleeps):
+    reader = reader_of(tmp_path)
+    begin = reader.latestOffset(reader.initialOffset(), LIMIT)
+    assert reader.latestOffset(begin, LIMIT) == begin
+    assert sleeps.lengths == []
+    sleeps.happens[3] = lambda: files.write(plan(2, 2))
+    assert reader.latestOffset(begin, LIMIT)["epoch"] == 2
+    assert sleeps.lengths == [LOOK_SECONDS] * 3
+
+
+def test_it_waits_no_longer_than_it_should(tmp_path, files, sleeps):
+    reader = reader_of(tmp_path)
+    begin = reader.latestOffset(reader.initialOffset(), LIMIT)
+    for _ in range(3):
+        assert reader.latestOffset(begin, LIMIT) == begin
+    assert sum(sleeps.lengths) == pytest.approx(2 * source.AWAITED_SECONDS, abs=2 * LOOK_SECONDS)
+
+
+def test_after_a_micro_batch_it_answers_at_once_again(tmp_path, files, sleeps):
+    """What waits until everything is answered is not held up."""
+    reader = reader_of(tmp_path)
+    begin = reader.latestOffset(reader.initialOffset(), LIMIT)
+    reader.latestOffset(begin, LIMIT)
+    files.write(plan(2, 2))
+    begin = reader.latestOffset(begin, LIMIT)
+    assert begin["epoch"] == 2
+    assert reader.latestOffset(begin, LIMIT) == begin
+    assert sleeps.lengths == []
+
+
+def test_tables_elsewhere_are_looked_at_less_often(tmp_path, files, sleeps):
+    begin = reader_of(tmp_path).latestOffset(reader_of(tmp_path).initialOffset(), LIMIT)
+    reader = reader_of(tmp_path, "memory://tables")
+    reader._tables = reader_of(tmp_path)._tables
+    for _ in range(2):
+        assert reader.latestOffset(begin, LIMIT) == begin
+    assert set(sleeps.lengths) == {REMOTE_LOOK_SECONDS}
