@@ -28,7 +28,7 @@ from cluster.costs.characteristics import (
     united,
     windowed,
 )
-from cluster.costs.extents import NO_KEYS, Keys, compared_lazily, gone_through, keys_of, moves
+from cluster.costs.extents import NO_KEYS, Keys, compared_lazily, gone_through, keys_of, moves, scattered
 from cluster.costs.kept_rows import kept_by_aggregate, kept_by_distinct, kept_by_groups, kept_by_join
 from cluster.costs.partners import NO_PARTNERS, Partners
 from cluster.costs.prices import SHIPPED, Prices
@@ -203,7 +203,7 @@ def coalescing_us(node: Extent, samples: Characteristics, kept: float, prices: P
     if node.coalescing.kept == "eager":
         return 0.0
     seen, price = keys_of(node, keys), prices.of_coalescing
-    compared_us = price.compared + price.apart * (1 - seen.linked)
+    compared_us = price.compared * scattered(kept) + price.apart * (1 - seen.linked)
     compared = compared_lazily(samples, seen.count, kept)
     return price.batch * BATCHES_PER_SECOND + price.moved * moves(samples) + compared_us * compared
 

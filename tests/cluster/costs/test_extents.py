@@ -141,6 +141,18 @@ def test_samples_that_are_linked_make_lazy_extents_cheaper() -> None:
     assert none - half == pytest.approx((none - all_) / 2)
 
 
+def test_samples_among_many_take_longer_to_read() -> None:
+    """Four times as many are kept: four times as many are compared, and each takes twice as long."""
+    prices = Prices({**dict.fromkeys(("Source", "TimeWindow", "LazyExtent"), Price()), "Coalescing": Price(compared=1)})
+    short, long = (
+        estimates_of(node, {"s": 1_000.0}, prices=prices)[found].work_us
+        for node in (with_keeping(coalesced(f"RANGE {seconds} SECONDS"), "lazy") for seconds in (10, 40))
+        if (found := extent_of(node)) is not None
+    )
+    assert short is not None
+    assert long == pytest.approx(8 * short)
+
+
 PRICES = Prices(
     {
         **dict.fromkeys(("Source", "Project", "TimeWindow"), Price()),
