@@ -38,6 +38,7 @@ from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.extent_keeping import extent_of, with_keeping
 from cluster.plan.rewrite import rewrite
 from cluster.service.queries.plan_options import Figures, options_of
+from cluster.spark.worker_memory import keep_freed_memory
 from protocols.wire.batches import DEFAULT_RATE_COLUMN
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -206,6 +207,7 @@ class Trial:
 
 def outcomes(settings: Sequence[Setting]) -> list[Outcome]:
     """Measure settings in turn, round by round: what else the machine does for a minute is not in one of them alone."""
+    keep_freed_memory()  # as Spark's workers do; what small arrays cost depends on it
     trials = [Trial(each) for each in settings]
     for _ in range(MOST_ROUNDS):
         for each in trials:
@@ -236,16 +238,25 @@ def middle(ratios: Sequence[float]) -> Middle:
 
 
 def seen_keys(eager: Sequence[Node], setting: Setting) -> Keys:
-    """Return what extents see of their keys while the first of the queries runs eagerly."""
-    engine, plan = _engine(eager[:1])
-    (fragment,) = lower(plan).fragments
-    operator = next(each.id for each in fragment.nodes if isinstance(each.operation, SharedExtents))
+    """Return what extents see of their keys while the queries run eagerly."""
+    engine, plan = _engine(eager)
+    operators = [
+        node.id
+        for fragment in lower(plan).fragments
+        for node in fragment.nodes
+        if isinstance(node.operation, SharedExtents)
+    ]
     seconds = list(itertools.islice(_samples(setting), setting.window_s + KEYS_SEEN_S))
-    counted = [engine.run({"s": each}).counters[operator] for each in seconds][-KEYS_SEEN_S:]
+    counted = [engine.run({"s": each}).counters for each in seconds][-KEYS_SEEN_S:]
     entered, companions, neighbours, linked = (
         sum(values)
         for values in zip(
-            *((each.rows_in, each.companions, each.neighbours, each.linked) for each in counted), strict=True
+            *(
+                (did.rows_in, did.companions, did.neighbours, did.linked)
+                for each in counted
+                for did in map(each.__getitem__, operators)
+            ),
+            strict=True,
         )
     )
     extent = extent_of(eager[0])

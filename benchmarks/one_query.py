@@ -41,7 +41,8 @@ from cluster.storage.committed_results import CommittedResults
 
 STEP_US = 1_000
 VERSIONS = 16
-WARM_UPS = 2
+WARM_UPS = 15
+"""Java compiles what has run often: a cluster that has run for some seconds is that warm."""
 MOST_QUICK = 32
 """Windowed queries together with --quick."""
 MAX_ROWS = 500_000

@@ -140,8 +140,8 @@ SHIPPED = Prices(
         "Answers": Price(batch=750, row_out=0.09),
         "Exchange": Price(batch=850, row_in=0.1),
         "Queue": Price(batch=90),
-        "Extent": Price(batch=1_500, row_in=1.25, kept=0.73, moved=6_010),
-        LAZY_EXTENT: Price(batch=1_280, row_in=1.34, kept=0.83, moved=3_010),
+        "Extent": Price(batch=1_080, row_in=1.25, kept=0.73, moved=6_010),
+        LAZY_EXTENT: Price(batch=860, row_in=1.34, kept=0.83, moved=3_010),
         COALESCING: Price(compared=0.0057, apart=0.0254, moved=3_190),
         "Panes": Price(batch=2_700, row_in=0.1, row_out=0.6, kept=0.09, compared=0.25),
     }

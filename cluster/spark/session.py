@@ -195,7 +195,7 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
         "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
-        "spark.sql.streaming.pollingDelay": "5ms",  # the source waits itself while nothing comes
+        "spark.sql.streaming.pollingDelay": "3ms",  # the source waits itself while nothing comes
         "spark.sql.streaming.minBatchesToRetain": "20",
         **SMALL_MICRO_BATCHES,
         "spark.python.worker.reuse": "true",

@@ -40,7 +40,7 @@ from cluster.storage.relation_versions import RelationVersions
 SOURCE_NAME = "fjord"
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 """The module that Java runs in the process of a source."""
-AWAITED_SECONDS, LOOK_SECONDS, REMOTE_LOOK_SECONDS = 0.04, 0.002, 0.02
+AWAITED_SECONDS, LOOK_SECONDS, REMOTE_LOOK_SECONDS = 0.015, 0.002, 0.015
 """How long a source that has been idle waits for something to do, and how often it looks: at local files a look costs a
 few calls of the operating system, and being asked by Java far more; elsewhere it costs requests."""
 

@@ -3,10 +3,14 @@
 After every task a worker collects garbage, and Spark's collection looks at all that it keeps: libraries, plans, tables
 of relations. On two cores that took half of the processors' time. What stays is set aside, and is looked at again only
 when there is much more of it: while queries are added one by one, it changes with each of them.
+
+Memory that NumPy has freed is kept, too. The next micro-batch needs as much again, and to get it from the kernel, page
+by page, doubled what some operators take, or not, depending on how large the largest array had been before.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Hashable
 from functools import lru_cache
@@ -17,6 +21,10 @@ from cluster.physical.nodes import Fragment, Host
 from cluster.physical.plan_files import PlanFiles
 
 _ALL_GENERATIONS = 2
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Settings of the allocator of glibc (mallopt(3))."""
+MOST_FREED_BYTES, LARGEST_FREED_BYTES = 64 * 1024**2, 32 * 1024**2
+"""So much is kept that is free, in blocks of up to this; larger ones are given back at once. More cannot be set."""
 GROWN = 1.25
 """What was set aside is looked at when there is so much more of it; garbage in it waits until then."""
 
@@ -31,6 +39,14 @@ def fragments_at(plans_folder: str, epoch: int, host: Host) -> tuple[Fragment, .
 def _plan_files(folder: str) -> PlanFiles:
     """Return the plans in a folder; each is made of the one read last, so that it costs what has changed."""
     return PlanFiles(Path(folder))
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep memory that C code frees, where the C library can be asked to."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, MOST_FREED_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, LARGEST_FREED_BYTES)
 
 
 class WorkerMemory:
@@ -55,6 +71,7 @@ class WorkerMemory:
         if self._around_collection not in gc.callbacks:
             self._aside = gc.get_freeze_count()  # what the process was forked with stays shared
             gc.callbacks.append(self._around_collection)
+            keep_freed_memory()
 
     def _around_collection(self, phase: Literal["start", "stop"], details: dict[str, int]) -> None:
         if not self._due or details["generation"] != _ALL_GENERATIONS:

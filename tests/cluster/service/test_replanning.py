@@ -375,6 +375,26 @@ async def test_where_samples_have_many_keys_or_are_linked_whole_ones_are_shared(
     assert sorted(found) == (["q0", "q1", "q2", "q3"] if lazily else [])
 
 
+@pytest.mark.parametrize("linked_first", [60, 0])
+async def test_how_many_samples_are_linked_is_averaged_over_all_ways(bench: _Bench, linked_first: int) -> None:
+    """One way whose samples are all linked, or none, does not stand for the others."""
+    bench.rates.known = {"a": 2_000.0}
+    for number, text in enumerate(_extents("RANGE 10 SECONDS")):
+        await bench.service.queries.add(text, f"q{number}")
+    fragments = bench.service.registry.physical.fragments
+    for place, fragment in enumerate(fragments):
+        (operator,) = (each for each in fragment.nodes if isinstance(each.operation, SharedExtents))
+        linked = 60 - linked_first if place else linked_first
+        did = Totals(fragment.identity, 1, rows_in=100, companions=7_000, neighbours=60, linked=linked)
+        bench.operators.add({operator.id: did})
+    bench.operators.observe(each.identity for each in fragments)
+    bench.wall = bench.service.registry.query("q3").created_us / 1e6 + FEWEST_SECONDS
+    assert await bench.looks(60) == []
+    bench.wall += 11
+    found = [name for each in await bench.looks(60) for name in each]
+    assert sorted(found) == ([] if linked_first else ["q0", "q1", "q2", "q3"])
+
+
 async def test_rows_that_change_all_the_time_are_not_coalesced_anew_each_time(bench: _Bench) -> None:
     bench.rates.known = {"a": 2_000.0}
     for number, text in enumerate(_extents("RANGE 10 SECONDS")):
