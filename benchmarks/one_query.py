@@ -2,7 +2,7 @@
 
 Two million rows of a stream table, read by the engine in a Spark session that is warm, as far as numbered answers on
 disk in the results table; DuckDB reads the same Parquet files, with as many threads as the machine has cores, and
-writes Parquet. Both have answered the same queries once before. The answers of both are compared. One filter passes a
+writes Parquet. Both have answered the same queries some times before. The answers of both are compared. One filter passes a
 row in a thousand, the other half of them: its answers are written by Spark's tasks.
 
     python benchmarks/one_query.py [--quick] [--json]
@@ -41,7 +41,7 @@ from cluster.storage.committed_results import CommittedResults
 
 STEP_US = 1_000
 VERSIONS = 16
-WARM_UPS = 15
+WARM_UPS, QUICK_WARM_UPS = 15, 8
 """Java compiles what has run often: a cluster that has run for some seconds is that warm."""
 MOST_QUICK = 32
 """Windowed queries together with --quick."""
@@ -92,18 +92,18 @@ def main(
     rounds: Annotated[int, typer.Option(help="Measurements of each.")] = 5,
 ) -> None:
     """One query alone and windowed ones together, against DuckDB on the same files."""
-    rounds = min(rounds, 3) if quick else rounds
+    rounds, warm_ups = (min(rounds, 3), QUICK_WARM_UPS) if quick else (rounds, WARM_UPS)
     say = Console(stderr=True, quiet=as_json).print
     report: dict[str, Any] = {"rows": rows, "rounds": rounds, "threads": psutil.cpu_count()}
     with tempfile.TemporaryDirectory(prefix="fjord-one-query-") as name:
         spark = open_session(SessionSettings(), Path(name) / "spark", SparkLog(Path(name) / "spark.log"))
         try:
-            alone = Comparison(spark, Path(name) / "alone", rows, 1_000, rounds)
+            alone = Comparison(spark, Path(name) / "alone", rows, 1_000, rounds, warm_ups)
             for subject, queries in ALONE.items():
                 say(f"one {subject} over {rows:,} rows")
                 report[f"one_{subject}"] = alone.run(f"one-{subject}", queries, plain=subject == "window")
             alone.fjord.stop()
-            together = Comparison(spark, Path(name) / "together", rows, 100, rounds)
+            together = Comparison(spark, Path(name) / "together", rows, 100, rounds, warm_ups)
             for count, queries in TOGETHER.items():
                 if count <= MOST_QUICK or not quick:
                     say(f"{count} windowed queries over {rows:,} rows")
@@ -130,13 +130,14 @@ class Comparison:
         For all that is written.
     rows, keys
         Rows of the stream, and the keys among them.
-    rounds
-        How often each is measured.
+    rounds, warm_ups
+        How often each is measured, and run before.
     """
 
-    def __init__(self, spark: Any, folder: Path, rows: int, keys: int, rounds: int) -> None:
+    def __init__(self, spark: Any, folder: Path, rows: int, keys: int, rounds: int, warm_ups: int) -> None:
         self._folder = folder
         self._rounds = rounds
+        self._warm_ups = warm_ups
         self.fjord = FjordInSpark(spark, folder, max_rows=MAX_ROWS)
         size = rows // VERSIONS
         for number in range(VERSIONS):
@@ -150,7 +151,7 @@ class Comparison:
         """Measure both; return medians, spreads and ratios. `plain` has DuckDB answer without panes, too."""
         contenders = {"fjord": Measured(), "duckdb": Measured(), **({"plain_duckdb": Measured()} if plain else {})}
         answers = 0
-        for number in range(self._rounds + WARM_UPS):
+        for number in range(self._rounds + self._warm_ups):
             found = {}
             for kind, measured in contenders.items():
                 folder, before = self._folder / f"{name}-{number}-{kind}", (time.perf_counter(), processor_seconds())
@@ -160,7 +161,7 @@ class Comparison:
                 else:
                     panes = kind == "duckdb"
                     duckdb_peer.answer(self._files, queries, folder, watermark_us=self._watermark_us, panes=panes)
-                if number >= WARM_UPS:
+                if number >= self._warm_ups:
                     measured.seconds.append(time.perf_counter() - before[0])
                     measured.processor_seconds.append(processor_seconds() - before[1])
                 found[kind] = answered(self.fjord, version) if kind == "fjord" else duckdb_peer.answered(folder)
