@@ -2,8 +2,8 @@
 
 Two million rows of a stream table, read by the engine in a Spark session that is warm, as far as numbered answers on
 disk in the results table; DuckDB reads the same Parquet files, with as many threads as the machine has cores, and
-writes Parquet. Both have answered the same queries some times before. The answers of both are compared. One filter passes a
-row in a thousand, the other half of them: its answers are written by Spark's tasks.
+writes Parquet. Both have answered the same queries some times before. The answers of both are compared. One filter
+passes a row in a thousand, the other half of them: its answers are written by Spark's tasks.
 
     python benchmarks/one_query.py [--quick] [--json]
 """
@@ -98,12 +98,12 @@ def main(
     with tempfile.TemporaryDirectory(prefix="fjord-one-query-") as name:
         spark = open_session(SessionSettings(), Path(name) / "spark", SparkLog(Path(name) / "spark.log"))
         try:
-            alone = Comparison(spark, Path(name) / "alone", rows, 1_000, rounds, warm_ups)
+            alone = Comparison(spark, Path(name) / "alone", rows, 1_000, rounds, warm_ups=warm_ups)
             for subject, queries in ALONE.items():
                 say(f"one {subject} over {rows:,} rows")
                 report[f"one_{subject}"] = alone.run(f"one-{subject}", queries, plain=subject == "window")
             alone.fjord.stop()
-            together = Comparison(spark, Path(name) / "together", rows, 100, rounds, warm_ups)
+            together = Comparison(spark, Path(name) / "together", rows, 100, rounds, warm_ups=warm_ups)
             for count, queries in TOGETHER.items():
                 if count <= MOST_QUICK or not quick:
                     say(f"{count} windowed queries over {rows:,} rows")
@@ -134,7 +134,7 @@ class Comparison:
         How often each is measured, and run before.
     """
 
-    def __init__(self, spark: Any, folder: Path, rows: int, keys: int, rounds: int, warm_ups: int) -> None:
+    def __init__(self, spark: Any, folder: Path, rows: int, keys: int, rounds: int, *, warm_ups: int) -> None:
         self._folder = folder
         self._rounds = rounds
         self._warm_ups = warm_ups

@@ -31,7 +31,7 @@ import polars as pl
 import typer
 from fjord_in_spark import FjordInSpark
 from hosted_dataflow import filter_queries, planned, readings
-from one_query import MAX_ROWS, STEP_US, VERSIONS, WARM_UPS
+from one_query import MAX_ROWS, STEP_US, VERSIONS
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
@@ -42,6 +42,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
 PACKAGES = {"flink": "apache-flink>=2.3,<3", "pathway": "pathway"}
 COUNTS = (1, 32, 128, 1000)
+WARM_UPS = 2
 INSTALL_SECONDS, RUN_SECONDS = 600, 1800
 Measure = Callable[[Path, list[str], int], tuple[list[float], int]]
 """Returns seconds, net, of each round, and how many rows were answered."""
