@@ -39,8 +39,9 @@ LONG_SECONDS = 3600
 SYSTEM_SECONDS = 900
 """For several parts together: some take three minutes on a slow machine that is otherwise idle."""
 
-SHARED = frozenset({"spark", "postgres", "running_parts", "undisturbed"})
-"""Fixtures that are there once for all tests that use them, also where tests run in several processes."""
+SHARED = {"spark": "Spark", "postgres": "parts", "running_parts": "parts", "undisturbed": "Spark"}
+"""Fixtures that are there once for all tests that use them, also where tests run in several processes; with their
+groups, each of which has a process to itself."""
 
 
 HEAVY_MARKERS = ("spark", "system", "faults")
@@ -49,7 +50,7 @@ HEAVY = re.compile(rf"mark\.({'|'.join(HEAVY_MARKERS)})\b")
 
 
 @pytest.hookimpl(tryfirst=True)  # before any are deselected
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     heavy = {item.path for item in items if any(each.name in HEAVY_MARKERS for each in item.iter_markers())}
     if unfound := [str(path) for path in sorted(heavy) if not HEAVY.search(path.read_text())]:
         raise pytest.UsageError(f"`make test` would not find tests marked from elsewhere: {', '.join(unfound)}")
@@ -62,8 +63,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 shortened.add(test)
                 # Hypothesis has no public way to change the settings of a test that has been decorated.
                 test._hypothesis_internal_use_settings = some_examples(test._hypothesis_internal_use_settings)
-        if isinstance(item, pytest.Function) and not SHARED.isdisjoint(item.fixturenames):
-            item.add_marker(pytest.mark.xdist_group("shared parts"))
+        groups = {SHARED[each] for each in getattr(item, "fixturenames", ()) if each in SHARED}
+        if len(groups) > 1:
+            raise pytest.UsageError(f"{item.nodeid} needs two of what there is once: make one group of {groups}")
+        for group in groups:
+            item.add_marker(pytest.mark.xdist_group(group))
+            if config.getoption("loadgroup", default=False) and hasattr(item, "_id"):
+                # pytest-xdist 3.8 puts the group where pytest 9.2 does not look for it: nothing would be grouped.
+                item._id = type(item._id).parse(f"{item.nodeid}@{group}")
         if any(item.iter_markers("long")) or any(item.iter_markers("faults")):
             item.add_marker(pytest.mark.timeout(LONG_SECONDS))
         elif any(item.iter_markers("system")):

@@ -40,7 +40,7 @@ def test_a_property_test_draws_a_third(request: pytest.FixtureRequest, monkeypat
         drawn.append(number)
 
     items = [pytest.Function.from_parent(request.node.parent, name=name, callobj=test_drawing) for name in ("a", "b")]
-    pytest_collection_modifyitems(items)
+    pytest_collection_modifyitems(request.config, items)
     test_drawing()
     assert len(drawn) == 20, "a third, although there are two items of one test"
 
