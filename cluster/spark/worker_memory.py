@@ -24,7 +24,7 @@ _ALL_GENERATIONS = 2
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Settings of the allocator of glibc (mallopt(3))."""
 MOST_FREED_BYTES, LARGEST_FREED_BYTES = 64 * 1024**2, 32 * 1024**2
-"""So much is kept that is free, in blocks of up to this; larger ones are given back at once. More cannot be set."""
+"""So much is kept that is free at the end of the heap, which has blocks of up to this; more cannot be set."""
 GROWN = 1.25
 """What was set aside is looked at when there is so much more of it; garbage in it waits until then."""
 
