@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from cluster.fjord.scalars import POLARS_TYPES, compile_scalar
@@ -121,7 +121,10 @@ def same(one: Any, other: Any) -> bool:
 
 
 @settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
-@given(SCALARS, ROWS)
+@given(scalar=SCALARS, rows=ROWS)
+@example(
+    scalar=read_scalar('CAST((LPAD("t", 6)) AS BOOLEAN)', BOOLEAN), rows=[(None,) * 5 + ("true", None, None)]
+)  # fmt: skip
 def test_random_expressions_mean_what_they_mean_in_duckdb(
     connection: duckdb.DuckDBPyConnection, scalar: Scalar, rows: list[tuple[Any, ...]]
 ) -> None:

@@ -285,6 +285,11 @@ _PART = (
     "ELSE split_part({0}, {1}, {2}) END"
 )
 
+_TRUTH = (
+    "coalesce(TRY_CAST({0} AS BOOLEAN), TRY_CAST({0} AS DOUBLE) <> 0, "
+    "TRY_CAST(trim(CAST({0} AS TEXT), ' ' || chr(9) || chr(10) || chr(13)) AS BOOLEAN))"
+)
+
 
 def _operands_of(tree: exp.Expr) -> list[str]:
     return [tree.args[slot].sql(dialect="duckdb") for slot in tree.arg_types if tree.args.get(slot)]
@@ -314,10 +319,8 @@ def _in_duckdb(tree: exp.Expr) -> exp.Expr:
             return tree
         case exp.Cast():  # a failed cast is NULL
             cast = exp.TryCast(this=tree.this.copy(), to=tree.args["to"].copy())
-            if tree.args["to"].is_type("boolean"):  # a text of a number is as true as the number
-                number = exp.TryCast(this=tree.this.copy(), to=exp.DataType.build("DOUBLE"))
-                zero = exp.NEQ(this=number, expression=exp.Literal.number(0))
-                return exp.Coalesce(this=cast, expressions=[zero])
+            if tree.args["to"].is_type("boolean"):  # a text of a number is as true as the number; spaces do not matter
+                return exp.maybe_parse(_TRUTH.format(tree.this.sql(dialect="duckdb", identify=True)), dialect="duckdb")
             if tree.args["to"].is_type("int", "bigint"):  # a half becomes the even one, in a text as in a number
                 number = exp.TryCast(this=tree.this.copy(), to=exp.DataType.build("DOUBLE"))
                 rounded = exp.TryCast(this=number, to=tree.args["to"].copy())
