@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,9 @@ class Condition:
     rejected: Test
     chosen_waits: frozenset[str] = frozenset()
     rejected_waits: frozenset[str] = frozenset()
+    parts: tuple[Condition, ...] = ()
+    """Those that AND connects, or OR if it is `negative`."""
+    negative: bool = False
 
 
 def exists(stream: str, size: Span, form: str) -> Condition:
@@ -126,21 +129,50 @@ def plain(bound: int) -> Condition:
 
 
 def negated(one: Condition) -> Condition:
-    return Condition(f"NOT ({one.text})", one.rejected, one.chosen, one.rejected_waits, one.chosen_waits)
+    text = f"NOT ({one.text})"
+    if one.parts:  # NOT of AND is OR of NOT, and the other way round
+        return connected(text, tuple(map(negated, one.parts)), negative=not one.negative)
+    return Condition(text, one.rejected, one.chosen, one.rejected_waits, one.chosen_waits)
 
 
 def both(one: Condition, other: Condition) -> Condition:
-    return Condition(
-        f"({one.text}) AND ({other.text})",
-        lambda now, row: one.chosen(now, row) and other.chosen(now, row),
-        lambda now, row: one.rejected(now, row) or (one.chosen(now, row) and other.rejected(now, row)),
-        one.chosen_waits | other.chosen_waits,
-        one.rejected_waits | one.chosen_waits | other.rejected_waits,
-    )
+    return connected(f"({one.text}) AND ({other.text})", (one, other))
 
 
 def either(one: Condition, other: Condition) -> Condition:
     return negated(both(negated(one), negated(other)))
+
+
+def connected(text: str, parts: tuple[Condition, ...], *, negative: bool = False) -> Condition:
+    """Connect conditions by AND, or by OR if it is `negative`: each is asked of rows of which those before are certain.
+
+    Of those that AND connects, the ones without a subquery are asked first.
+    """
+    asked = parts if negative else tuple(sorted(_flat(parts), key=lambda each: "SELECT" in each.text))
+
+    def all_of(now: At, row: Row) -> bool:
+        return all((each.rejected if negative else each.chosen)(now, row) for each in asked)
+
+    def one_of(now: At, row: Row) -> bool:
+        for each in asked:
+            decides, passes = (each.chosen, each.rejected) if negative else (each.rejected, each.chosen)
+            if decides(now, row):
+                return True
+            if not passes(now, row):
+                return False
+        return False
+
+    waits = [(each.chosen_waits, each.rejected_waits)[:: -1 if negative else 1] for each in asked]
+    all_waits = frozenset[str]().union(*(passes for passes, _ in waits))
+    one_waits = frozenset[str]().union(*(decides for _, decides in waits), *(passes for passes, _ in waits[:-1]))
+    if negative:
+        return Condition(text, one_of, all_of, one_waits, all_waits, parts, negative)
+    return Condition(text, all_of, one_of, all_waits, one_waits, parts, negative)
+
+
+def _flat(parts: tuple[Condition, ...]) -> Iterator[Condition]:
+    for each in parts:
+        yield from _flat(each.parts) if each.parts and not each.negative else (each,)
 
 
 SIZES = st.sampled_from([Span(3), Span(7), Span(12), Span(4, 3), Span(2, 5), Span(9, 9)])
