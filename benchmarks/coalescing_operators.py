@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from random import Random
 from statistics import mean, median
 from typing import Any
@@ -26,6 +27,7 @@ from cluster.costs.choice import Candidate, Least, changes
 from cluster.costs.extents import Keys, SeenKeys, place_of_keys
 from cluster.costs.prices import SHIPPED
 from cluster.fjord.batch import START
+from cluster.fjord.counters import Totals
 from cluster.fjord.stored_rows import RowsInMemory
 from cluster.language.algebra import Node
 from cluster.language.catalog import BaseStream, Catalog
@@ -248,22 +250,12 @@ def seen_keys(eager: Sequence[Node], setting: Setting) -> Keys:
     ]
     seconds = list(itertools.islice(_samples(setting), setting.window_s + KEYS_SEEN_S))
     counted = [engine.run({"s": each}).counters for each in seconds][-KEYS_SEEN_S:]
-    entered, companions, neighbours, linked = (
-        sum(values)
-        for values in zip(
-            *(
-                (did.rows_in, did.companions, did.neighbours, did.linked)
-                for each in counted
-                for did in map(each.__getitem__, operators)
-            ),
-            strict=True,
-        )
-    )
+    seen = reduce(Totals.plus, (each[operator] for each in counted for operator in operators))
     extent = extent_of(eager[0])
     place = None if extent is None else place_of_keys(extent)
     assert place is not None  # noqa: S101 - keys are columns of the stream
-    count = setting.rate * setting.window_s * entered / companions
-    return {place: SeenKeys(count, linked / neighbours) if neighbours else SeenKeys(count)}
+    count = setting.rate * setting.window_s * seen.rows_in / seen.companions
+    return {place: SeenKeys(count, seen.linked / seen.neighbours) if seen.neighbours else SeenKeys(count)}
 
 
 def chosen_plans(plans: Sequence[Node], figures: Figures) -> list[Node]:

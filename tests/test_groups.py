@@ -25,17 +25,14 @@ def {second}():
 """
 TESTS = """
 import os
-import time
 import pytest
 
 @pytest.mark.parametrize("number", range(6))
 def test_one({first}, number):
-    time.sleep(0.1)
     print("ran", "{first}", os.getpid())
 
 @pytest.mark.parametrize("number", range(6))
 def test_other({second}, number):
-    time.sleep(0.1)
     print("ran", "{second}", os.getpid())
 """
 

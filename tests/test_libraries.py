@@ -16,7 +16,6 @@ REASONED = {
     "cluster/spark/session.py": "Spark has no other way to its logs and to Hadoop's settings",
     "cluster/spark/local_files.py": "no setting of Spark's reaches how Hadoop writes local files",
     "cluster/spark/java_settings.py": "no setting of Spark's reaches threads without a session",
-    "cluster/fjord/operators/counted_extents.py": "a method of a class that this one is derived from",
     "cluster/language/dialect.py": "sqlglot gives every dialect the comments of Jinja",
     "cluster/language/parsing.py": "a method of our own subclass of sqlglot's parser",
     "protocols/acquisition/merging.py": "another object of the same class",

@@ -22,7 +22,8 @@ FEWEST_KEYS = KEYS_ASSUMED // 10
 LINKED_ASSUMED = 0.5
 """The share of samples that go on with the one before, where it has not been measured."""
 
-A_THOUSAND = 1_000
+PRICED_AMONG = 1_000
+"""Prices of what is compared lazily are for so many samples that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ def scattered(kept: float) -> float:
 
     Measured with up to 60,000 samples: the more there are, the fewer are in a processor's caches.
     """
-    return math.sqrt(kept / A_THOUSAND)
+    return math.sqrt(kept / PRICED_AMONG)
 
 
 def moves(samples: Characteristics) -> float:

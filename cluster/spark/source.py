@@ -40,9 +40,9 @@ from cluster.storage.relation_versions import RelationVersions
 SOURCE_NAME = "fjord"
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 """The module that Java runs in the process of a source."""
-AWAITED_SECONDS, LOOK_SECONDS, REMOTE_LOOK_SECONDS = 0.015, 0.002, 0.015
-"""How long a source that has been idle waits for something to do, and how often it looks: at local files a look costs a
-few calls of the operating system, and being asked by Java far more; elsewhere it costs requests."""
+AWAITED_SECONDS, LOOK_SECONDS = 0.015, 0.002
+"""How long a source that has been idle waits for something to do, and how often it looks at local files: that costs a
+few calls of the operating system, and being asked by Java far more. Elsewhere it costs requests: it looks once."""
 
 
 class SourceOptions(msgspec.Struct, frozen=True):
@@ -127,7 +127,13 @@ class FjordReader(DataSourceStreamReader):
         self._tables = TableVersions(options.streams_folder)
         self._live = LiveReads(options.host, self._tables)
         self._beginnings = Beginnings(self._tables)
-        self._look_seconds = LOOK_SECONDS if is_local(options.streams_folder) else REMOTE_LOOK_SECONDS
+        self._reader = Reader(
+            plan=self._plan,
+            latest=self._tables.newest,
+            rows=self._tables.rows,
+            relation=self._newest_relation,
+        )
+        self._look_seconds = LOOK_SECONDS if is_local(options.streams_folder) else options.awaited_seconds
         self._idle_at: Offset | None = None
         """Where there was nothing to do when it was asked last."""
 
@@ -153,15 +159,9 @@ class FjordReader(DataSourceStreamReader):
         return end.to_spark()
 
     def _end(self, begin: Offset, max_rows: int | None) -> Offset:
-        reader = Reader(
-            plan=self._plan,
-            latest=self._tables.newest,
-            rows=self._tables.rows,
-            relation=self._newest_relation,
-        )
-        end = next_offset(begin, reader, max_rows=max_rows)
-        if max_rows is not None:  # which plan it is does not depend on how many rows it reads
-            end = next_offset(begin, reader, max_rows=rows_at_once(self._plan(end.epoch), max_rows))
+        end = next_offset(begin, self._reader, max_rows=max_rows)
+        if max_rows is not None and end != begin:  # which plan it is does not depend on how many rows it reads
+            end = next_offset(begin, self._reader, max_rows=rows_at_once(self._plan(end.epoch), max_rows))
         history = self._backfill_reached(begin, end, bounded=max_rows is not None)
         sync_named(begin, end, self._options.streams_folder, self._options.plans_folder, self._options.relations_folder)
         return msgspec.structs.replace(end, history=history)

@@ -12,7 +12,6 @@ import numpy as np
 import polars as pl
 
 from cluster.fjord.operator import State
-from cluster.fjord.operators.extent import Extent
 from cluster.fjord.operators.shared_extents import SharedExtents
 from cluster.fjord.operators.shown_rows import Mark
 from cluster.language.columns import VISIBLE_FROM
@@ -23,9 +22,9 @@ from cluster.temporal.overtaken import Whole
 class CountedExtents(SharedExtents):
     """Keeps the samples of a window by count once for all queries; eagerly, as there is one extent."""
 
-    def _add(self, rows: pl.DataFrame) -> None:
-        """Keep samples with the marks that the window has given them."""
-        Extent._add(self, rows)  # noqa: SLF001 - past the raising of marks
+    def _with_live_marks(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return samples with the marks that the window has given them."""
+        return rows
 
     def _seen(self, ordered: pl.DataFrame, mark: Mark) -> Whole:
         """Return the places of the samples that are there for queries up to a mark."""

@@ -75,7 +75,11 @@ class SharedExtents(Extent):
 
     def _add(self, rows: pl.DataFrame) -> None:
         """Keep samples; what they are marked with is what most have, so that rows are made once for all groups."""
-        super()._add(self._live.of(rows))
+        super()._add(self._with_live_marks(rows))
+
+    def _with_live_marks(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return samples that come with the marks of the queries there are."""
+        return self._live.of(rows)
 
     def _order(self) -> list[str]:
         """Return the columns of whole samples, whichever extents there are; an eager one is the only one."""

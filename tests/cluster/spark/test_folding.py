@@ -162,13 +162,9 @@ def check_folded_is_alone(
     ]
 
     def plans(only: str | None = None, *, stays: bool = False) -> list[Plan]:
+        wanted = [each for each in lifetimes if only in (None, each[0].name)]
         return [
-            Plan(
-                at,
-                tuple(
-                    q for q, begin, end in lifetimes if begin <= at and (stays or at <= end) and only in (None, q.name)
-                ),
-            )
+            Plan(at, tuple(q for q, begin, end in wanted if begin <= at and (stays or at <= end)))
             for at in range(len(BOUNDS) - 1)
         ]
 

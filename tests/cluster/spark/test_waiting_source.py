@@ -13,7 +13,7 @@ from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark import source
-from cluster.spark.source import LOOK_SECONDS, REMOTE_LOOK_SECONDS, FjordReader, SourceOptions
+from cluster.spark.source import AWAITED_SECONDS, LOOK_SECONDS, FjordReader, SourceOptions
 from protocols.wire.streams import FieldType
 
 LIMIT = ReadMaxRows(1_000)
@@ -55,8 +55,8 @@ def files(tmp_path: Path) -> PlanFiles:
     return found
 
 
-def reader_of(folder: Path, streams: str | None = None) -> FjordReader:
-    return FjordReader(SourceOptions(streams or str(folder), str(folder / "plans"), 1, 1, 10, host=Host.STATELESS))
+def reader_of(folder: Path) -> FjordReader:
+    return FjordReader(SourceOptions(str(folder), str(folder / "plans"), 1, 1, 10, host=Host.STATELESS))
 
 
 def test_what_comes_while_it_waits_is_read_at_the_next_look(tmp_path, files, sleeps):
@@ -74,7 +74,7 @@ def test_it_waits_no_longer_than_it_should(tmp_path, files, sleeps):
     begin = reader.latestOffset(reader.initialOffset(), LIMIT)
     for _ in range(3):
         assert reader.latestOffset(begin, LIMIT) == begin
-    assert sum(sleeps.lengths) == pytest.approx(2 * source.AWAITED_SECONDS, abs=2 * LOOK_SECONDS)
+    assert sum(sleeps.lengths) == pytest.approx(2 * AWAITED_SECONDS, abs=2 * LOOK_SECONDS)
 
 
 def test_after_a_micro_batch_it_answers_at_once_again(tmp_path, files, sleeps):
@@ -89,10 +89,10 @@ def test_after_a_micro_batch_it_answers_at_once_again(tmp_path, files, sleeps):
     assert sleeps.lengths == []
 
 
-def test_tables_elsewhere_are_looked_at_less_often(tmp_path, files, sleeps):
-    begin = reader_of(tmp_path).latestOffset(reader_of(tmp_path).initialOffset(), LIMIT)
-    reader = reader_of(tmp_path, "memory://tables")
-    reader._tables = reader_of(tmp_path)._tables
+def test_tables_elsewhere_are_looked_at_less_often(tmp_path, files, sleeps, monkeypatch):
+    monkeypatch.setattr(source, "is_local", lambda _: False)
+    reader = reader_of(tmp_path)
+    begin = reader.latestOffset(reader.initialOffset(), LIMIT)
     for _ in range(2):
         assert reader.latestOffset(begin, LIMIT) == begin
-    assert set(sleeps.lengths) == {REMOTE_LOOK_SECONDS}
+    assert set(sleeps.lengths) == {AWAITED_SECONDS}
