@@ -3,7 +3,8 @@
 N filters, each for one row in a thousand, over two million rows: Fjord from its stream table to numbered rows on disk
 in the results table; Flink in one statement set, Pathway in one dataflow, both from CSV files to CSV files, which is
 what their packages read. Start-up is left out: Spark's session is warm, and of a peer's time over all rows, its time
-over no rows is subtracted.
+over no rows is subtracted. What was measured is written after each count of filters; a run of Flink's that does not
+end in ten minutes is given up, and says how many times as fast Fjord is at least.
 
     python benchmarks/peers.py [--quick] [--json]
 """
@@ -32,6 +33,7 @@ import typer
 from fjord_in_spark import FjordInSpark
 from hosted_dataflow import filter_queries, planned, readings
 from one_query import MAX_ROWS, STEP_US, VERSIONS
+from reports import keep_figures, write_report
 from rich.console import Console
 
 from cluster.spark.session import SessionSettings, open_session
@@ -39,17 +41,30 @@ from cluster.spark.spark_log import SparkLog
 from cluster.storage.committed_results import CommittedResults
 
 ROOT = Path(__file__).parents[1]
-RESULTS = Path(__file__).parent / "results"
 PACKAGES = {"flink": "apache-flink>=2.3,<3", "pathway": "pathway"}
 COUNTS = (1, 32, 128, 1000)
 WARM_UPS = 2
-INSTALL_SECONDS, RUN_SECONDS = 600, 1800
+INSTALL_SECONDS, PROCESS_SECONDS, FLINK_RUN_SECONDS = 600, 3600, 600
 Measure = Callable[[Path, list[str], int], tuple[list[float], int]]
 """Returns seconds, net, of each round, and how many rows were answered."""
 
 
 class PeerError(Exception):
     """A peer that cannot be installed or run here."""
+
+
+class UnfinishedError(PeerError):
+    """A peer that was given up.
+
+    Parameters
+    ----------
+    seconds
+        Net, that it had run for.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no end after {seconds:.0f} s, net")
+        self.seconds = seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +109,12 @@ def main(
             for count in [each for each in COUNTS if each <= most] if contenders else []:
                 say(f"{count} filters over {rows:,} rows")
                 compare(report, engine, contenders, Asked(folder, count, rounds), say)
+                keep_figures(report, "peers")
             engine.stop()
         finally:
             spark.stop()
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "peers.json").write_text(json.dumps(report, indent=2) + "\n")
-    if any(f"filters_over_{name}" in report for name in PACKAGES):
-        plot(report, RESULTS / "peers.png")
-    if as_json:
-        print(json.dumps(report))
-        return
-    for key, value in report.items():
-        print(f"{key:28} {value}")
-    print(f"written: {RESULTS / 'peers.json'}")
+    compared = any(f"filters_over_{name}" in report for name in PACKAGES)
+    write_report(report, "peers", (lambda path: plot(report, path)) if compared else None, as_json=as_json)
 
 
 def compare(
@@ -126,6 +134,9 @@ def compare(
         except PeerError as error:
             say(f"{name} ends with {count} queries: {error}")
             report[f"{name}_ended"] = f"with {count} queries: {error}"
+            if isinstance(error, UnfinishedError):
+                at_least = error.seconds / statistics.median(ours)
+                report[f"filters_over_{name}_at_least"] = {str(count): round(at_least, 2)}
             del contenders[name]
             continue
         if answered != answers:
@@ -219,10 +230,18 @@ def fjord(engine: FjordInSpark, texts: list[str], rounds: int) -> tuple[list[flo
 
 
 def flink(python: Path, folder: Path, conditions: list[str], rounds: int) -> tuple[list[float], int]:
-    """Measure Flink."""
+    """Measure Flink.
+
+    Raises
+    ------
+    UnfinishedError
+        If a run is given up.
+    """
     script = Path(__file__).with_name("flink_peer.py")
-    printed = _run([str(python), str(script), str(folder), str(rounds)], "\n".join(conditions), RUN_SECONDS)
+    printed = _run([str(python), str(script), str(folder), str(rounds)], "\n".join(conditions), PROCESS_SECONDS)
     found = json.loads(printed.splitlines()[-1])
+    if "unfinished_s" in found:
+        raise UnfinishedError(found["unfinished_s"])
     nothing = statistics.median(found["nothing"])
     return [seconds - nothing for seconds in found["rows"]], found["answers"]
 
@@ -232,7 +251,9 @@ def pathway(python: Path, folder: Path, conditions: list[str], rounds: int) -> t
     script = Path(__file__).with_name("pathway_peer.py")
 
     def run(source: str) -> dict[str, Any]:
-        printed = _run([str(python), str(script), str(folder / "named"), source], "\n".join(conditions), RUN_SECONDS)
+        printed = _run(
+            [str(python), str(script), str(folder / "named"), source], "\n".join(conditions), PROCESS_SECONDS
+        )
         result: dict[str, Any] = json.loads(printed.splitlines()[-1])
         return result
 

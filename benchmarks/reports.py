@@ -15,6 +15,14 @@ def agrees(holds: bool) -> str:  # noqa: FBT001 - its only argument
     return "AGREE" if holds else "DISAGREE"
 
 
+def keep_figures(figures: Mapping[str, Any], name: str) -> Path:
+    """Write figures, those of a benchmark that goes on, too; return the file in :data:`RESULTS`."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{name}.json"
+    file.write_text(json.dumps(figures, indent=2) + "\n")
+    return file
+
+
 def write_report(
     figures: Mapping[str, Any], name: str, draw: Callable[[Path], None] | None = None, *, as_json: bool
 ) -> None:
@@ -31,11 +39,9 @@ def write_report(
     as_json
         Whether one JSON object is printed and nothing else.
     """
-    RESULTS.mkdir(exist_ok=True)
-    files = [RESULTS / f"{name}.json"]
-    files[0].write_text(json.dumps(figures, indent=2) + "\n")
+    files = [keep_figures(figures, name)]
     if draw is not None:
-        files.append(RESULTS / f"{name}.png")
+        files.append(files[0].with_suffix(".png"))
         draw(files[1])
     if as_json:
         print(json.dumps(figures))
