@@ -238,7 +238,8 @@ def flink(python: Path, folder: Path, conditions: list[str], rounds: int) -> tup
         If a run is given up.
     """
     script = Path(__file__).with_name("flink_peer.py")
-    printed = _run([str(python), str(script), str(folder), str(rounds)], "\n".join(conditions), PROCESS_SECONDS)
+    command = [str(python), str(script), str(folder), str(rounds), str(FLINK_RUN_SECONDS)]
+    printed = _run(command, "\n".join(conditions), PROCESS_SECONDS)
     found = json.loads(printed.splitlines()[-1])
     if "unfinished_s" in found:
         raise UnfinishedError(found["unfinished_s"])
