@@ -30,6 +30,15 @@ def ending_with_this_process(arguments: Sequence[str | Path]) -> list[str]:
     return [sys.executable, str(Path(__file__).resolve()), str(os.getpid()), "--", *map(str, arguments)]
 
 
+def python_module(name: str, *arguments: str) -> list[str]:
+    """Return arguments that run a module of Fjord's with this Python.
+
+    Modules are not looked for in the working folder: a folder `cluster` there, such as a cluster's data, would hide the
+    package of this name.
+    """
+    return [sys.executable, "-P", "-m", name, *arguments]
+
+
 def main(arguments: Sequence[str]) -> NoReturn:
     """Bind this process to its parent, then become the wanted program."""
     match arguments:

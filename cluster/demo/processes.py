@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from cluster.errors import ClusterError
-from protocols.child_process import ending_with_this_process
+from protocols.child_process import ending_with_this_process, python_module
 from protocols.event_log import LEVEL_VARIABLE
 
 STOP_SECONDS = 15.0
@@ -65,7 +64,7 @@ class Children:
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                ending_with_this_process([sys.executable, "-m", "protocols.command_line", *arguments]),
+                ending_with_this_process(python_module("protocols.command_line", *arguments)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -204,6 +204,8 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
         # One operator's work is small: threads would cost each Polars call more than they save.
         "spark.executorEnv.POLARS_MAX_THREADS": "1",
         "spark.executorEnv._RJEM_MALLOC_CONF": KEPT_MEMORY,
+        # A folder `cluster` where the cluster is started, such as its data, would hide the package of this name.
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         **settings.extra,
     }

@@ -49,6 +49,22 @@ class SparkStartError(ClusterError):
         super().__init__(f"Spark did not start{quoted}", hint=hint)
 
 
+class SparkEndedError(ClusterError):
+    """The Java in which Spark runs has ended.
+
+    Parameters
+    ----------
+    log
+        The log that it wrote to.
+    """
+
+    def __init__(self, log: SparkLog) -> None:
+        super().__init__(
+            "the Java in which Spark runs has ended: it was killed, or ran out of memory",
+            hint=f"start the cluster again, which goes on where it was; what Java wrote is in {log.path}",
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class SparkLog:
     """A log, and the older one beside it.

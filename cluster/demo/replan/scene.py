@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from cluster.demo.parts import Parts, stage
 from cluster.demo.replan.feed import Feed
 from cluster.demo.replan.road import QUERY, RUSH_HOUR, VALUES, Answer, answers
 from cluster.service.client.api_client import ApiClient
+from protocols.child_process import python_module
 from protocols.errors import FjordError
 
 NAME = "joined"
@@ -169,7 +169,7 @@ class _Scene:
     async def _show(self, *arguments: str) -> None:
         """Print a command of `fjord plan`, and what it prints."""
         self._print(f"[bold]$ fjord plan {' '.join(arguments)}[/]")
-        command = [sys.executable, "-m", "protocols.command_line", "plan", *arguments, "--api", self._parts.api_address]
+        command = python_module("protocols.command_line", "plan", *arguments, "--api", self._parts.api_address)
         done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SceneError(f"`fjord plan {arguments[0]}` failed: {done.stderr.strip()}")

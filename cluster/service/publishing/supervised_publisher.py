@@ -7,7 +7,6 @@ status   running             trouble, and how often it ended   running
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -29,7 +28,7 @@ from cluster.service.publishing.publisher_supervision import (
     new_failures,
 )
 from cluster.storage.synced_files import Troubles
-from protocols.child_process import ending_with_this_process
+from protocols.child_process import ending_with_this_process, python_module
 from protocols.event_log import get_logger
 
 log = get_logger(__name__)
@@ -129,7 +128,7 @@ class SupervisedPublisher:
         """Run a process until it ends; return why it has."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *ending_with_this_process([sys.executable, "-m", MODULE]),
+                *ending_with_this_process(python_module(MODULE)),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 process_group=0,  # Ctrl-C is for the cluster; it would also come before a process can ignore it

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.spark.session import SPARK_FILES, archive_classes, open_session
-from cluster.spark.spark_log import SPARK_LOG, SparkLog
+from cluster.spark.spark_log import SPARK_LOG, SparkEndedError, SparkLog
 from protocols.event_log import get_logger
 
 if TYPE_CHECKING:
@@ -125,6 +125,11 @@ class Engine:
             Called in one of Spark's threads when the results table has a new version.
         ready
             Set once a new query does not wait for Spark's start any more.
+
+        Raises
+        ------
+        SparkEndedError
+            If Java ends.
         """
         began = time.monotonic()
         self._spark = await asyncio.to_thread(
@@ -135,11 +140,25 @@ class Engine:
             self._java,
         )
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
+        try:
+            await self._keep_running(self._spark, on_commit, ready)
+        except Exception as error:
+            if not _is_of_lost_java(error):
+                raise
+            log.info("Java does not answer any more", reason=str(error))
+            raise SparkEndedError(self._log) from error
+
+    async def _keep_running(
+        self, spark: SparkSession, on_commit: Callable[[], None], ready: asyncio.Event | None
+    ) -> None:
+        """Start the two queries, and again if they fail, until cancelled."""
         while True:
             running, reason = None, None
             try:
-                running = await asyncio.to_thread(self._start, self._spark, on_commit)
-            except Exception as error:  # noqa: BLE001 - Java's and Spark's, too: a full disk has many names
+                running = await asyncio.to_thread(self._start, spark, on_commit)
+            except Exception as error:  # Java's and Spark's, too: a full disk has many names
+                if _is_of_lost_java(error):
+                    raise
                 reason = str(error)
                 self._registry.troubles.note(FAILED_START, reason[:500])
             while running is not None and (await self._poll(running)).active:
@@ -168,10 +187,14 @@ class Engine:
             await archive_classes(self._spark, self._folder / SPARK_FILES)
 
     def stop(self) -> None:
-        """Stop the queries, and Spark."""
-        self._stop_queries()
-        if self._spark is not None:
-            self._spark.stop()
+        """Stop the queries, and Spark; if Java has ended there is nothing to stop."""
+        try:
+            self._stop_queries()
+            if self._spark is not None:
+                self._spark.stop()
+        except Exception as error:
+            if not _is_of_lost_java(error):
+                raise
 
     async def _poll(self, running: RunningEngine) -> EngineState:
         """Get the state from Java; ingest and API keep running while Java does not answer."""
@@ -214,3 +237,11 @@ class Engine:
     def _stop_queries(self) -> None:
         if self._running is not None:
             self._running.stop()
+
+
+def _is_of_lost_java(error: Exception) -> bool:
+    """Return whether an error comes of asking a Java that has ended."""
+    from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - Spark takes a second to import
+
+    # An error of Java's own is a Py4JJavaError; without an answer from Java it is another Py4JError.
+    return isinstance(error, ConnectionError | Py4JError) and not isinstance(error, Py4JJavaError)
