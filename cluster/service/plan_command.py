@@ -28,7 +28,6 @@ plan.command("migrate")(migrate)
 
 FORMATS = {".mmd": "mermaid", ".md": "mermaid", ".dot": "dot", ".gv": "dot"}
 HEADINGS = ("runs", "rows in", "rows out", "rows/s", "out per row", "us per row", "seconds", "queue", "dropped")
-LONGEST_LINE = 10_000
 WHOLE = 100
 """Rates from here on are shown without decimals."""
 DRAWN_BY_GRAPHVIZ = (".svg", ".png", ".pdf")
@@ -85,9 +84,9 @@ def show_history(
     api: Api = DEFAULT_API,
 ) -> None:
     """Print how the plan came to be: when it changed, for which queries, and how many operators came and went."""
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
+
+    from protocols.command_line.whole_lines import print_whole
 
     with make_client(api) as client:
         steps, migrations = client.plan_history(last), client.migrations()
@@ -101,12 +100,10 @@ def show_history(
     for each in steps:
         at = datetime.fromtimestamp(each["at_seconds"], UTC).isoformat(sep=" ", timespec="seconds")
         table.add_row(
-            f"{each['epoch']:,}", at.removesuffix("+00:00"), escape(each["words"]),
+            f"{each['epoch']:,}", at.removesuffix("+00:00"), each["words"],
             f"+{each['operators_come']:,} -{each['operators_go']:,}",
         )  # fmt: skip
-    # Reasons of changes are long: lines may be wrapped by a narrow terminal, but nothing is cut off.
-    widest = Console(width=LONGEST_LINE).measure(table).maximum
-    Console(width=max(Console().width, widest)).print(table, soft_wrap=True)
+    print_whole(table)
     for each in migrations:
         if each["waits_for"]:
             typer.echo(_waits(each))

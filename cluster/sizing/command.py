@@ -61,6 +61,7 @@ def bench(
     from cluster.sizing.sizing_table import markdown as to_markdown
     from cluster.sizing.sizing_table import plot as draw
     from cluster.sizing.sizing_table import rich_table
+    from protocols.command_line.whole_lines import print_whole
     from protocols.event_log import configure_logging
 
     loads = [parse_load(text) for text in load] if load else list(DEFAULT_LOADS)
@@ -98,4 +99,4 @@ def bench(
 
         typer.echo(msgspec.json.encode(to_json(found)).decode())
     else:
-        Console().print(rich_table(found))
+        print_whole(rich_table(found))

@@ -128,7 +128,10 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a process th
 
 
 class Troubles:
-    """Counts failed writes by kind. Several threads may record them at the same time: counts are approximate."""
+    """Counts failures by kind, of writes above all; what has failed is tried again.
+
+    Several threads may record them at the same time: counts are approximate.
+    """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -136,12 +139,12 @@ class Troubles:
         """The last failure, which may be over."""
 
     def note(self, what: str, reason: str) -> None:
-        """Record a failed write; the 1st, 2nd, 4th, 8th ... of a kind are logged."""
+        """Record a failure; the 1st, 2nd, 4th, 8th ... of a kind are logged."""
         self.counts[what] += 1
         self.last = reason
         times = self.counts[what]
         if times & (times - 1) == 0:
-            log.warning("cannot be written", what=what, reason=reason, times=times)
+            log.warning("failed, and will be tried again", what=what, reason=reason, times=times)
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts for the API's status."""

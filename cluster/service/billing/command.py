@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _EXPLAIN_ENERGY = re.compile(r"\s*EXPLAIN\s+ENERGY\s", re.IGNORECASE | re.ASCII)
-WIDEST = 10_000
-"""Characters of a line."""
 HOURS_BELOW_DAYS = 1.0
 YEARS_FROM_DAYS = 730.0
 YEAR_DAYS = 365.25
@@ -207,13 +205,9 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _print(*things: RenderableType) -> None:
-    from rich.console import Console
+    from protocols.command_line.whole_lines import print_whole
 
-    # As wide as the output: a terminal may wrap lines, but not cut off their ends.
-    width = max(Console(width=WIDEST).measure(each).maximum for each in things)
-    console = Console(width=max(width, 1), markup=False, highlight=False)
-    for each in things:
-        console.print(_harmless(each) if isinstance(each, str) else each, soft_wrap=True)
+    print_whole(*(_harmless(each) if isinstance(each, str) else each for each in things))
 
 
 def _harmless(text: str) -> str:

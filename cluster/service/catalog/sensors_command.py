@@ -56,8 +56,6 @@ stream is declared with other columns, or its proxy leaves out queries, so that 
 clock, or that of its proxy, is wrong."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
-WIDEST = 10_000
-"""Characters of a line."""
 
 
 @app.command()
@@ -127,8 +125,9 @@ def _named_columns(columns: str, names: list[str]) -> list[str]:
 
 
 def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
+
+    from protocols.command_line.whole_lines import print_whole
 
     table = Table(box=None)
     for name in names:
@@ -140,9 +139,7 @@ def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
         )
     for row in rows:
         table.add_row(*(_shown(name, row[name]) for name in names))
-    # As wide as the table: a terminal may wrap lines, but not cut off their ends.
-    width = Console(width=WIDEST, markup=False).measure(table).maximum
-    Console(width=width, markup=False, highlight=False).print(table, soft_wrap=True)
+    print_whole(table)
 
 
 def _shown(name: str, value: Any) -> str:
