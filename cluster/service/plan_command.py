@@ -14,7 +14,7 @@ import typer
 
 from cluster.errors import ClusterError
 from cluster.service.alternatives_command import list_alternatives, migrate
-from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
+from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json, print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,8 +85,6 @@ def show_history(
 ) -> None:
     """Print how the plan came to be: when it changed, for which queries, and how many operators came and went."""
     from rich.table import Table
-
-    from protocols.command_line.whole_lines import print_whole
 
     with make_client(api) as client:
         steps, migrations = client.plan_history(last), client.migrations()

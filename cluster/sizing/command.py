@@ -55,13 +55,13 @@ def bench(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+    from cluster.service.client.command import print_whole
     from cluster.sizing.loads import DEFAULT_LOADS, parse_load
     from cluster.sizing.measuring import Measurement, measure
     from cluster.sizing.sizing_table import as_json as to_json
     from cluster.sizing.sizing_table import markdown as to_markdown
     from cluster.sizing.sizing_table import plot as draw
     from cluster.sizing.sizing_table import rich_table
-    from protocols.command_line.whole_lines import print_whole
     from protocols.event_log import configure_logging
 
     loads = [parse_load(text) for text in load] if load else list(DEFAULT_LOADS)

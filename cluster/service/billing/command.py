@@ -205,7 +205,7 @@ def _percent(part: float, whole: float) -> str:
 
 
 def _print(*things: RenderableType) -> None:
-    from protocols.command_line.whole_lines import print_whole
+    from cluster.service.client.command import print_whole
 
     print_whole(*(_harmless(each) if isinstance(each, str) else each for each in things))
 

@@ -8,7 +8,7 @@ import typer
 
 from cluster.errors import ClusterError
 from cluster.language.errors import did_you_mean
-from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
+from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json, print_whole
 from protocols.text.durations import format_duration
 
 app = typer.Typer()
@@ -126,8 +126,6 @@ def _named_columns(columns: str, names: list[str]) -> list[str]:
 
 def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
-
-    from protocols.command_line.whole_lines import print_whole
 
     table = Table(box=None)
     for name in names:

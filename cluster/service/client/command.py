@@ -9,6 +9,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from rich.console import RenderableType
+
     from cluster.service.client.api_client import ApiClient
     from protocols.security.tls import TlsFiles
 
@@ -24,6 +26,8 @@ Api = Annotated[str, typer.Option("--api", envvar="FJORD_API", help="Address of 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DEFAULT_BROKER = "127.0.0.1"
 DEFAULT_API = "http://127.0.0.1:8642"
+WIDEST = 10_000
+"""Characters of a line that is measured."""
 
 
 def make_client(api: str) -> ApiClient:
@@ -94,3 +98,16 @@ def print_json(value: Any) -> None:
     import json
 
     typer.echo(json.dumps(value, indent=2))
+
+
+def print_whole(*things: RenderableType) -> None:
+    """Print tables and texts, each as wide as it is: a terminal may wrap lines, but no end is cut off, nor in a file.
+
+    Brackets in texts are no markup.
+    """
+    from rich.console import Console
+
+    width = max(Console(width=WIDEST, markup=False).measure(each).maximum for each in things)
+    console = Console(width=max(width, 1), markup=False, highlight=False)
+    for each in things:
+        console.print(each, soft_wrap=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.table import Table
 
-from protocols.command_line.whole_lines import print_whole
+from cluster.service.client.command import print_whole
 
 
 def test_a_table_is_as_wide_as_it_is_and_brackets_are_no_markup(
