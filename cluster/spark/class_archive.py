@@ -16,7 +16,6 @@ import fcntl
 import hashlib
 import os
 import shlex
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,10 +28,6 @@ from protocols.event_log import get_logger
 LEAST_PRIORITY: Final = "19"
 UNUSED_SECONDS: Final = 30 * 24 * 3600.0
 """Archives of other versions that no Java has mapped for so long are removed; they take some 200 MB each."""
-PIECE_BYTES: Final = 4 * 1024**2
-PIECE_PAUSE_SECONDS: Final = 0.05
-"""An archive gets to the disk piece by piece: on a slow disk, all of it at once would hold up the syncs of commits, and
-answers with them, for seconds."""
 _SUFFIX: Final = ".jsa"
 
 log = get_logger(__name__)
@@ -99,7 +94,7 @@ class ClassArchive:
             return alone and await self._written(class_path)
 
     async def _written(self, class_path: str) -> bool:
-        draft, synced = self.file.with_suffix(".draft"), self.file.with_suffix(".synced")
+        draft = self.file.with_suffix(".draft")
         began = time.monotonic()
         command: list[str | Path] = [
             "nice", "-n", LEAST_PRIORITY, self.java, "-Xshare:dump", *shlex.split(self.options),
@@ -112,9 +107,8 @@ class ClassArchive:
         try:
             code = await process.wait()
             if code == 0 and draft.exists():
-                # Java does not start with an archive of which a part is missing.
-                await asyncio.to_thread(copy_in_pieces, draft, synced)
-                synced.replace(self.file)
+                await asyncio.to_thread(_sync, draft)  # Java does not start with an archive of which a part is missing
+                draft.replace(self.file)
                 log.info("the next start is faster: Java's classes are archived", seconds=int(time.monotonic() - began))
                 self._remove_unused()
                 return True
@@ -124,7 +118,6 @@ class ClassArchive:
                 process.kill()
                 await process.wait()
             draft.unlink(missing_ok=True)
-            synced.unlink(missing_ok=True)
         return False
 
     @contextlib.contextmanager
@@ -149,20 +142,6 @@ def _version_of(file: Path | os.DirEntry[str]) -> str:
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
-def copy_in_pieces(source: Path, target: Path) -> None:
-    """Copy a file to the disk, so slowly that what else is written to it hardly waits.
-
-    Parameters
-    ----------
-    source
-        May be in memory only; if it is deleted soon, it never gets to the disk.
-    target
-        Is on the disk, all of it.
-    """
-    with source.open("rb") as read, target.open("wb") as written:
-        while piece := read.read(PIECE_BYTES):
-            written.write(piece)
-            written.flush()
-            os.fsync(written.fileno())
-            time.sleep(PIECE_PAUSE_SECONDS)
-    shutil.copymode(source, target)
+def _sync(file: Path) -> None:
+    with file.open("rb") as opened:
+        os.fsync(opened)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark import class_archive
 from cluster.spark.class_archive import UNUSED_SECONDS, ClassArchive
 from cluster.spark.java import find_java
 
@@ -111,19 +110,6 @@ async def test_a_writer_that_is_cancelled_leaves_neither_archive_nor_process(tmp
     assert not archive.file.exists()
     with archive.file.with_suffix(".lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def test_an_archive_is_synced_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target, sizes = tmp_path / "dumped", tmp_path / "synced", list[int]()
-    source.write_bytes(b"0123456789" * 10 + b"rest")
-    source.chmod(0o444)
-    monkeypatch.setattr(class_archive, "PIECE_BYTES", 10)
-    monkeypatch.setattr(class_archive, "PIECE_PAUSE_SECONDS", 0.0)
-    monkeypatch.setattr(os, "fsync", lambda number: sizes.append(os.fstat(number).st_size))
-    class_archive.copy_in_pieces(source, target)
-    assert target.read_bytes() == source.read_bytes()
-    assert target.stat().st_mode == source.stat().st_mode
-    assert sizes == [*range(10, 101, 10), 104]
 
 
 async def test_archives_that_are_used_no_more_are_removed(tmp_path: Path) -> None:
