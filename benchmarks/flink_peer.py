@@ -40,9 +40,9 @@ def main() -> None:
         for source, seconds in found.items():
             shutil.rmtree(folder / "answers" / source, ignore_errors=True)
             took = _seconds(environment, folder, source, conditions, limit_seconds)
-            if took is None and source == "nothing":
-                sys.exit(f"no end over no rows after {limit_seconds:.0f} s")
             if took is None:
+                if source == "nothing":
+                    sys.exit(f"no end over no rows after {limit_seconds:.0f} s")
                 print(json.dumps({"unfinished_s": limit_seconds - found["nothing"][-1]}), flush=True)
                 os._exit(0)  # Java, which goes on with it, ends with this process
             seconds.append(took)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json
+from cluster.service.client.command import DEFAULT_API, Api, AsJson, make_client, print_json, print_whole
 from protocols.command_line.options import duration_option
 
 Name = Annotated[str, typer.Argument(help="Name of a query that runs.")]
@@ -57,8 +57,6 @@ def _show(query: str, number: int, found: list[dict[str, Any]]) -> None:
 
 
 def _print(found: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None)
@@ -73,9 +71,9 @@ def _print(found: list[dict[str, Any]]) -> None:
             "?" if each["work_us"] is None else f"{least}{each['work_us'] / 1000:,.3g}ms",
             "?" if each["kept_rows"] is None else f"{least}{each['kept_rows']:,.0f}",
             becomes,
-            escape(each["what"]),
+            each["what"],
         )
-    Console(width=max(Console().width, 150)).print(table, soft_wrap=True)
+    print_whole(table)
     for reason in dict.fromkeys(each["refused"] for each in found if each["refused"]):
         typer.echo(f"-: {reason}")
 

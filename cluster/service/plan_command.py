@@ -59,7 +59,6 @@ def show_plan(
 
 
 def _print_operators(operators: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None)
@@ -73,8 +72,7 @@ def _print_operators(operators: list[dict[str, Any]]) -> None:
             each["operator"], *(f"{number:,}" for number in numbers), *map(_rate, rates), f"{each['seconds']:.2f}",
             f"{each['deepest']:,}", f"{each['dropped']:,}",
         )  # fmt: skip
-    # Names are long: a narrow terminal may wrap lines, but not cut off their ends.
-    Console(width=max(Console().width, 150)).print("", table, soft_wrap=True)
+    print_whole("", table)
 
 
 @plan.command("history")
@@ -172,7 +170,7 @@ def calibrate(
     if as_json:
         print_json({"file": None if written is None else str(written), **msgspec.to_builtins(found)})
         return
-    Console(width=max(Console().width, 100)).print(_price_table(found))
+    print_whole(_price_table(found))
     if written is not None:
         typer.echo(f"written: {written}")
 

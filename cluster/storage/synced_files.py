@@ -128,7 +128,7 @@ def _threads(process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a process th
 
 
 class Troubles:
-    """Counts failures by kind, of writes above all; what has failed is tried again.
+    """Counts failures by kind, of writes above all.
 
     Several threads may record them at the same time: counts are approximate.
     """
@@ -144,7 +144,7 @@ class Troubles:
         self.last = reason
         times = self.counts[what]
         if times & (times - 1) == 0:
-            log.warning("failed, and will be tried again", what=what, reason=reason, times=times)
+            log.warning("failed", what=what, reason=reason, times=times)
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts for the API's status."""

@@ -7,7 +7,6 @@ a hint, and goes on when it is started again.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,11 +18,12 @@ from cluster.demo.parts import Parts
 from cluster.demo.processes import Child, Children
 from cluster.service.client.api_client import ApiClient
 from cluster.spark.forking import stand_in
+from tests.system.test_killed_workers import PARENT
+from tests.system.waiting import wait_for
 
 pytestmark = [pytest.mark.system, pytest.mark.spark, pytest.mark.faults, pytest.mark.long]
 
 LIMIT_SECONDS = 180.0
-PARENT = "fjord-parent"
 
 
 def of(cluster: Child, wanted: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
@@ -45,10 +45,8 @@ def kill(processes: list[psutil.Process]) -> None:
 
 def wait_for_more(api: ApiClient, query: str) -> None:
     """Wait until a query has answered more than it has."""
-    before, until = last_number(api, query), time.monotonic() + LIMIT_SECONDS
-    while last_number(api, query) == before:
-        assert time.monotonic() < until, api.status()
-        time.sleep(0.2)
+    before = last_number(api, query)
+    wait_for(lambda: last_number(api, query) > before, f"{query} answers nothing more", seconds=LIMIT_SECONDS)
 
 
 def last_number(api: ApiClient, query: str) -> int:

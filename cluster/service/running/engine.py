@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.counters import owners_of
@@ -140,13 +141,8 @@ class Engine:
             self._java,
         )
         log.info("Spark runs", version=self._spark.version, seconds=round(time.monotonic() - began, 1))
-        try:
+        with self._asking_java():
             await self._keep_running(self._spark, on_commit, ready)
-        except Exception as error:
-            if not _is_of_lost_java(error):
-                raise
-            log.info("Java does not answer any more", reason=str(error))
-            raise SparkEndedError(self._log) from error
 
     async def _keep_running(
         self, spark: SparkSession, on_commit: Callable[[], None], ready: asyncio.Event | None
@@ -188,13 +184,21 @@ class Engine:
 
     def stop(self) -> None:
         """Stop the queries, and Spark; if Java has ended there is nothing to stop."""
-        try:
+        with suppress(SparkEndedError), self._asking_java():
             self._stop_queries()
             if self._spark is not None:
                 self._spark.stop()
+
+    @contextmanager
+    def _asking_java(self) -> Iterator[None]:
+        """Raise a SparkEndedError in place of an error inside that comes of asking a Java that has ended."""
+        try:
+            yield
         except Exception as error:
             if not _is_of_lost_java(error):
                 raise
+            log.info("Java does not answer any more", reason=str(error))
+            raise SparkEndedError(self._log) from error
 
     async def _poll(self, running: RunningEngine) -> EngineState:
         """Get the state from Java; ingest and API keep running while Java does not answer."""

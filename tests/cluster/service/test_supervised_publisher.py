@@ -19,7 +19,6 @@ from cluster.service.publishing.shares import Share
 from cluster.service.publishing.supervised_publisher import MODULE, TROUBLE
 from cluster.service.publishing.supervised_publishers import SupervisedPublishers
 from cluster.storage.synced_files import Troubles
-from protocols.child_process import python_module
 from protocols.mqtt.link import BrokerAddress
 from protocols.security.tls import TlsFiles
 
@@ -56,13 +55,22 @@ def test_a_publisher_of_another_division_is_refused_and_its_log_names_it(tmp_pat
     assert json.loads(run.stderr)["publisher"] == 1
 
 
-def test_a_publisher_starts_where_a_folder_has_the_name_of_its_package(tmp_path: Path) -> None:
+async def test_a_publisher_runs_where_a_folder_has_the_name_of_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cluster" / "service").mkdir(parents=True)
-    orders = Orders(str(tmp_path), BrokerAddress(), "publisher", 15.0, "error", share=Share(1, 2))
-    run = subprocess.run(
-        python_module(MODULE), input=to_line(orders), capture_output=True, check=False, timeout=60, cwd=tmp_path
-    )
-    assert "published by 1 publishers" in from_line(run.stdout, Report).failure, run.stderr
+    monkeypatch.chdir(tmp_path)
+    troubles = Troubles()
+    orders = Orders(str(tmp_path), BrokerAddress(port=1), "publisher", 15.0, "error")
+    publisher = SupervisedPublishers(orders, ProgressOfAll(tmp_path), newest=lambda: 0, troubles=troubles)
+    running = asyncio.create_task(publisher.run())
+    async with asyncio.timeout(30):
+        while not (publisher.each[0].progress.last.trouble or troubles.last):  # noqa: ASYNC110 - another process makes it true
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+    assert troubles.last == "", "it has ended"
+    assert "127.0.0.1:1" in str(publisher.each[0].progress.last.trouble), "it tries to reach its broker"
 
 
 def test_a_position_before_the_first_commit_is_refused(tmp_path: Path) -> None:
