@@ -1,15 +1,15 @@
-"""Turns the columns of many batches into one Arrow table, name by name, without the rows that came too late.
+"""Turns the rows of many batches into one Arrow table, name by name, without the rows that came too late.
 
 Converting costs nearly as much for a row as for a thousand. So batches wait as they came, and all that one commit
-stores are converted together, each column by joining the buffers of all batches.
+stores are converted together, each column by joining its parts of all buffers. Small batches of as many rows, as most
+are, are one matrix of bytes, of which a column is a slice.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +19,11 @@ import pyarrow.compute as pc
 
 from cluster.ingest.batch_layouts import Layout, stored_fields
 from cluster.storage.stream_tables import ARROW_TYPES, arrow_schema
-from protocols.wire.batches import FEW_ROWS, START_COLUMN, Batch, Column
-from protocols.wire.streams import Field, FieldType, StreamSchema
+from protocols.wire.batches import FEW_ROWS, START_COLUMN, PackedBatch
+from protocols.wire.packed_batches import bits_of
+from protocols.wire.streams import FieldType, StreamSchema
 
-_data_of, _present_of = attrgetter("data"), attrgetter("present")
+Octets = npt.NDArray[np.uint8]
 
 
 class AdmittedRows(NamedTuple):
@@ -30,8 +31,8 @@ class AdmittedRows(NamedTuple):
 
     Parameters
     ----------
-    columns
-        As they came.
+    data
+        The buffer of its columns, as it came.
     rows
         How many, of which there is at least one.
     layout
@@ -40,7 +41,7 @@ class AdmittedRows(NamedTuple):
         Earlier rows came too late; None if there are none.
     """
 
-    columns: tuple[Column, ...]
+    data: bytes
     rows: int
     layout: Layout
     not_before_us: int | None = None
@@ -51,55 +52,148 @@ def to_arrow(admitted: Sequence[AdmittedRows], schema: StreamSchema) -> pa.Table
 
     It has the columns of aggregates, or those that count missing samples, if any batch has them.
     """
-    aggregates = any(each.layout.aggregates for each in admitted)
-    completeness = any(each.layout.completeness for each in admitted)
+    alike: dict[int, list[AdmittedRows]] = {}
+    for each in admitted:
+        alike.setdefault(id(each.layout), []).append(each)
+    groups = [AlikeBatches(some) for some in alike.values()]
+    aggregates = any(each.layout.aggregates for each in groups)
+    completeness = any(each.layout.completeness for each in groups)
     fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
-    counts = np.array([each.rows for each in admitted], np.int64)
-    arrays = [
-        _array(field.type, pieces, counts) for field, pieces in zip(fields, _pieces(admitted, fields), strict=True)
+    arrow = arrow_schema(schema, aggregates=aggregates, completeness=completeness)
+    parts = [
+        pa.Table.from_arrays([group.array(each.name, each.type) for each in fields], schema=arrow) for group in groups
     ]
-    table = pa.Table.from_arrays(arrays, schema=arrow_schema(schema, aggregates=aggregates, completeness=completeness))
+    counts = np.array([each.rows for each in admitted], np.int64)
+    table = parts[0] if len(parts) == 1 else _in_order(parts, admitted, counts)
     return _in_time(table, admitted, counts)
 
 
-def _pieces(admitted: Sequence[AdmittedRows], fields: Sequence[Field]) -> Iterator[Sequence[Column]]:
-    """Yield, for each field, the columns of all batches."""
-    layouts = {id(each.layout): each.layout for each in admitted}
-    places = {key: [layout.places.get(field.name) for field in fields] for key, layout in layouts.items()}
-    if len(layouts) == 1:  # nearly always: many small batches are turned at once
-        (where,) = places.values()
-        turned = list(zip(*(each.columns for each in admitted), strict=True))
-        for field, place in zip(fields, where, strict=True):
-            yield [_absent(field.type, each.rows) for each in admitted] if place is None else turned[place]
-        return
-    batches = [(each.columns, each.rows, places[id(each.layout)]) for each in admitted]
-    for number, field in enumerate(fields):
-        yield [
-            _absent(field.type, rows) if (place := where[number]) is None else columns[place]
-            for columns, rows, where in batches
-        ]
+class AlikeBatches:
+    """Batches with the same columns.
+
+    Parameters
+    ----------
+    admitted
+        At least one, all of one layout.
+    """
+
+    def __init__(self, admitted: Sequence[AdmittedRows]) -> None:
+        self.layout = admitted[0].layout
+        self._buffers = [each.data for each in admitted]
+        self._rows = [each.rows for each in admitted]
+        self._different = set(self._rows)
+        rows = self._rows[0]
+        self._matrix: Octets | None = None
+        if len(self._different) == 1 and rows <= FEW_ROWS:
+            # Many small pieces are cut from a matrix at once; of large ones it would only be another copy.
+            size = self.layout.buffer.bytes_before_texts(rows)
+            joined = b"".join([each[:size] for each in self._buffers])
+            self._matrix = np.frombuffer(joined, np.uint8).reshape(len(self._buffers), size)
+        self._counts = np.array(self._rows, np.int64)
+        self._ends = np.cumsum(self._counts)
+        self._count = int(self._ends[-1])
+        self._texts = self._text_places()
+
+    def array(self, name: str, kind: FieldType) -> pa.Array:
+        """Return a stored column of all of them, one after another; it is NULL if they do not have it."""
+        place = self.layout.places.get(name)
+        if place is None:
+            return pa.nulls(self._count, ARROW_TYPES[kind])
+        missing, present = self._presence(place)
+        values = self._gathered(partial(self.layout.buffer.values, place))
+        match kind:
+            case FieldType.TEXT:
+                offsets = np.zeros(self._count + 1, np.int32)
+                np.cumsum(values.view("<i4"), out=offsets[1:])
+                buffers = [present, pa.py_buffer(offsets), pa.py_buffer(self._text(place))]
+            case FieldType.BOOLEAN:
+                buffers = [present, pa.py_buffer(np.packbits(values, bitorder="little"))]
+            case _:
+                buffers = [present, pa.py_buffer(values)]
+        return pa.Array.from_buffers(ARROW_TYPES[kind], self._count, buffers, null_count=missing)
+
+    def _gathered(self, where: Callable[[int], tuple[int, int]]) -> Octets:
+        """Return the same part of each buffer, one after another; `where` says where it is with so many rows."""
+        spans = {rows: where(rows) for rows in self._different}
+        if self._matrix is not None:
+            ((begin, end),) = spans.values()
+            return np.ascontiguousarray(self._matrix[:, begin:end]).reshape(-1)
+        places = [spans[rows] for rows in self._rows]
+        joined = b"".join([data[begin:end] for data, (begin, end) in zip(self._buffers, places, strict=True)])
+        return np.frombuffer(joined, np.uint8)
+
+    def _presence(self, place: int) -> tuple[int, pa.Buffer | None]:
+        """Return how many rows have NULL in a column, and a bit for each row, if any has."""
+        if place not in self.layout.buffer.nullable:
+            return 0, None
+        bits = self._gathered(partial(self.layout.buffer.presence, place))
+        if np.array_equal(bits, self._all_present):
+            return 0, None
+        there = np.unpackbits(bits, bitorder="little")[self._bits_of_rows]
+        missing = self._count - int(np.count_nonzero(there))
+        return missing, pa.py_buffer(np.packbits(there, bitorder="little")) if missing else None
+
+    @cached_property
+    def _all_present(self) -> Octets:
+        """The bits of presence of columns without NULL."""
+        return np.frombuffer(b"".join([bits_of(b"", rows) for rows in self._rows]), np.uint8)
+
+    @cached_property
+    def _bits_of_rows(self) -> npt.NDArray[np.int64]:
+        """Where each row has its bit: those of each batch begin with a byte."""
+        bits = 8 * ((self._counts + 7) // 8)
+        begins = np.cumsum(bits) - bits - (self._ends - self._counts)
+        return np.repeat(begins, self._counts) + np.arange(self._count)
+
+    def _text_places(self) -> dict[int, tuple[list[int], list[int]]]:
+        """Return, by column with texts, where its texts begin and end in each buffer."""
+        found = dict[int, tuple[list[int], list[int]]]()
+        before = {rows: self.layout.buffer.bytes_before_texts(rows) for rows in self._different}
+        begins = np.array([before[rows] for rows in self._rows], np.int64)
+        for place in self.layout.buffer.texts:
+            lengths = self._gathered(partial(self.layout.buffer.values, place)).view("<i4")
+            ends = begins + np.add.reduceat(lengths, self._ends - self._counts, dtype=np.int64)
+            found[place] = begins.tolist(), ends.tolist()
+            begins = ends
+        return found
+
+    def _text(self, place: int) -> bytes:
+        begins, ends = self._texts[place]
+        return b"".join([data[begin:end] for data, begin, end in zip(self._buffers, begins, ends, strict=True)])
 
 
-def late_rows(batch: Batch, layout: Layout, schema: StreamSchema, watermark_us: int) -> pa.Table:
+def _in_order(parts: Sequence[pa.Table], admitted: Sequence[AdmittedRows], counts: npt.NDArray[np.int64]) -> pa.Table:
+    """Return the rows of tables in the order of their batches; each has those of batches of one layout."""
+    groups = {key: number for number, key in enumerate(dict.fromkeys(id(each.layout) for each in admitted))}
+    # As they are in the tables: by group, and in each in order.
+    numbers = np.argsort([groups[id(each.layout)] for each in admitted], kind="stable")
+    begins = np.empty_like(counts)
+    begins[numbers] = np.cumsum(counts[numbers]) - counts[numbers]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return pa.concat_tables(parts).take(pa.array(np.repeat(begins, counts) + within)).combine_chunks()
+
+
+def late_rows(batch: PackedBatch, layout: Layout, schema: StreamSchema, watermark_us: int) -> pa.Table:
     """Return the rows of a batch that are stamped before the watermark."""
-    rows = to_arrow([AdmittedRows(batch.columns, batch.rows, layout)], schema)
+    rows = to_arrow([AdmittedRows(batch.data, batch.rows, layout)], schema)
     return rows.filter(pc.less(rows.column(START_COLUMN), pa.scalar(watermark_us, pa.int64())))
 
 
-def first_and_last(batch: Batch, layout: Layout) -> tuple[int, int]:
+def first_and_last(batch: PackedBatch, layout: Layout) -> tuple[int, int]:
     """Return the earliest and the latest stamp of a batch that has rows."""
-    stamps = batch.columns[layout.places[START_COLUMN]].data
-    if batch.rows <= FEW_ROWS:
-        few = _few_stamps(batch.rows)(stamps)
+    rows = batch.rows
+    begin = rows * layout.first_stamp
+    if rows <= FEW_ROWS:
+        few = _few_stamps(rows)(batch.data, begin)
         return min(few), max(few)
-    many = np.frombuffer(stamps, "<i8")
+    many = np.frombuffer(batch.data, "<i8", rows, begin)
     return int(many.min()), int(many.max())
 
 
 @cache
-def _few_stamps(rows: int) -> Callable[[bytes], tuple[int, ...]]:
-    """Return what reads so many stamps, of which there are few."""
-    return struct.Struct(f"<{rows}q").unpack
+def _few_stamps(rows: int) -> Callable[[bytes, int], tuple[int, ...]]:
+    """Return what reads so many stamps, of which there are few, from some place on."""
+    return struct.Struct(f"<{rows}q").unpack_from
 
 
 def _in_time(table: pa.Table, admitted: Sequence[AdmittedRows], counts: npt.NDArray[np.int64]) -> pa.Table:
@@ -108,36 +202,3 @@ def _in_time(table: pa.Table, admitted: Sequence[AdmittedRows], counts: npt.NDAr
     least = np.iinfo(np.int64).min
     bounds = np.array([least if each.not_before_us is None else each.not_before_us for each in admitted], np.int64)
     return table.filter(pc.greater_equal(table.column(START_COLUMN), pa.array(np.repeat(bounds, counts))))
-
-
-def _array(kind: FieldType, pieces: Sequence[Column], counts: npt.NDArray[np.int64]) -> pa.Array:
-    rows, missing, present = int(counts.sum()), 0, None
-    if any(map(_present_of, pieces)):
-        there = b"".join([piece.present or b"\1" * count for piece, count in zip(pieces, counts.tolist(), strict=True)])
-        missing, present = there.count(b"\0"), _bits(there)
-    data = b"".join(map(_data_of, pieces))
-    if kind is FieldType.TEXT:
-        buffers = [present, _offsets(pieces, counts), pa.py_buffer(data)]
-    else:
-        buffers = [present, _bits(data) if kind is FieldType.BOOLEAN else pa.py_buffer(data)]
-    return pa.Array.from_buffers(ARROW_TYPES[kind], rows, buffers, null_count=missing)
-
-
-def _bits(flags: bytes) -> pa.Buffer:
-    """Return a bit for each byte, set unless it is 0."""
-    return pa.py_buffer(np.packbits(np.frombuffer(flags, np.uint8), bitorder="little"))
-
-
-def _offsets(pieces: Sequence[Column], counts: npt.NDArray[np.int64]) -> pa.Buffer:
-    """Return the offsets of texts that are joined."""
-    joined = np.frombuffer(b"".join([bytes(4), *[piece.offsets[4:] for piece in pieces]]), "<i4").copy()
-    sizes = np.fromiter(map(len, map(_data_of, pieces)), np.int32, len(pieces))
-    joined[1:] += np.repeat(np.cumsum(sizes, dtype=np.int32) - sizes, counts)  # what was before each batch
-    return pa.py_buffer(joined)
-
-
-def _absent(kind: FieldType, rows: int) -> Column:
-    """Return a column of a batch that lacks it: NULL in every row."""
-    width = {FieldType.BOOLEAN: 1, FieldType.TEXT: 0}.get(kind, 8)
-    offsets = bytes(4 * (rows + 1)) if kind is FieldType.TEXT else b""
-    return Column("absent", kind, bytes(rows), bytes(width * rows), offsets)

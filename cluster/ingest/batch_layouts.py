@@ -5,63 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from operator import attrgetter
 
 from protocols.errors import SchemaError
 from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
-    DEFAULT_RATE_COLUMN,
     DEVICE_MEASURES,
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,
-    MOTE_COLUMN,
     START_COLUMN,
-    Batch,
     aggregate_fields,
     measure_column,
     wire_fields,
 )
 from protocols.wire.column_matching import ColumnMatch, match_columns
+from protocols.wire.packed_batches import NEVER_NULL, BufferLayout, PackedBatch, read_description
 from protocols.wire.streams import RESERVED_PREFIX, Field, FieldName, FieldType, StreamSchema
 
 Header = tuple[tuple[str, FieldType, str], ...]
 """Name, type and unit of each column of a batch."""
 
-_header_of_column = attrgetter("name", "type", "unit")
-_COLUMN_BYTES = 256
-"""What a column takes in memory beside its values."""
-_PRESENT_BYTES = 1
-_VALUE_BYTES = {FieldType.INTEGER: 8, FieldType.REAL: 8, FieldType.BOOLEAN: 1, FieldType.TEXT: 4}
-"""Of a row; of texts, the offset."""
 MOST_LAYOUTS = 256
 """Of a stream, that are remembered."""
-
-
-@dataclass(frozen=True, slots=True)
-class BatchMemory:
-    """About how much memory batches with the same columns take: looking at few of these is quicker than at all.
-
-    Parameters
-    ----------
-    bytes_of_columns
-        Beside the values of rows.
-    bytes_of_row
-        Without those of texts.
-    texts
-        Places of the columns with texts.
-    """
-
-    bytes_of_columns: int = 0
-    bytes_of_row: int = 0
-    texts: tuple[int, ...] = ()
-
-    def of(self, batch: Batch) -> int:
-        """Return about how many bytes a batch takes."""
-        count = self.bytes_of_columns + batch.rows * self.bytes_of_row
-        columns = batch.columns
-        for place in self.texts:
-            count += len(columns[place].data)
-        return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +36,25 @@ class Layout:
     ----------
     match
         How its columns match those of the stream.
+    buffer
+        Where the columns are in its buffer.
     places
         By stored column: the place of the batch's column; empty if they do not match.
     never_null
-        Name and place of the columns in which no row may have NULL.
+        Name and place of the columns that say that they may have NULL, and in which no row may.
     aggregates, completeness
         Whether it has the columns of aggregates, and those that count missing samples.
-    memory
-        What such batches take.
+    first_stamp
+        How many bytes a row takes before its stamp.
     """
 
     match: ColumnMatch
+    buffer: BufferLayout
     places: Mapping[FieldName, int]
     never_null: tuple[tuple[FieldName, int], ...] = ()
     aggregates: bool = False
     completeness: bool = False
-    memory: BatchMemory = BatchMemory()
+    first_stamp: int = 0
 
 
 class Layouts:
@@ -102,9 +69,9 @@ class Layouts:
     def __init__(self, schema: StreamSchema) -> None:
         self._schema = schema
         self._of = lru_cache(maxsize=MOST_LAYOUTS)(partial(find_layout, schema))
-        self._last: tuple[Header, Layout] | None = None
+        self._last: tuple[bytes, Layout] | None = None
 
-    def mismatch(self, batch: Batch) -> str | None:
+    def mismatch(self, batch: PackedBatch) -> str | None:
         """Return why the rows of a batch cannot be stored as the stream's; None if they can, or are malformed anyway.
 
         The batch itself names its columns: it may be of an older offer than the last one.
@@ -112,12 +79,12 @@ class Layouts:
         if not batch.rows:
             return None
         try:
-            found = self._of(header_of(batch))
+            found = self._of(batch.description)
         except SchemaError:
             return None
         return None if found.match.fits else mismatch_text(batch.proxy, self._schema.name, found.match)
 
-    def of(self, batch: Batch) -> Layout:
+    def of(self, batch: PackedBatch) -> Layout:
         """Return the layout of a batch that has rows, all of which can be converted.
 
         Raises
@@ -125,54 +92,39 @@ class Layouts:
         SchemaError
             If the batch lacks columns of the stream, or has others of their names; or if it is malformed.
         """
-        header = header_of(batch)
         last = self._last
-        if last is None or header != last[0]:  # to compare is quicker than to hash
-            last = self._last = header, self._of(header)
+        if last is None or batch.description != last[0]:  # to compare is quicker than to hash
+            last = self._last = batch.description, self._of(batch.description)
         found = last[1]
         if not found.match.fits:
             raise SchemaError(mismatch_text(batch.proxy, self._schema.name, found.match))
-        columns = batch.columns
         for name, place in found.never_null:
-            present = columns[place].present
-            if present and b"\0" in present:
+            if not found.buffer.all_present(batch.data, place, batch.rows):
                 raise SchemaError(f"batch has a sample without {name}")
         return found
 
 
-def header_of(batch: Batch) -> Header:
-    """Return name, type and unit of each column."""
-    return tuple(map(_header_of_column, batch.columns))
-
-
-def find_layout(schema: StreamSchema, header: Header) -> Layout:
-    """Return the layout of batches with these columns.
+def find_layout(schema: StreamSchema, description: bytes) -> Layout:
+    """Return the layout of batches whose columns are described so.
 
     Raises
     ------
     SchemaError
         If such a batch is malformed.
     """
+    buffer = read_description(description)
+    header = tuple((each.name, each.type, each.unit) for each in buffer.columns)
     found = _match(schema, header)
     if not found.fits:
-        return Layout(found, {})
+        return Layout(found, buffer, {})
     there = {name: (place, kind) for place, (name, kind, _) in enumerate(header)}
     aggregates, completeness = FINGERPRINT_COLUMN in there, EXPECTED_COLUMN in there
     names_in_batch = dict(found.names) | _names_of_measures(schema, found)
     fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
     places = {field.name: _place(there, names_in_batch.get(field.name, field.name), field) for field in fields}
-    never_null = tuple((name, places[name]) for name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN))
-    return Layout(found, places, never_null, aggregates, completeness, memory_of(header))
-
-
-def memory_of(header: Header) -> BatchMemory:
-    """Return what batches with these columns take."""
-    kinds = [kind for _, kind, _ in header]
-    return BatchMemory(
-        _COLUMN_BYTES * len(kinds),
-        sum(_PRESENT_BYTES + _VALUE_BYTES[kind] for kind in kinds),
-        tuple(place for place, kind in enumerate(kinds) if kind is FieldType.TEXT),
-    )
+    never_null = tuple((name, places[name]) for name in NEVER_NULL if places[name] in buffer.nullable)
+    first_stamp = buffer.starts[places[START_COLUMN]]
+    return Layout(found, buffer, places, never_null, aggregates, completeness, first_stamp)
 
 
 def stored_fields(schema: StreamSchema, *, aggregates: bool, completeness: bool) -> tuple[Field, ...]:

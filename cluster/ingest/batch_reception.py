@@ -19,7 +19,7 @@ from cluster.ingest.arrow_batches import AdmittedRows, first_and_last, late_rows
 from cluster.ingest.batch_layouts import Layout, Layouts
 from cluster.ingest.commit_cycle import CommitCycle, Lane
 from protocols.errors import SchemaError
-from protocols.wire.batches import Batch, Rejection, Resumption
+from protocols.wire.batches import PackedBatch, Rejection, Resumption
 from protocols.wire.streams import StreamSchema
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -27,6 +27,10 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 
 More are left to their proxies, which send them again.
 """
+BATCH_BYTES: Final = 256
+"""What a batch takes of this beside its buffer."""
+COLUMN_BYTES: Final = 256
+"""What a column takes of this, if a batch has others than the one before."""
 REJECTION_BYTES: Final = 1024
 """What a rejected batch takes of this."""
 LATE_KEPT: Final = 10
@@ -108,7 +112,7 @@ class BatchReception:
         """
         return not self._admission.has_lane(*lane) and self._commits.in_doubt is None
 
-    def receive(self, batch: Batch, now_seconds: float, *, offer_fits: bool) -> Sequence[Decision]:
+    def receive(self, batch: PackedBatch, now_seconds: float, *, offer_fits: bool) -> Sequence[Decision]:
         """Decide what becomes of a batch.
 
         Parameters
@@ -153,7 +157,7 @@ class BatchReception:
         reason = f"{lost:,} batches before {resumption.first} are lost: their proxy does not have them any more"
         return [GiveUpLost(reason), _COMMIT_SOON]
 
-    def _admit(self, batch: Batch, lane: Lane, now_seconds: float) -> Sequence[Decision]:
+    def _admit(self, batch: PackedBatch, lane: Lane, now_seconds: float) -> Sequence[Decision]:
         self._commits.waiting.sequences[lane] = batch.sequence
         found: Sequence[Decision] = _NOTHING
         if batch.rows:
@@ -165,14 +169,14 @@ class BatchReception:
         self._admission.advance(batch.proxy, batch.watermark_us, sampling=batch.sampling, now_seconds=now_seconds)
         return found
 
-    def _admit_rows(self, batch: Batch, layout: Layout) -> Sequence[Decision]:
+    def _admit_rows(self, batch: PackedBatch, layout: Layout) -> Sequence[Decision]:
         """Let rows wait as they came: they are converted with those of all other batches of the commit."""
         waiting, counters = self._commits.waiting, self._admission.counters
         first_us, last_us = first_and_last(batch, layout)
         watermark_us, rows = self._admission.watermark_us, batch.rows
         late: Sequence[Decision] = _NOTHING
         if watermark_us is None or first_us >= watermark_us:
-            waiting.admitted.append(AdmittedRows(batch.columns, rows, layout))
+            waiting.admitted.append(AdmittedRows(batch.data, rows, layout))
         else:
             too_late = late_rows(batch, layout, self._schema, watermark_us)
             rows -= too_late.num_rows
@@ -181,13 +185,16 @@ class BatchReception:
             late = [LeaveOutLate(f"stamped before the stream's watermark {watermark_us}", first)]
             if not rows:
                 return late
-            waiting.admitted.append(AdmittedRows(batch.columns, batch.rows, layout, watermark_us))
-        waiting.bytes += layout.memory.of(batch)
+            waiting.admitted.append(AdmittedRows(batch.data, batch.rows, layout, watermark_us))
+        waiting.bytes += len(batch.data) + BATCH_BYTES
+        if layout is not waiting.layout:
+            waiting.layout = layout
+            waiting.bytes += COLUMN_BYTES * len(layout.buffer.columns)
         counters.rows += rows
         self._admission.note_stamp(last_us)
         return late
 
-    def _reject(self, batch: Batch, lane: Lane, reason: str) -> Reject:
+    def _reject(self, batch: PackedBatch, lane: Lane, reason: str) -> Reject:
         """Reject a batch for good: its number counts as stored, or it would block those after it."""
         waiting, counters = self._commits.waiting, self._admission.counters
         counters.rejected += 1

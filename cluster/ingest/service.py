@@ -28,7 +28,7 @@ from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message, Subscription
 from protocols.wire import topics
-from protocols.wire.batches import Ack, decode_batch, decode_resumption
+from protocols.wire.batches import Ack, decode_packed_batch, decode_resumption
 from protocols.wire.catalog import decode_stream_offer
 from protocols.wire.frames import encode
 from protocols.wire.streams import StreamSchema
@@ -284,7 +284,7 @@ class Ingest:
         await asyncio.gather(*map(self._acknowledge, acks))
 
     def _batch(self, message: Message, proxy: str) -> Ack | None:
-        batch = decode_batch(message.payload)
+        batch = decode_packed_batch(message.payload)
         check_proxy("batch", batch.proxy, proxy)
         writer = self.writers.get(batch.stream)
         if writer is None:

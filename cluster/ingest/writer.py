@@ -26,7 +26,7 @@ from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamTable
 from cluster.storage.synced_files import Troubles
 from protocols.event_log import get_logger
-from protocols.wire.batches import Ack, Batch, Rejection, Resumption
+from protocols.wire.batches import Ack, PackedBatch, Rejection, Resumption
 from protocols.wire.frames import VERSION
 
 log = get_logger(__name__)
@@ -98,7 +98,7 @@ class StreamWriter:
         """Bytes in memory that wait for the next commit."""
         return self._waiting.bytes
 
-    def receive(self, batch: Batch, *, offer_fits: bool = True) -> Ack | None:
+    def receive(self, batch: PackedBatch, *, offer_fits: bool = True) -> Ack | None:
         """Admit a batch; it is acknowledged once it is stored. Return what to acknowledge now.
 
         Parameters
@@ -234,4 +234,5 @@ class StreamWriter:
 
     def _ack(self, lane: Lane, rejected: tuple[Rejection, ...] = ()) -> Ack:
         proxy, epoch = lane
-        return Ack(VERSION, proxy, epoch, self.stream, self.admission.stored(*lane), rejected[:64], self._cluster)
+        stored = self.admission.stored(*lane)
+        return Ack(VERSION, proxy, epoch, self.stream, stored, rejected[:64], self._cluster, packed=True)

@@ -113,6 +113,11 @@ class Delivery:
         """The cluster whose acknowledgements count, as its name and identity; None before the first."""
         return self._streams.cluster
 
+    @property
+    def packed(self) -> bool:
+        """Whether the cluster has shown that it reads packed batches."""
+        return self._streams.packed
+
     def take_deletions(self) -> dict[str, int]:
         """Remove and return, by stream, the last batch that can be deleted from the spool."""
         return self._streams.take_deletions()

@@ -242,7 +242,14 @@ class ProxyService:
             case Write(batches, positions, losses):
                 now_us = self._clocks.real()
                 spooled = await self.stores.in_thread(
-                    store_batches, self.stores, self.settings.name, batches, positions, now_us, losses=losses
+                    store_batches,
+                    self.stores,
+                    self.settings.name,
+                    batches,
+                    positions,
+                    now_us,
+                    losses=losses,
+                    packed=self.delivery.packed,
                 )
                 self._unwritten.written()
                 self.delivery.spooled(spooled, self._clocks.radio())

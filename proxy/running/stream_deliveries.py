@@ -127,6 +127,8 @@ class StreamDeliveries:
         self, proxy: str, epoch: str, *, in_flight: int, resend_after_us: int, cluster: str | None = None
     ) -> None:
         self.cluster = cluster
+        self.packed = False
+        """Whether the last acknowledgement of something new says that the cluster reads packed batches."""
         self.windows: dict[str, DeliveryWindow] = {}
         self._proxy = proxy
         self._epoch = epoch
@@ -168,7 +170,7 @@ class StreamDeliveries:
         ]
         notices += self._handle(ack.stream, AckReceived(ack.through), now_us)
         if window.acknowledged > before:
-            self.cluster = ack.cluster
+            self.cluster, self.packed = ack.cluster, ack.packed
             notices.append(BatchesStored(ack.stream, window.acknowledged - before))
         return notices
 

@@ -44,10 +44,12 @@ def store_batches(
     now_us: int,
     *,
     losses: Mapping[str, int] = NO_LOSSES,
+    packed: bool = True,
 ) -> list[SpooledBatch]:
     """Encode batches and put them on disk, with the progress of streams and motes; `now_us` is real time.
 
-    `losses` are those of motes that have changed: until when samples are missing.
+    `losses` are those of motes that have changed: until when samples are missing. `packed` is as in
+    :func:`protocols.wire.batches.encode_batch`.
 
     Raises
     ------
@@ -59,7 +61,7 @@ def store_batches(
     latest = {each.mote: each for each in positions}
     for each in cut:
         name = each.schema.name
-        payload = encode_batch(each.as_batch(proxy, stores.spool.epoch))
+        payload = encode_batch(each.as_batch(proxy, stores.spool.epoch), packed=packed)
         spooled.append(SpooledBatch(name, each.sequence, each.rows, payload, now_us))
         progress[name] = StreamProgress(name, each.sequence, each.watermark_us, each.sampling)
         for mote, position in each.positions.items():

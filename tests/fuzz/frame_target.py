@@ -26,6 +26,7 @@ KINDS: tuple[tuple[type[Frame], Callable[[bytes], object]], ...] = (
     (packets.Control, packets.decode_control),
     (packets.AnsweringControl, packets.decode_control),
     (batches.Batch, batches.decode_batch),
+    (batches.PackedBatch, batches.decode_batch),
     (batches.Ack, batches.decode_ack),
     (batches.Resumption, batches.decode_resumption),
     (catalog.MoteEntry, catalog.decode_mote_entry),
@@ -57,8 +58,9 @@ class FrameTarget:
 
 
 def _drawn(kind: type[Frame], dice: Random) -> Any:
-    if kind is batches.Batch:
-        return drawn_batch(drawn(StreamSchema, dice), dice)
+    if kind in {batches.Batch, batches.PackedBatch}:
+        batch = drawn_batch(drawn(StreamSchema, dice), dice)
+        return batch if kind is batches.Batch else batches.pack_batch(batch)
     if kind is demand_pieces.DemandPiece:
         entry = demand_pieces.PieceEntry(dice.choice((0, 3, 2**63 - 1)), msgspec.Raw(_query_demand(dice)))
         return demand_pieces.DemandPiece(1, "traffic", dice.randrange(demand_pieces.PIECES), (entry,))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.stream_tables import StreamTable
-from protocols.wire.batches import Resumption, decode_batch, encode_batch
+from protocols.wire.batches import Resumption, decode_packed_batch, encode_batch
 from protocols.wire.frames import VERSION
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.fuzz.frame_target import drawn_batch
@@ -63,7 +63,7 @@ class IngestTarget:
                 schema = SCHEMA if dice.random() < 0.8 else dice.choice(OTHERS)
                 usual = {"sequence": sequences[proxy], "watermark_us": dice.choice(INSTANTS_US[:3])}
                 batch = drawn_batch(schema, dice, proxy=proxy, **(usual if dice.random() < 0.9 else {}))
-                yield partial(_receive, writer, encode_batch(batch))
+                yield partial(_receive, writer, encode_batch(batch, packed=dice.random() < 0.8))
                 if dice.random() < 0.05:
                     resumption = Resumption(VERSION, proxy, "e", "traffic", dice.choice((1, 5, 2**62 - 1)))
                     yield partial(writer.resume, resumption)
@@ -73,7 +73,7 @@ class IngestTarget:
 
 
 def _receive(writer: StreamWriter, payload: bytes) -> None:
-    writer.receive(decode_batch(payload))
+    writer.receive(decode_packed_batch(payload))
 
 
 def _agrees(stored: int, admitted: int) -> None:

@@ -36,7 +36,7 @@ from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
 from protocols.mqtt.publish_frames import PublishFrames
-from protocols.wire.batches import Ack, Batch, make_columns
+from protocols.wire.batches import Ack, Batch, PackedBatch, make_columns, pack_batch
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.test_publisher import messages_of
 from tests.power_cuts.disk import RecordedDisk
@@ -68,14 +68,14 @@ class Outside:
     registered: set[str] = field(default_factory=set)
 
 
-def batch(proxy: str, sequence: int, last: int) -> Batch:
+def batch(proxy: str, sequence: int, last: int) -> PackedBatch:
     """Return a batch: the first announces the proxy, the last ends its stream."""
     number = 2 * sequence + PROXIES.index(proxy)
     stamps = [] if sequence in (1, last) else [sequence * SECOND_US + number]
     rows = len(stamps)
     columns = make_columns(SPEEDS, stamps, ["m"] * rows, [True] * rows, {"speed": [number] * rows})
     watermark = 0 if sequence == 1 else (sequence + 1) * SECOND_US + (100 * SECOND_US if sequence == last else 0)
-    return Batch(1, proxy, "e", "speeds", sequence, watermark, True, rows, columns if rows else ())
+    return pack_batch(Batch(1, proxy, "e", "speeds", sequence, watermark, True, rows, columns if rows else ()))
 
 
 def speeds(last: int) -> list[int]:

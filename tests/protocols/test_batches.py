@@ -20,7 +20,7 @@ from protocols.wire.batches import (
     make_columns,
     wire_fields,
 )
-from protocols.wire.frames import Value
+from protocols.wire.frames import Value, encode
 from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
 
 VALUES: dict[FieldType, st.SearchStrategy[Value]] = {
@@ -80,7 +80,7 @@ def test_batch_has_start_mote_and_every_field_and_missing_ones_are_null() -> Non
 )
 def test_buffers_that_do_not_hold_the_rows_are_refused(column: Column, what: str) -> None:
     good = make_column("x", column.type, [None, None])
-    raw = msgspec.msgpack.decode(encode_batch(batch(good, rows=2)))
+    raw = msgspec.msgpack.decode(encode(batch(good, rows=2)))
     raw[8] = [msgspec.to_builtins(column)]
     raw[8][0][2:5] = [column.present, column.data, column.offsets]
     with pytest.raises(FrameError, match=what) as caught:
@@ -90,7 +90,7 @@ def test_buffers_that_do_not_hold_the_rows_are_refused(column: Column, what: str
 
 @pytest.mark.parametrize("kind", sorted(FieldType))
 def test_a_column_without_rows_is_checked_as_any_other(kind: FieldType) -> None:
-    raw = msgspec.msgpack.decode(encode_batch(batch(make_column("x", FieldType.INTEGER, []), rows=0)))
+    raw = msgspec.msgpack.decode(encode(batch(make_column("x", FieldType.INTEGER, []), rows=0)))
     raw[8][0][1] = kind.value
     if kind in {FieldType.INTEGER, FieldType.REAL, FieldType.BOOLEAN}:
         assert decode_batch(msgspec.msgpack.encode(raw)).rows == 0
@@ -100,7 +100,7 @@ def test_a_column_without_rows_is_checked_as_any_other(kind: FieldType) -> None:
 
 
 def test_a_plain_column_of_an_impossible_name_is_refused() -> None:
-    raw = msgspec.msgpack.decode(encode_batch(batch(make_column("x", FieldType.INTEGER, [1]), rows=1)))
+    raw = msgspec.msgpack.decode(encode(batch(make_column("x", FieldType.INTEGER, [1]), rows=1)))
     raw[8][0][0] = "not a name"
     with pytest.raises(FrameError, match="no column can have this name"):
         decode_batch(msgspec.msgpack.encode(raw))

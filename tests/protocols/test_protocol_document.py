@@ -26,6 +26,11 @@ TRAFFIC = StreamSchema("traffic", (Field("sensor", FieldType.TEXT, fixed=True), 
 Q1 = demands.QueryDemand("q1", ("sensor", "speed"))
 DIGEST = bytes.fromhex("96033f5f29aa8f3c")
 
+BATCH = batches.Batch(
+    1, "roadside", "e1", "traffic", 1, 2_000_000, True, 1,
+    batches.make_columns(TRAFFIC, [1_000_000], ["m1"], [True], {"sensor": ["716328"], "speed": [66.875]}),
+)  # fmt: skip
+
 EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
     "packet": (
         packets.Packet(
@@ -41,14 +46,9 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
         packets.Control(1, "m1", (packets.RunProgram(SamplingProgram(("speed",), 1_000_000), 0),)),
         packets.decode_control,
     ),
-    "batch": (
-        batches.Batch(
-            1, "roadside", "e1", "traffic", 1, 2_000_000, True, 1,
-            batches.make_columns(TRAFFIC, [1_000_000], ["m1"], [True], {"sensor": ["716328"], "speed": [66.875]}),
-        ),
-        batches.decode_batch,
-    ),
-    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1, (), "fjord/5f2c"), batches.decode_ack),
+    "packed_batch": (batches.pack_batch(BATCH), batches.decode_packed_batch),
+    "batch": (BATCH, batches.decode_batch),
+    "ack": (batches.Ack(1, "roadside", "e1", "traffic", 1, (), "fjord/5f2c", True), batches.decode_ack),
     "numbered_announcement": (
         packets.NumberedAnnouncement(
             1, "m1", 1, "loop", TRAFFIC, {"sensor": "716328"}, 300_000_000, 1_000_000, "telosb+seal", sequence=8

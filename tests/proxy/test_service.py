@@ -192,6 +192,22 @@ async def test_batch_stays_in_the_spool_over_a_restart_until_it_is_acknowledged(
         await until(lambda: second.stores.spool.batches == 0)
 
 
+async def test_batches_are_packed_as_soon_as_an_acknowledgement_says_that_the_cluster_reads_them(settings, frames):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        forms = []
+        for number, packed in enumerate((None, False, True, True, False, None)):
+            await receive(service, frames.packet(number, (number * 10 * S, 1.5), clock=number * 10 * S, program=NUMBER))
+            await until(lambda rows=number + 1: sum(each.rows for each in published_batches(service.link)) == rows)
+            forms.append(service.link.on(topics.batches("p"))[-1].payload[:1])
+            newest = published_batches(service.link)[-1]
+            if packed is not None:
+                through = Ack(VERSION, "p", newest.epoch, "traffic", newest.sequence, (), "c/1", packed)
+                await send(service, topics.acks("p"), through)
+                await service.flush()
+        assert forms == [b"\x99", b"\x99", b"\x99", b"\x9a", b"\x9a", b"\x99"]
+
+
 @pytest.mark.parametrize(
     ("setting", "deleted"), [("", False), ("c/new", True), ("c/old", False)], ids=["as before", "moved on", "unmoved"]
 )

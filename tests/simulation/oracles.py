@@ -21,7 +21,6 @@ from protocols.wire.batches import (
     START_COLUMN,
     Batch,
     decode_batch,
-    encode_batch,
 )
 from tests.simulation.hosts import WALL_BEGINS_NS
 from tests.simulation.settled_state import unsettled
@@ -107,7 +106,7 @@ def _batches(world: World, stored: Mapping[BatchId, Batch]) -> Iterator[Violatio
             batch = stored.get(identity)
             age = (now_ns - spooled.at_ns) / 1e9
             if batch is not None:
-                if encode_batch(batch) != spooled.payload:
+                if decode_batch(spooled.payload) != batch:
                     other.append(identity)
             elif proxy.acknowledged(identity):
                 lost.append(identity)

@@ -211,7 +211,7 @@ class StandInCluster:
                 self._owed[_lane(batch)] = None
             owed, self._owed = self._owed, {}
             for lane in owed:
-                ack = Ack(VERSION, *lane, self._through(lane), (), STORED)
+                ack = Ack(VERSION, *lane, self._through(lane), (), STORED, packed=True)
                 with suppress(LinkError):
                     assert self._link is not None
                     await self._link.publish(Message(topics.acks(lane[0]), encode(ack)))

@@ -27,7 +27,7 @@ from firmware_sim.virtual_time.gateway import Received
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.errors import FrameError
 from protocols.power.profiles import find_profile
-from protocols.wire.batches import Batch
+from protocols.wire.batches import Batch, pack_batch
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Control, Packet, decode_packet
@@ -235,10 +235,11 @@ def take_in(rows: Run, batches: Sequence[Batch], steps: int) -> int:
         admitted = []
         for batch in chunk:
             if batch.rows:
-                layout = layouts.of(batch)
-                first_us, _ = first_and_last(batch, layout)
+                packed = pack_batch(batch)
+                layout = layouts.of(packed)
+                first_us, _ = first_and_last(packed, layout)
                 assert watermark_us is None or first_us >= watermark_us, "no row is behind the watermark"
-                admitted.append(AdmittedRows(batch.columns, batch.rows, layout))
+                admitted.append(AdmittedRows(packed.data, batch.rows, layout))
             watermark_us = batch.watermark_us if watermark_us is None else max(watermark_us, batch.watermark_us)
         assert watermark_us is not None
         tables = [to_arrow(admitted, rows.schema)] if admitted else []

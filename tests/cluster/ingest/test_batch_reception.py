@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cluster.ingest import batch_reception
 from cluster.ingest.admission import StreamAdmission
@@ -30,7 +32,7 @@ from cluster.ingest.batch_reception import (
 )
 from cluster.ingest.commit_cycle import Commit, CommitCycle, Lane
 from cluster.storage.stream_tables import StreamPosition
-from protocols.wire.batches import Batch, Resumption, make_columns
+from protocols.wire.batches import Batch, Column, PackedBatch, Resumption, make_columns, pack_batch, unpack_batch
 from protocols.wire.frames import VERSION
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
@@ -42,16 +44,17 @@ NOTHING = StreamPosition(None, {})
 PROXIES = ("p", "q")
 
 
-def batch(proxy: str, sequence: int, *, first_us: int | None = None, schema: StreamSchema = SCHEMA) -> Batch:
+def batch(proxy: str, sequence: int, *, first_us: int | None = None, schema: StreamSchema = SCHEMA) -> PackedBatch:
     """Return a batch of a few samples, one microsecond apart; its watermark is that of its last sample."""
     first_us = 10 * sequence if first_us is None else first_us
     stamps = [first_us + number for number in range(ROWS)]
     columns = make_columns(schema, stamps, ["m"] * ROWS, [True] * ROWS, {schema.fields[0].name: [1.0] * ROWS})
-    return Batch(VERSION, proxy, "e", "speeds", sequence, stamps[-1], True, ROWS, columns)
+    return pack_batch(Batch(VERSION, proxy, "e", "speeds", sequence, stamps[-1], True, ROWS, columns))
 
 
-def malformed(proxy: str, sequence: int) -> Batch:
-    return Batch(VERSION, proxy, "e", "speeds", sequence, 0, True, ROWS, batch(proxy, sequence).columns[1:])
+def malformed(proxy: str, sequence: int) -> PackedBatch:
+    columns = unpack_batch(batch(proxy, sequence)).columns[1:]
+    return pack_batch(Batch(VERSION, proxy, "e", "speeds", sequence, 0, True, ROWS, columns))
 
 
 class Reception:
@@ -69,7 +72,7 @@ class Reception:
         if self.reception.lacks(lane):
             self.commits.admission.open_lane(*lane, self.stored[lane])
 
-    def receive(self, sent: Batch, *, offer_fits: bool = True) -> list[Decision]:
+    def receive(self, sent: PackedBatch, *, offer_fits: bool = True) -> list[Decision]:
         self.now += 1.0
         self.open((sent.proxy, sent.epoch))
         return self.carry_out(sent.proxy, self.reception.receive(sent, self.now, offer_fits=offer_fits))
@@ -250,7 +253,7 @@ def test_rows_that_come_too_late_are_left_out_and_counted() -> None:
 
 
 def test_what_waits_in_memory_is_bounded_and_the_rest_is_left_to_its_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_reception, "MAX_WAITING_BYTES", LIMIT)
+    monkeypatch.setattr(batch_reception, "MAX_WAITING_BYTES", 1_400)  # for two batches of the same columns
     life = Reception()
     assert [life.receive(batch("p", sequence)) for sequence in (1, 2, 3, 4)] == [[CommitSoon()], [CommitSoon()], [], []]
     assert life.commits.admission.counters.deferred == 2
@@ -269,3 +272,17 @@ def test_batches_that_their_proxy_lost_are_counted_with_the_commit() -> None:
     assert life.resume("p", 4) == [AcknowledgeNow()]
     life.commit()
     assert (life.acknowledged["p"], life.commits.admission.counters.lost_batches) == (3, 2)
+
+
+def test_what_waits_is_counted_with_the_layouts_of_ever_new_columns() -> None:
+    life = Reception()
+    sizes = [0]
+    for sequence in range(1, 5):
+        sent = unpack_batch(batch("p", sequence))
+        more = tuple(Column(f"more{sequence}_{n}", FieldType.BOOLEAN, b"", bytes(ROWS)) for n in range(100))
+        life.receive(pack_batch(replace(sent, columns=sent.columns + more)))
+        sizes.append(life.commits.waiting.bytes)
+    assert min(after - before for before, after in pairwise(sizes)) > 100 * 256
+    same = life.commits.waiting.bytes
+    life.receive(pack_batch(replace(unpack_batch(batch("p", 5)), columns=sent.columns + more)))
+    assert life.commits.waiting.bytes - same < 1_000

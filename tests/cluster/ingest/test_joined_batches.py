@@ -27,6 +27,7 @@ from protocols.wire.batches import (
     Column,
     aggregate_fields,
     make_column,
+    pack_batch,
     wire_fields,
 )
 from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
@@ -55,7 +56,7 @@ def drawn_column(draw: DrawFn, field: Field, rows: int, *, kind: FieldType | Non
 @st.composite
 def batches(draw: DrawFn, faults: tuple[str, ...] = ("",)) -> Batch:
     """Return a batch: its columns in any order, some of them not of the stream; or one with a fault."""
-    rows, fault = draw(st.integers(1, 4)), draw(st.sampled_from(faults))
+    rows, fault = draw(st.integers(1, 4) | st.just(70)), draw(st.sampled_from(faults))
     nullable = {"null stamp": START_COLUMN, "null mote": MOTE_COLUMN, "null rate": DEFAULT_RATE_COLUMN}.get(fault)
     found = []
     for field in (
@@ -93,7 +94,8 @@ def rows_of(batch: Batch, not_before_us: int | None) -> list[dict[str, Value]]:
 
 
 def admitted(batch: Batch, not_before_us: int | None, layouts: Layouts) -> AdmittedRows:
-    return AdmittedRows(batch.columns, batch.rows, layouts.of(batch), not_before_us)
+    packed = pack_batch(batch)
+    return AdmittedRows(packed.data, packed.rows, layouts.of(packed), not_before_us)
 
 
 @given(st.lists(st.tuples(batches(), st.none() | STAMPS), min_size=1, max_size=6))
@@ -113,7 +115,7 @@ def test_batches_are_converted_together_as_each_by_itself(joined: Joined) -> Non
 @given(batches(faults=FAULTS[1:]))
 def test_a_faulty_batch_is_found_before_it_can_spoil_a_commit(batch: Batch) -> None:
     with pytest.raises(SchemaError):
-        Layouts(SCHEMA).of(batch)
+        Layouts(SCHEMA).of(pack_batch(batch))
 
 
 class Commits:
@@ -128,7 +130,7 @@ class Commits:
 
     async def store(self, sent: list[Batch], *, together: bool) -> None:
         for number, batch in enumerate(sent, 1):
-            self.writer.receive(renumbered(batch, number))
+            self.writer.receive(pack_batch(renumbered(batch, number)))
             if not together:
                 await self.writer.commit()
         if together:

@@ -9,7 +9,7 @@ import polars as pl
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.archived_log import LOG
 from cluster.storage.stream_tables import StreamTable
-from protocols.wire.batches import Ack, Batch, Resumption, make_columns
+from protocols.wire.batches import Ack, Batch, PackedBatch, Resumption, make_columns, pack_batch
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.running.delivery_window import (
     AckReceived,
@@ -28,9 +28,9 @@ from proxy.running.delivery_window import (
 SPEEDS = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
 
 
-def batch(number: int) -> Batch:
+def batch(number: int) -> PackedBatch:
     columns = make_columns(SPEEDS, [number], ["m"], [True], {"speed": [1.0]})
-    return Batch(1, "p", "e", "speeds", number, number, True, 1, columns)
+    return pack_batch(Batch(1, "p", "e", "speeds", number, number, True, 1, columns))
 
 
 class Link:

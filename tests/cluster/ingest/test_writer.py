@@ -14,7 +14,7 @@ from cluster.ingest import batch_reception
 from cluster.ingest.writer import StreamWriter
 from cluster.storage.appending import OutcomeUnknownError
 from cluster.storage.stream_tables import StreamTable
-from protocols.wire.batches import Batch, make_columns
+from protocols.wire.batches import Batch, PackedBatch, make_columns, pack_batch
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SCHEMA = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
 
 
-def empty_batch(proxy: str, sequence: int, watermark_us: int) -> Batch:
-    return Batch(1, proxy, "e", "speeds", sequence, watermark_us, True, 0, ())
+def empty_batch(proxy: str, sequence: int, watermark_us: int) -> PackedBatch:
+    return pack_batch(Batch(1, proxy, "e", "speeds", sequence, watermark_us, True, 0, ()))
 
 
 async def test_a_silent_proxy_does_not_stall_a_busy_stream(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ async def test_a_silent_proxy_does_not_stall_a_busy_stream(tmp_path: Path) -> No
 SAMPLES = 1_000
 
 
-def samples(sequence: int) -> Batch:
+def samples(sequence: int) -> PackedBatch:
     stamps = [sequence * SAMPLES + number for number in range(SAMPLES)]
     columns = make_columns(SCHEMA, stamps, ["m"] * SAMPLES, [True] * SAMPLES, {"speed": [1.0] * SAMPLES})
-    return Batch(1, "p", "e", "speeds", sequence, stamps[0], True, SAMPLES, columns)
+    return pack_batch(Batch(1, "p", "e", "speeds", sequence, stamps[0], True, SAMPLES, columns))
 
 
 async def test_waiting_batches_are_bounded_and_the_others_stay_with_their_proxy(

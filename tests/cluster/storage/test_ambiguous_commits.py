@@ -17,15 +17,15 @@ from cluster.storage.archived_log import LOG
 from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.stream_tables import StreamTable
-from protocols.wire.batches import Ack, Batch, make_columns
+from protocols.wire.batches import Ack, Batch, PackedBatch, make_columns, pack_batch
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 SPEEDS = StreamSchema("speeds", (Field("speed", FieldType.REAL),))
 
 
-def batch(number: int) -> Batch:
+def batch(number: int) -> PackedBatch:
     columns = make_columns(SPEEDS, [number], ["m"], [True], {"speed": [1.0]})
-    return Batch(1, "p", "e", "speeds", number, number, True, 1, columns)
+    return pack_batch(Batch(1, "p", "e", "speeds", number, number, True, 1, columns))
 
 
 class Sender:
