@@ -45,8 +45,9 @@ test: $(INSTALLED) ## Lint, types, all tests, and a minute of simulated deployme
 	@$(BIN)/pytest -q -n 2 --dist loadgroup -m '($(HEAVY)) and not long' $(HEAVY_FILES)
 	@$(BIN)/python -m tests.simulation --minutes 1
 
+# Some tests take a minute, most a hundredth of a second: a process that is done takes over half of another's rest.
 test-fast: $(INSTALLED) ## The tests that need neither Spark nor several processes, on all cores
-	@$(BIN)/pytest -q -n auto -m 'not ($(HEAVY))'
+	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not ($(HEAVY))'
 
 test-faults: $(INSTALLED) ## Parts killed, stopped, cut off and starved by schedule: [SCHEDULES=50] [SEED=n] [KILLS=20]
 	@FJORD_KILLS='$(KILLS)' $(BIN)/pytest -q -m faults $(HEAVY_FILES)
