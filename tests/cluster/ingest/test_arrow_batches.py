@@ -163,10 +163,13 @@ def test_late_rows_are_separated(watermark: int, in_time: list[int], late: list[
 
 
 @pytest.mark.parametrize("rows", [1, 3, 200])
-def test_the_first_and_the_last_stamp_of_a_batch_are_found_whatever_their_order(rows: int) -> None:
+@pytest.mark.parametrize("before", [0, 1, 2, 3])
+def test_the_first_and_the_last_stamp_of_a_batch_are_found_whatever_their_order(rows: int, before: int) -> None:
     schema = StreamSchema("s", (Field("speed", FieldType.REAL),))
     stamps = [7 * number % rows - 1 for number in range(rows)]
     columns = make_columns(schema, stamps, ["m"] * rows, [True] * rows, {"speed": [1.0] * rows})
+    stamped, *others = columns
+    columns = (*others[:before], stamped, *others[before:])
     sent = pack_batch(Batch(1, "p", "e", "s", 1, 0, True, rows, columns))
     assert first_and_last(sent, Layouts(schema).of(sent)) == (min(stamps), max(stamps))
 

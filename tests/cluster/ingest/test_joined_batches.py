@@ -30,6 +30,7 @@ from protocols.wire.batches import (
     pack_batch,
     wire_fields,
 )
+from protocols.wire.packed_batches import NEVER_NULL
 from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
 from tests.protocols.test_batches import VALUES
 
@@ -65,7 +66,7 @@ def batches(draw: DrawFn, faults: tuple[str, ...] = ("",)) -> Batch:
         *(COMPLETENESS if draw(st.booleans()) else ()),
         *(Field(f"more{number}", FieldType.TEXT) for number in range(draw(st.integers(0, 2)))),
     ):
-        own = field.name in (START_COLUMN, MOTE_COLUMN, DEFAULT_RATE_COLUMN)
+        own = field.name in NEVER_NULL
         found.append(drawn_column(draw, field, rows, nulls=not own or field.name == nullable))
     if nullable is not None:
         place = next(place for place, column in enumerate(found) if column.name == nullable)
@@ -98,7 +99,29 @@ def admitted(batch: Batch, not_before_us: int | None, layouts: Layouts) -> Admit
     return AdmittedRows(packed.data, packed.rows, layouts.of(packed), not_before_us)
 
 
-@given(st.lists(st.tuples(batches(), st.none() | STAMPS), min_size=1, max_size=6))
+@st.composite
+def alike(draw: DrawFn) -> list[Batch]:
+    """Return batches in turn of a few kinds, each with its columns and their order; with few rows or many."""
+    kinds = []
+    for _ in range(draw(st.integers(1, 3))):
+        fields = [*wire_fields(SCHEMA), *(AGGREGATES if draw(st.booleans()) else ())]
+        kinds.append(draw(st.permutations(fields)))
+    found = []
+    for rows in draw(st.lists(st.sampled_from((1, 2, 7, 8, 9)), min_size=2, max_size=8)):
+        count = 10 * rows if draw(st.booleans()) else rows
+        columns = []
+        for field in draw(st.sampled_from(kinds)):
+            column = drawn_column(draw, field, rows, nulls=field.name not in NEVER_NULL)
+            values = (column.values(rows) * 10)[:count]
+            columns.append(make_column(field.name, field.type, values))
+        found.append(Batch(1, "p", "e", "all", 1, draw(STAMPS), True, count, tuple(columns)))
+    return found
+
+
+@given(
+    st.lists(st.tuples(batches(), st.none() | STAMPS), min_size=1, max_size=6)
+    | alike().map(lambda found: [(each, None) for each in found])
+)
 def test_batches_are_converted_together_as_each_by_itself(joined: Joined) -> None:
     layouts = Layouts(SCHEMA)
     together = to_arrow([admitted(*each, layouts) for each in joined], SCHEMA)

@@ -51,7 +51,7 @@ async def test_a_batch_is_stored_once_and_then_acknowledged(service: Service) ->
     await service.handle(topics.batches("p"), batch(2, 30, watermark=40))
     assert acks(service) == []
     await writer.commit()
-    assert [ack.through for ack in acks(service)] == [2]
+    assert [(ack.through, ack.packed) for ack in acks(service)] == [(2, True)]
     await service.handle(topics.batches("p"), batch(1, 10, 20, watermark=30))
     assert [ack.through for ack in acks(service)] == [2, 2]
     await writer.commit()
