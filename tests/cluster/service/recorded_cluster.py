@@ -122,6 +122,9 @@ def record(folder, log, *, seconds=1.5, log_bytes=8 * MEBIBYTE, **changes):
         with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
             runner.run(run())
         recorder.close()
+        # A commit may still be made by a thread, which a process would wait for before it ends: the next run begins
+        # with the folder as it is then.
+        recorder._pool.shutdown(wait=True)
     finally:
         server_module.MqttLink = before
     return found
