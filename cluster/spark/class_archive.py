@@ -1,7 +1,7 @@
 """An archive of the 17,000 classes that Spark loads: Java maps it into memory instead of reading and checking them.
 
     first start      Java lists the classes that it loads
-    a minute later   another Java, in the background, writes the archive
+    a minute later   another Java, in the background, writes the archive, once the machine has little else to do
     later starts     Java maps it
 
 Java itself compares an archive with its own version and with all files of the class path; where they differ, it does
@@ -17,7 +17,7 @@ import hashlib
 import os
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,11 @@ from protocols.event_log import get_logger
 LEAST_PRIORITY: Final = "19"
 UNUSED_SECONDS: Final = 30 * 24 * 3600.0
 """Archives of other versions that no Java has mapped for so long are removed; they take some 200 MB each."""
+QUIET_SECONDS: Final = 10.0
+"""For so long the machine must have had little to do."""
+BUSY_PERCENT: Final = 50.0
+"""Of all processors. Two of them with a load of 70 % fell seconds behind while an archive was written, for two minutes:
+the least priority leaves caches, and processors that share a core, no freer."""
 _SUFFIX: Final = ".jsa"
 
 log = get_logger(__name__)
@@ -135,6 +140,31 @@ class ClassArchive:
         for other in self.file.parent.glob(f"classes-*{_SUFFIX}"):
             if time.time() - other.stat().st_mtime > UNUSED_SECONDS:
                 other.unlink(missing_ok=True)
+
+
+async def until_quiet(
+    used_percent: Callable[[], float] | None = None, *, seconds: float = QUIET_SECONDS, least_busy: float = BUSY_PERCENT
+) -> None:
+    """Wait until the machine has had little to do for some time.
+
+    Parameters
+    ----------
+    used_percent
+        Returns how much of all processors was used since it was called last; None measures this machine.
+    seconds
+        For so long.
+    least_busy
+        What counts as busy, in percent.
+    """
+    if used_percent is None:
+        from psutil import cpu_percent  # noqa: PLC0415 - nothing that starts a cluster needs it
+
+        used_percent = cpu_percent
+    used_percent()
+    while True:
+        await asyncio.sleep(seconds)
+        if used_percent() < least_busy:
+            return
 
 
 def _version_of(file: Path | os.DirEntry[str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
+from cluster.spark.class_archive import until_quiet
 from cluster.spark.session import SPARK_FILES, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkEndedError, SparkLog
 from protocols.event_log import get_logger
@@ -176,9 +177,10 @@ class Engine:
             await asyncio.sleep(LOG_PAUSE_SECONDS)
 
     async def archive_classes(self) -> None:
-        """Once it has run for a while, archive the classes that Java has loaded, for later starts."""
+        """Archive the classes that Java has loaded, for later starts: after a while, and when there is little to do."""
         await self._began.wait()
         await asyncio.sleep(ARCHIVE_SECONDS)
+        await until_quiet()
         if self._spark is not None:
             await archive_classes(self._spark, self._folder / SPARK_FILES)
 

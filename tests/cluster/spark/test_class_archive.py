@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.spark.class_archive import UNUSED_SECONDS, ClassArchive
+from cluster.spark.class_archive import UNUSED_SECONDS, ClassArchive, until_quiet
 from cluster.spark.java import find_java
 
 OPTIONS = "-XX:+UseSerialGC"
@@ -122,3 +122,16 @@ async def test_archives_that_are_used_no_more_are_removed(tmp_path: Path) -> Non
     run_java(archive)
     assert await archive.write("nothing")
     assert (unused.exists(), used.exists(), archive.file.exists()) == (False, True, True)
+
+
+async def test_an_archive_waits_for_a_machine_that_has_little_to_do() -> None:
+    used = iter([0.0, 90.0, 100.0, 50.0, 49.9, 0.0])  # the first is of the time before
+    await until_quiet(lambda: next(used), seconds=0.0)
+    assert list(used) == [0.0]
+
+
+async def test_how_much_the_machine_does_is_measured() -> None:
+    await until_quiet(seconds=0.01, least_busy=101.0)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await until_quiet(seconds=0.01, least_busy=0.0)
