@@ -65,11 +65,51 @@ print(apart(work))
 """
 
 
+PACKED = """
+import sys
+from pathlib import Path
+from msgspec.structs import replace
+from tests.simulation import preparing
+preparing.prepare()
+from tests.simulation.deployed_cluster import DeployedCluster
+from tests.simulation.forked import apart
+from tests.simulation.schedules import SAMPLES_SQL, drawn
+from tests.simulation.world import World
+
+def work(make_cluster):
+    schedule = replace(drawn(3, 80.0), faults=())
+    world = World(schedule, Path(sys.argv[1]) / f"{make_cluster is None}", make_cluster)
+
+    async def steer():
+        for machine in (world.cluster, *world.proxies.values(), *world.gateways.values()):
+            machine.start()
+        for mote in world.motes:
+            mote.switch_on()
+        while await world.cluster.add_query(SAMPLES_SQL, "q") is not None:
+            await world.loop.passed(5)
+        await world.loop.passed(60)
+
+    world.loop.run_until_complete(steer())
+    spooled = world.proxies["p0"].spooled
+    return [spooled[each].payload[0] for each in sorted(spooled)]
+
+for make_cluster in (None, DeployedCluster):
+    forms = apart(lambda: work(make_cluster))
+    print(sorted(set(forms)), forms == sorted(forms))
+"""
+
+
 def python(*arguments, **environment):
     return subprocess.run(
         [sys.executable, *arguments], capture_output=True, text=True, check=False, timeout=280,
         env=os.environ | {"PYTHONHASHSEED": "0"} | environment,
     )  # fmt: skip
+
+
+def test_proxies_pack_batches_as_soon_as_a_cluster_has_acknowledged_one(tmp_path):
+    """One that stands in, and a real one: before, batches are of columns (0x99), and then all are packed (0x9a)."""
+    done = python("-c", PACKED, str(tmp_path))
+    assert done.stdout.splitlines() == ["[153, 154] True"] * 2, done.stderr
 
 
 def test_a_schedule_runs_alike_in_two_processes():

@@ -7,11 +7,10 @@ from protocols.mqtt.link import BrokerAddress, Message, MqttLink
 from protocols.wire import topics
 from tests.simulation import preparing
 from tests.simulation.broker import PORT
-from tests.simulation.deployed_cluster import DeployedCluster
 from tests.simulation.fault_kinds import KINDS
 from tests.simulation.forked import apart
 from tests.simulation.hosts import Host, HostClock
-from tests.simulation.schedules import SAMPLES_SQL, Fault, drawn
+from tests.simulation.schedules import Fault, drawn
 from tests.simulation.world import World
 
 
@@ -83,29 +82,5 @@ def test_a_fault_ends_as_it_should(tmp_path, kind):
         assert world.happened == {kind: 1}
         assert not world.without_power
         assert threading.active_count() == 1
-
-    apart(work)
-
-
-@pytest.mark.parametrize("make_cluster", [None, DeployedCluster], ids=["stand-in", "deployed"])
-def test_proxies_pack_batches_as_soon_as_the_cluster_has_acknowledged_one(tmp_path, make_cluster):
-    def work():
-        preparing.prepare()
-        world = World(calm(80.0), tmp_path / "world", make_cluster)
-
-        async def steer():
-            for machine in (world.cluster, *world.proxies.values(), *world.gateways.values()):
-                machine.start()
-            for mote in world.motes:
-                mote.switch_on()
-            await world.loop.passed(20)
-            assert await world.cluster.add_query(SAMPLES_SQL, "q") is None
-            await world.loop.passed(60)
-
-        world.loop.run_until_complete(steer())
-        spooled = world.proxies["p0"].spooled
-        forms = [spooled[each].payload[:1] for each in sorted(spooled)]
-        assert set(forms) == {b"\x99", b"\x9a"}
-        assert forms == sorted(forms)
 
     apart(work)
