@@ -7,9 +7,9 @@ are, are one matrix of bytes, of which a column is a slice.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Sequence
-from functools import cache, cached_property, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from cluster.ingest.batch_layouts import Layout, stored_fields
 from cluster.storage.stream_tables import ARROW_TYPES, arrow_schema
+from protocols.wire.batch_columns import few_numbers
 from protocols.wire.batches import FEW_ROWS, START_COLUMN, PackedBatch
 from protocols.wire.packed_batches import bits_of
 from protocols.wire.streams import FieldType, StreamSchema
@@ -52,10 +53,10 @@ def to_arrow(admitted: Sequence[AdmittedRows], schema: StreamSchema) -> pa.Table
 
     It has the columns of aggregates, or those that count missing samples, if any batch has them.
     """
-    alike: dict[int, list[AdmittedRows]] = {}
-    for each in admitted:
-        alike.setdefault(id(each.layout), []).append(each)
-    groups = [AlikeBatches(some) for some in alike.values()]
+    alike: dict[int, list[int]] = {}
+    for number, each in enumerate(admitted):
+        alike.setdefault(id(each.layout), []).append(number)
+    groups = [AlikeBatches([admitted[number] for number in numbers]) for numbers in alike.values()]
     aggregates = any(each.layout.aggregates for each in groups)
     completeness = any(each.layout.completeness for each in groups)
     fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
@@ -64,7 +65,7 @@ def to_arrow(admitted: Sequence[AdmittedRows], schema: StreamSchema) -> pa.Table
         pa.Table.from_arrays([group.array(each.name, each.type) for each in fields], schema=arrow) for group in groups
     ]
     counts = np.array([each.rows for each in admitted], np.int64)
-    table = parts[0] if len(parts) == 1 else _in_order(parts, admitted, counts)
+    table = parts[0] if len(parts) == 1 else _in_order(parts, list(chain.from_iterable(alike.values())), counts)
     return _in_time(table, admitted, counts)
 
 
@@ -92,7 +93,7 @@ class AlikeBatches:
         self._counts = np.array(self._rows, np.int64)
         self._ends = np.cumsum(self._counts)
         self._count = int(self._ends[-1])
-        self._texts = self._text_places()
+        self._texts = {text.place: text for text in self._joined_texts()}
 
     def array(self, name: str, kind: FieldType) -> pa.Array:
         """Return a stored column of all of them, one after another; it is NULL if they do not have it."""
@@ -100,17 +101,21 @@ class AlikeBatches:
         if place is None:
             return pa.nulls(self._count, ARROW_TYPES[kind])
         missing, present = self._presence(place)
-        values = self._gathered(partial(self.layout.buffer.values, place))
         match kind:
             case FieldType.TEXT:
+                text = self._texts[place]
                 offsets = np.zeros(self._count + 1, np.int32)
-                np.cumsum(values.view("<i4"), out=offsets[1:])
-                buffers = [present, pa.py_buffer(offsets), pa.py_buffer(self._text(place))]
+                np.cumsum(text.lengths, out=offsets[1:])
+                buffers = [present, pa.py_buffer(offsets), pa.py_buffer(text.of(self._buffers))]
             case FieldType.BOOLEAN:
-                buffers = [present, pa.py_buffer(np.packbits(values, bitorder="little"))]
+                buffers = [present, pa.py_buffer(np.packbits(self._values(place), bitorder="little"))]
             case _:
-                buffers = [present, pa.py_buffer(values)]
+                buffers = [present, pa.py_buffer(self._values(place))]
         return pa.Array.from_buffers(ARROW_TYPES[kind], self._count, buffers, null_count=missing)
+
+    def _values(self, place: int) -> Octets:
+        """Return the values of a column, or the lengths of its texts."""
+        return self._gathered(partial(self.layout.buffer.values, place))
 
     def _gathered(self, where: Callable[[int], tuple[int, int]]) -> Octets:
         """Return the same part of each buffer, one after another; `where` says where it is with so many rows."""
@@ -136,7 +141,8 @@ class AlikeBatches:
     @cached_property
     def _all_present(self) -> Octets:
         """The bits of presence of columns without NULL."""
-        return np.frombuffer(b"".join([bits_of(b"", rows) for rows in self._rows]), np.uint8)
+        of_rows = {rows: bits_of(b"", rows) for rows in self._different}
+        return np.frombuffer(b"".join([of_rows[rows] for rows in self._rows]), np.uint8)
 
     @cached_property
     def _bits_of_rows(self) -> npt.NDArray[np.int64]:
@@ -145,28 +151,43 @@ class AlikeBatches:
         begins = np.cumsum(bits) - bits - (self._ends - self._counts)
         return np.repeat(begins, self._counts) + np.arange(self._count)
 
-    def _text_places(self) -> dict[int, tuple[list[int], list[int]]]:
-        """Return, by column with texts, where its texts begin and end in each buffer."""
-        found = dict[int, tuple[list[int], list[int]]]()
+    def _joined_texts(self) -> Iterator[JoinedTexts]:
+        """Yield the texts of each column with texts: where they begin depends on those before."""
         before = {rows: self.layout.buffer.bytes_before_texts(rows) for rows in self._different}
         begins = np.array([before[rows] for rows in self._rows], np.int64)
         for place in self.layout.buffer.texts:
-            lengths = self._gathered(partial(self.layout.buffer.values, place)).view("<i4")
+            lengths = self._values(place).view("<i4")
             ends = begins + np.add.reduceat(lengths, self._ends - self._counts, dtype=np.int64)
-            found[place] = begins.tolist(), ends.tolist()
+            yield JoinedTexts(place, lengths, begins, ends)
             begins = ends
-        return found
-
-    def _text(self, place: int) -> bytes:
-        begins, ends = self._texts[place]
-        return b"".join([data[begin:end] for data, begin, end in zip(self._buffers, begins, ends, strict=True)])
 
 
-def _in_order(parts: Sequence[pa.Table], admitted: Sequence[AdmittedRows], counts: npt.NDArray[np.int64]) -> pa.Table:
-    """Return the rows of tables in the order of their batches; each has those of batches of one layout."""
-    groups = {key: number for number, key in enumerate(dict.fromkeys(id(each.layout) for each in admitted))}
-    # As they are in the tables: by group, and in each in order.
-    numbers = np.argsort([groups[id(each.layout)] for each in admitted], kind="stable")
+class JoinedTexts(NamedTuple):
+    """The texts of one column of some batches: their lengths, and where they begin and end in each buffer."""
+
+    place: int
+    lengths: npt.NDArray[np.int32]
+    begins: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+    def of(self, buffers: Sequence[bytes]) -> bytes:
+        """Return the texts, one after another."""
+        places = zip(buffers, self.begins.tolist(), self.ends.tolist(), strict=True)
+        return b"".join([data[begin:end] for data, begin, end in places])
+
+
+def _in_order(parts: Sequence[pa.Table], numbers: Sequence[int], counts: npt.NDArray[np.int64]) -> pa.Table:
+    """Return the rows of tables in the order of their batches.
+
+    Parameters
+    ----------
+    parts
+        Each with the rows of some batches.
+    numbers
+        Of these batches, one part after another.
+    counts
+        The rows of each batch, by its number.
+    """
     begins = np.empty_like(counts)
     begins[numbers] = np.cumsum(counts[numbers]) - counts[numbers]
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -190,10 +211,7 @@ def first_and_last(batch: PackedBatch, layout: Layout) -> tuple[int, int]:
     return int(many.min()), int(many.max())
 
 
-@cache
-def _few_stamps(rows: int) -> Callable[[bytes, int], tuple[int, ...]]:
-    """Return what reads so many stamps, of which there are few, from some place on."""
-    return struct.Struct(f"<{rows}q").unpack_from
+_few_stamps = few_numbers("q")
 
 
 def _in_time(table: pa.Table, admitted: Sequence[AdmittedRows], counts: npt.NDArray[np.int64]) -> pa.Table:

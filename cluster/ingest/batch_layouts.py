@@ -99,7 +99,7 @@ class Layouts:
         if not found.match.fits:
             raise SchemaError(mismatch_text(batch.proxy, self._schema.name, found.match))
         for name, place in found.never_null:
-            if not found.buffer.all_present(batch.data, place, batch.rows):
+            if found.buffer.present(batch.data, place, batch.rows):
                 raise SchemaError(f"batch has a sample without {name}")
         return found
 

@@ -173,6 +173,7 @@ class BatchReception:
         """Let rows wait as they came: they are converted with those of all other batches of the commit."""
         waiting, counters = self._commits.waiting, self._admission.counters
         first_us, last_us = first_and_last(batch, layout)
+        last_layout = waiting.admitted[-1].layout if waiting.admitted else None
         watermark_us, rows = self._admission.watermark_us, batch.rows
         late: Sequence[Decision] = _NOTHING
         if watermark_us is None or first_us >= watermark_us:
@@ -187,8 +188,7 @@ class BatchReception:
                 return late
             waiting.admitted.append(AdmittedRows(batch.data, batch.rows, layout, watermark_us))
         waiting.bytes += len(batch.data) + BATCH_BYTES
-        if layout is not waiting.layout:
-            waiting.layout = layout
+        if layout is not last_layout:
             waiting.bytes += COLUMN_BYTES * len(layout.buffer.columns)
         counters.rows += rows
         self._admission.note_stamp(last_us)

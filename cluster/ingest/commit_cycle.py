@@ -18,7 +18,6 @@ from typing import Final, TypeAlias
 
 from cluster.ingest.admission import StreamAdmission
 from cluster.ingest.arrow_batches import AdmittedRows
-from cluster.ingest.batch_layouts import Layout
 from cluster.storage.stream_tables import StreamPosition
 from protocols.wire.batches import Rejection
 
@@ -50,8 +49,6 @@ class Waiting:
         What all of it takes in memory.
     lost
         Batches that will never come.
-    layout
-        Of the last batch that was admitted.
     """
 
     admitted: list[AdmittedRows] = field(default_factory=list)
@@ -59,7 +56,6 @@ class Waiting:
     rejected: dict[Lane, list[Rejection]] = field(default_factory=dict)
     bytes: int = 0
     lost: int = 0
-    layout: Layout | None = None
 
 
 @dataclass(frozen=True, slots=True)

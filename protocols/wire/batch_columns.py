@@ -125,24 +125,24 @@ def check_column(column: Column, rows: int) -> None:
     FrameError
         With reason ``shape``.
     """
-    if not is_column_name(column.name):
-        raise _misshapen(column, "no column can have this name")
-    present, data = column.present, column.data
+    name, present, data = column.name, column.present, column.data
+    if not is_column_name(name):
+        raise misshapen(name, "no column can have this name")
     if present and (len(present) != rows or present.translate(None, b"\0\1")):
-        raise _misshapen(column, f"presence of {len(present)} rows in a batch of {rows}, each 0 or 1")
+        raise misshapen(name, f"presence of {len(present)} rows in a batch of {rows}, each 0 or 1")
     if column.type is not FieldType.TEXT:
         if column.type not in VALUE_BYTES:
-            raise _misshapen(column, f"a batch has no values of type {column.type.value}")
+            raise misshapen(name, f"a batch has no values of type {column.type.value}")
         expected = rows * VALUE_BYTES[column.type]
         if len(data) != expected or column.offsets:
-            raise _misshapen(column, f"{len(data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
+            raise misshapen(name, f"{len(data)} bytes of {column.type.value} for {rows} rows, expected {expected}")
         return
     if len(column.offsets) != (rows + 1) * _OFFSET_BYTES:
-        raise _misshapen(column, f"{len(column.offsets)} bytes of offsets for {rows} rows")
+        raise misshapen(name, f"{len(column.offsets)} bytes of offsets for {rows} rows")
     if not _cut(column.offsets, rows, len(data)):
-        raise _misshapen(column, "offsets do not cut its text")
+        raise misshapen(name, "offsets do not cut its text")
     if (fault := fault_of_text(data, lambda: np.frombuffer(column.offsets, _OFFSETS))) is not None:
-        raise _misshapen(column, fault)
+        raise misshapen(name, fault)
 
 
 _OWN = re.compile(r"fjord_[a-z]+_(?P<field>.*)", re.DOTALL)
@@ -156,20 +156,29 @@ def is_column_name(name: str) -> bool:
     return is_identifier(name if found is None else found["field"])
 
 
-def _misshapen(column: Column, what: str) -> FrameError:
-    return FrameError("shape", f"column {column.name!r}: {what}")
+def misshapen(column: str, what: str) -> FrameError:
+    """Return the error about a column of a batch that is not as it has to be."""
+    return FrameError("shape", f"column {column!r}: {what}")
 
 
-@cache
-def _few_offsets(rows: int) -> Callable[[bytes], tuple[int, ...]]:
-    """Return what reads the offsets of so many rows, of which there are few."""
-    return struct.Struct(f"<{rows + 1}i").unpack
+def few_numbers(code: str) -> Callable[[int], Callable[[bytes, int], tuple[int, ...]]]:
+    """Return what makes, for so few numbers, what reads them out of a buffer from some place on.
+
+    Parameters
+    ----------
+    code
+        The kind of number, as for :mod:`struct`; little-endian.
+    """
+    return cache(lambda count: struct.Struct(f"<{count}{code}").unpack_from)
+
+
+_few_offsets = few_numbers("i")
 
 
 def _cut(raw: bytes, rows: int, size: int) -> bool:
     """Return whether offsets cut text of this size into so many pieces."""
     if rows <= FEW_ROWS:
-        few = _few_offsets(rows)(raw)
+        few = _few_offsets(rows + 1)(raw, 0)
         return few[0] == 0 and few[-1] == size and few == tuple(sorted(few))
     many = np.frombuffer(raw, _OFFSETS)
     return int(many[0]) == 0 and int(many[-1]) == size and bool((many[:-1] <= many[1:]).all())

@@ -14,10 +14,9 @@ Decision 0081 (docs/decisions/0081-batches-in-one-buffer.md).
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Annotated
 
@@ -36,7 +35,9 @@ from protocols.wire.batch_columns import (
     Column,
     ColumnName,
     fault_of_text,
+    few_numbers,
     is_column_name,
+    misshapen,
 )
 from protocols.wire.frames import KIBIBYTE, MEBIBYTE, VERSION, Frame, Microseconds
 from protocols.wire.names import LONGEST_NAME
@@ -119,12 +120,13 @@ class BufferLayout:
         begin = rows * self.row_bytes + self.nullable[place] * size
         return begin, begin + size
 
-    def all_present(self, data: bytes, place: int, rows: int) -> bool:
-        """Return whether no row has NULL in a column."""
+    def present(self, data: bytes, place: int, rows: int) -> bytes:
+        """Return 1 for each row that has a value in a column and 0 for NULL; nothing if no row has NULL."""
         if place not in self.nullable:
-            return True
+            return b""
         begin, end = self.presence(place, rows)
-        return bool(unpacked_bits(data[begin:end], rows).all())
+        there = np.unpackbits(np.frombuffer(data[begin:end], np.uint8), count=rows, bitorder="little")
+        return b"" if there.all() else there.tobytes()
 
     def bytes_before_texts(self, rows: int) -> int:
         """Return where the texts begin."""
@@ -157,10 +159,7 @@ class BufferLayout:
         return np.cumsum(self.lengths(data, place, rows), dtype=np.int64)
 
 
-@cache
-def _few_lengths(rows: int) -> Callable[[bytes, int], tuple[int, ...]]:
-    """Return what reads the lengths of so many texts, of which there are few, from some place on."""
-    return struct.Struct(f"<{rows}I").unpack_from
+_few_lengths = few_numbers("I")
 
 
 class PackedBatch(Frame, frozen=True, gc=False):
@@ -242,9 +241,9 @@ def _read_description(raw: bytes) -> BufferLayout:
         raise FrameError("shape", f"the columns of a batch cannot be read: {error}") from error
     for each in columns:
         if not is_column_name(each.name):
-            raise FrameError("shape", f"column {each.name!r}: no column can have this name")
+            raise misshapen(each.name, "no column can have this name")
         if each.type is not FieldType.TEXT and each.type not in VALUE_BYTES:
-            raise FrameError("shape", f"column {each.name!r}: a batch has no values of type {each.type.value}")
+            raise misshapen(each.name, f"a batch has no values of type {each.type.value}")
     return BufferLayout.of(columns)
 
 
@@ -273,18 +272,8 @@ def unpack(layout: BufferLayout, data: bytes, rows: int) -> tuple[Column, ...]:
     return tuple(_column(layout, data, rows, place, texts.get(place)) for place in range(len(layout.columns)))
 
 
-def unpacked_bits(bits: bytes, rows: int) -> npt.NDArray[np.uint8]:
-    """Return 1 for each row that has a value and 0 for NULL."""
-    return np.unpackbits(np.frombuffer(bits, np.uint8), count=rows, bitorder="little")
-
-
 def _column(layout: BufferLayout, data: bytes, rows: int, place: int, text: tuple[int, int] | None) -> Column:
-    described = layout.columns[place]
-    present = b""
-    if place in layout.nullable:
-        begin, end = layout.presence(place, rows)
-        there = unpacked_bits(data[begin:end], rows)
-        present = b"" if there.all() else there.tobytes()
+    described, present = layout.columns[place], layout.present(data, place, rows)
     if text is None:
         begin, end = layout.values(place, rows)
         return Column(described.name, described.type, present, data[begin:end], unit=described.unit)
@@ -298,7 +287,7 @@ def _check_texts(layout: BufferLayout, data: bytes, rows: int) -> None:
     for place, (begin, end) in zip(layout.texts, layout.text_spans(data, rows), strict=True):
         fault = fault_of_text(data[begin:end], partial(layout.cuts, data, place, rows))
         if fault is not None:
-            raise FrameError("shape", f"column {layout.columns[place].name!r}: {fault}")
+            raise misshapen(layout.columns[place].name, fault)
 
 
 def _lengths_of(column: Column) -> bytes:
