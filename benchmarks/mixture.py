@@ -3,7 +3,8 @@
 Starts broker, cluster, proxy and motes that sample once a second, as separate processes, and adds queries of three
 kinds one by one through the API: filters, aggregates over sliding windows of several sizes, and distinct counts. Every
 duration is that of Spark's own progress report on a micro-batch. Memory and processor time are those of each part.
-Unless it is to be quick, the proxy alone is measured afterwards, as ``mixture_proxy.py`` does.
+Unless it is to be quick, Java's classes are archived before, so that nothing else is done in the background, and the
+proxy alone is measured afterwards, as ``mixture_proxy.py`` does.
 
     python benchmarks/mixture.py [--quick] [--json] [--motes 300] [--queries 100] [--seconds 90] [--replan on]
 """
@@ -25,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import mixture_proxy
 import psutil
+from archived_classes import archive_classes, classes_are_archived
 from reports import write_report
 from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
 
@@ -57,11 +59,13 @@ def main() -> None:
     if options.quick:
         options.motes, options.queries, options.seconds = 100, 40, 12.0
     configure_logging("warning")
+    archived = classes_are_archived() if options.quick else archive_classes()
     with tempfile.TemporaryDirectory(prefix="fjord-mixture-") as folder:
         cluster = () if options.replan is None else ("--replan", options.replan)
         batches, report = measure(
             Path(folder), options.motes, options.queries, options.seconds, quick=options.quick, cluster=cluster
         )
+    report["classes_archived"] = archived
     if not options.quick:
         report |= proxy_alone(options.motes, options.queries)
     write_report(report, "mixture", lambda path: plot(batches, path), as_json=options.json)

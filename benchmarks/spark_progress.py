@@ -1,7 +1,8 @@
 """Spark's progress reports on every micro-batch of a cluster that runs as a process of its own.
 
-A cluster's status shows the last report only. Spark logs them all, but not at the level that a cluster sets; a folder
-of settings of our own (``SPARK_CONF_DIR``) sends what that logger says to a file.
+A cluster's status shows the last report only. Spark logs them all, but not at the level that a cluster sets; settings
+of our own (``LOG4J_CONFIGURATION_FILE``) send what that logger says to a file. With a folder of Spark's settings Java
+would have another class path, and not map its archive of classes.
 """
 
 from __future__ import annotations
@@ -70,8 +71,9 @@ class MicroBatch:
 def settings_that_log_progress(folder: Path) -> dict[str, str]:
     """Write the settings to a folder; return the environment of a cluster that uses them."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "log4j2.properties").write_text(_SETTINGS.format(file=folder / "progress.log"))
-    return {"SPARK_CONF_DIR": str(folder)}
+    settings = folder / "log4j2.properties"
+    settings.write_text(_SETTINGS.format(file=folder / "progress.log"))
+    return {"LOG4J_CONFIGURATION_FILE": str(settings)}
 
 
 def micro_batches(folder: Path) -> list[MicroBatch]:
