@@ -13,7 +13,14 @@ from cluster.physical.nodes import Host
 from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.spark import source
-from cluster.spark.source import AWAITED_SECONDS, LOOK_SECONDS, FjordReader, SourceOptions
+from cluster.spark.source import (
+    AWAITED_SECONDS,
+    LOOK_SECONDS,
+    RESTING_AFTER_SECONDS,
+    RESTING_TIMES,
+    FjordReader,
+    SourceOptions,
+)
 from protocols.wire.streams import FieldType
 
 LIMIT = ReadMaxRows(1_000)
@@ -87,6 +94,26 @@ def test_after_a_micro_batch_it_answers_at_once_again(tmp_path, files, sleeps):
     assert begin["epoch"] == 2
     assert reader.latestOffset(begin, LIMIT) == begin
     assert sleeps.lengths == []
+
+
+def test_after_a_while_without_anything_to_do_it_looks_less_often_until_something_comes(tmp_path, files, sleeps):
+    reader = reader_of(tmp_path)
+    begin = reader.latestOffset(reader.initialOffset(), LIMIT)
+    reader.latestOffset(begin, LIMIT)
+    sleeps.now += RESTING_AFTER_SECONDS - 0.001
+    assert reader.latestOffset(begin, LIMIT) == begin
+    assert set(sleeps.lengths) == {LOOK_SECONDS}
+    sleeps.lengths.clear()
+    assert reader.latestOffset(begin, LIMIT) == begin
+    assert set(sleeps.lengths) == {LOOK_SECONDS * RESTING_TIMES}
+    assert sum(sleeps.lengths) == pytest.approx(AWAITED_SECONDS * RESTING_TIMES, abs=LOOK_SECONDS * RESTING_TIMES)
+    sleeps.happens[len(sleeps.lengths) + 2] = lambda: files.write(plan(2, 2))
+    begin = reader.latestOffset(begin, LIMIT)
+    assert begin["epoch"] == 2
+    sleeps.lengths.clear()
+    for _ in range(2):
+        assert reader.latestOffset(begin, LIMIT) == begin
+    assert set(sleeps.lengths) == {LOOK_SECONDS}
 
 
 def test_tables_elsewhere_are_looked_at_less_often(tmp_path, files, sleeps, monkeypatch):
