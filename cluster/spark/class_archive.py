@@ -32,8 +32,8 @@ QUIET_SECONDS: Final = 10.0
 """For so long the machine must have had little to do."""
 BUSY_PERCENT: Final = 25.0
 """Of all processors. Micro-batches come in bursts that keep them all busy, so that a load of a third is one of bursts:
-on two processors these took a tenth longer while an archive was written, and with a load of 70 % fell seconds behind.
-The least priority leaves caches, and processors that share a core, no freer."""
+on two processors these took about a tenth longer while an archive was written, and fell seconds behind with a load of
+70 %. The least priority leaves caches, and processors that share a core, no freer."""
 _SUFFIX: Final = ".jsa"
 
 log = get_logger(__name__)
@@ -110,7 +110,6 @@ class ClassArchive:
         process = await asyncio.create_subprocess_exec(
             *ending_with_this_process(command), stdin=silent, stdout=silent, stderr=silent
         )
-        _run_when_idle(process.pid)  # Java's threads will be like this one
         try:
             code = await process.wait()
             if code == 0 and draft.exists():
@@ -167,12 +166,6 @@ async def until_quiet(
         await asyncio.sleep(seconds)
         if used_percent() < least_busy:
             return
-
-
-def _run_when_idle(process: int) -> None:
-    """Have Linux run a process only while a processor has nothing else to do, and stop it at once for what comes."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.sched_setscheduler(process, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _version_of(file: Path | os.DirEntry[str]) -> str:

@@ -19,8 +19,6 @@ OPTIONS = "-XX:+UseSerialGC"
 SLOW_JAVA = (
     "#!/bin/sh\nfor each; do case $each in -XX:SharedArchiveFile=*) : > ${each#*=};; esac; done\nexec sleep 1000"
 )
-NUMBERED_JAVA = SLOW_JAVA.replace(": > ${each#*=}", "echo $$ > ${each#*=}.new; mv ${each#*=}.new ${each#*=}")
-"""Writes its process's number."""
 FAULTY_JAVA = "#!/bin/sh\nfor each; do case $each in -XX:SharedArchiveFile=*) : > ${each#*=};; esac; done\nexit 1"
 
 
@@ -112,18 +110,6 @@ async def test_a_writer_that_is_cancelled_leaves_neither_archive_nor_process(tmp
     assert not archive.file.exists()
     with archive.file.with_suffix(".lock").open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-async def test_an_archive_is_written_only_while_a_processor_has_nothing_else_to_do(tmp_path: Path) -> None:
-    archive = archive_in(tmp_path, java=program(tmp_path / "java", NUMBERED_JAVA))
-    archive.classes.write_text("java/lang/Object\n")
-    writing = asyncio.create_task(archive.write("nothing"))
-    draft = archive.file.with_suffix(".draft")
-    await asyncio.to_thread(wait_for, draft)
-    assert os.sched_getscheduler(int(draft.read_text())) == os.SCHED_IDLE
-    writing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await writing
 
 
 async def test_archives_that_are_used_no_more_are_removed(tmp_path: Path) -> None:
