@@ -6,13 +6,13 @@ A cluster writes it in the background, with a minute of processor time. So a mea
 from __future__ import annotations
 
 import tempfile
-import time
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
 
 from cluster.demo.parts import Parts
-from cluster.demo.processes import Children
+from cluster.demo.processes import ChildError, Children
 from cluster.spark.home import use_installed_pyspark
 from cluster.spark.java import find_java
 from cluster.spark.session import class_archive
@@ -21,16 +21,22 @@ LONGEST_SECONDS = 600.0
 """An archive is written only while the machine has little else to do."""
 
 
-def classes_are_archived() -> bool:
-    """Return whether there is an archive for the installed Java and Spark."""
+def classes_are_archived(*, quick: bool) -> bool:
+    """Return whether there is an archive for the installed Java and Spark.
+
+    Parameters
+    ----------
+    quick
+        If it is false and there is none, an idle cluster runs until it has written one.
+    """
     use_installed_pyspark()
-    return class_archive(find_java(), Path(tempfile.gettempdir())).file.exists()
+    archive = class_archive(find_java(), Path(tempfile.gettempdir())).file
+    if not quick and not archive.exists():
+        _write(archive)
+    return archive.exists()
 
 
-def archive_classes() -> bool:
-    """Run an idle cluster until it has written the archive, unless that is there; return whether there is one."""
-    if classes_are_archived():
-        return True
+def _write(archive: Path) -> None:
     with (
         Console(stderr=True).status("once after an installation: Java's classes are archived, in about two minutes"),
         tempfile.TemporaryDirectory(prefix="fjord-classes-") as folder,
@@ -38,9 +44,6 @@ def archive_classes() -> bool:
     ):
         parts = Parts.on_free_ports(children, Path(folder))
         parts.start_broker()
-        parts.start_cluster()
-        until = time.monotonic() + LONGEST_SECONDS
-        while not classes_are_archived() and time.monotonic() < until:
-            children.check()
-            time.sleep(1.0)
-    return classes_are_archived()
+        cluster = parts.start_cluster()
+        with suppress(ChildError):  # the report says that there is none
+            children.wait_until(archive.exists, cluster, seconds=LONGEST_SECONDS)

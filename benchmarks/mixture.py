@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import mixture_proxy
 import psutil
-from archived_classes import archive_classes, classes_are_archived
+from archived_classes import classes_are_archived
 from reports import write_report
 from spark_progress import MicroBatch, micro_batches, settings_that_log_progress
 
@@ -59,7 +59,7 @@ def main() -> None:
     if options.quick:
         options.motes, options.queries, options.seconds = 100, 40, 12.0
     configure_logging("warning")
-    archived = classes_are_archived() if options.quick else archive_classes()
+    archived = classes_are_archived(quick=options.quick)
     with tempfile.TemporaryDirectory(prefix="fjord-mixture-") as folder:
         cluster = () if options.replan is None else ("--replan", options.replan)
         batches, report = measure(
