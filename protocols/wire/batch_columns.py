@@ -43,6 +43,15 @@ EXPECTED_COLUMN = "fjord_expected"
 """How many samples a mote was due to take in a pane; NULL for any other row."""
 MISSING_COLUMN = "fjord_missing"
 """How many of these neither the proxy nor, as far as the proxy knows, the mote has evaluated."""
+PREVIOUS_COLUMN = "fjord_previous_us"
+"""NULL for a sample, which is stamped at a multiple of its period.
+
+Of a tuple that its device published at an instant of its own: the stamp of the same mote's nearest tuple that came
+before it and is not stamped later; the lowest instant, :data:`NO_NEIGHBOUR_US`, if there is none.
+"""
+NEXT_COLUMN = "fjord_next_us"
+"""Of a published tuple that came after one of the same mote with a later stamp: the nearest such stamp; else NULL."""
+NO_NEIGHBOUR_US = -(2**62)
 
 _NUMBERS: dict[FieldType, np.dtype[np.generic]] = {
     FieldType.INTEGER: np.dtype("<i8"),
@@ -312,3 +321,10 @@ def aggregate_fields(schema: StreamSchema) -> tuple[Field, ...]:
 
 COMPLETENESS_FIELDS = (Field(EXPECTED_COLUMN, FieldType.INTEGER), Field(MISSING_COLUMN, FieldType.INTEGER))
 """Name and type of the columns with counts of expected and missing samples, in order."""
+
+PUBLISHED_FIELDS = (Field(PREVIOUS_COLUMN, FieldType.INTEGER), Field(NEXT_COLUMN, FieldType.INTEGER))
+"""Name and type of the columns that tell published tuples from samples, in order.
+
+A tuple is the first of its mote in a period, whatever the period, if neither neighbour lies in it. So a query takes the
+first of each period without keeping any state.
+"""

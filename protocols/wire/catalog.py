@@ -177,8 +177,52 @@ class MoteEntry(Frame, frozen=True):
     samples_behind: Counter = 0
 
 
+class DeviceEntry(MoteEntry, frozen=True):
+    """A device of another maker in a proxy's catalog: a mote that a driver drives.
+
+    Parameters
+    ----------
+    driver
+        The driver's name.
+    publishes
+        Whether it publishes by its own rules: each message is a tuple with a stamp of its own, and no period that a
+        query demands changes what it does. False for a device whose reporting its driver configures.
+    mains
+        Whether it has no battery.
+    expected_every_us
+        It publishes at least once in each period of this length; 0 for unknown.
+    counts
+        What became of its messages, by reason: those that were rejected or not demanded, and fields set aside.
+    trouble
+        What keeps its messages from their stream, and what to do about it; empty for nothing.
+    """
+
+    driver: Annotated[str, Meta(max_length=64)] = ""
+    publishes: bool = False
+    mains: bool = False
+    expected_every_us: DurationMicroseconds = 0
+    counts: dict[Annotated[str, Meta(max_length=64)], Counter] = {}  # noqa: RUF012 - each entry gets its own
+    trouble: Annotated[str, Meta(max_length=512)] = ""
+
+
+class _EntryDecoder(FrameDecoder[MoteEntry]):
+    """Decodes entries of motes, and the longer ones of devices."""
+
+    def __init__(self) -> None:
+        super().__init__(MoteEntry, max_bytes=MAX_CATALOG_BYTES)
+        self._devices = FrameDecoder(DeviceEntry, max_bytes=MAX_CATALOG_BYTES, name="moteentry")
+
+    def __call__(self, payload: bytes | bytearray | memoryview) -> MoteEntry:
+        """Return the entry in `payload`; raises as :class:`protocols.wire.frames.FrameDecoder` does."""
+        is_longer = bytes(payload[:3]) == _DEVICE_ENTRY
+        return self._devices(payload) if is_longer else super().__call__(payload)
+
+
+_DEVICE_ENTRY = b"\xdc" + len(DeviceEntry.__struct_fields__).to_bytes(2, "big")
+"""How the entry of a device begins: as an array of so many elements."""
+
 decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)
 decode_proxy_clock = FrameDecoder(ProxyClock, max_bytes=MAX_CATALOG_BYTES)
 decode_proxy_spool = FrameDecoder(ProxySpool, max_bytes=MAX_CATALOG_BYTES)
 decode_stream_offer = FrameDecoder(StreamOffer, max_bytes=MAX_CATALOG_BYTES)
-decode_mote_entry = FrameDecoder(MoteEntry, max_bytes=MAX_CATALOG_BYTES)
+decode_mote_entry = _EntryDecoder()

@@ -34,6 +34,16 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         It receives controls only in the listen windows that it opens.
     shortest_period_us, longest_period_us
         Bounds of the rate, where it can be changed.
+    publishes
+        It publishes by its own rules: each message is a tuple of its own, and programs mean nothing to it.
+    stored_always
+        Its tuples are stored even while no query reads their stream.
+    event_fields
+        Fields of which each change counts: a query without SAMPLE sees it, however short its default period lasts.
+    expected_every_us
+        It publishes at least once in each period of this length; None if that is not known.
+    mains
+        It has no battery.
     """
 
     changes_rate: bool = False
@@ -44,9 +54,14 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     listens: bool = False
     shortest_period_us: PositiveMicroseconds = 1
     longest_period_us: PositiveMicroseconds = 2**62
+    publishes: bool = False
+    stored_always: bool = False
+    event_fields: tuple[str, ...] = ()
+    expected_every_us: PositiveMicroseconds | None = None
+    mains: bool = False
 
 
-PASSIVE = Capabilities()
+PASSIVE = Capabilities(publishes=True)
 """A device that cannot be configured: it sends by its own rules."""
 
 

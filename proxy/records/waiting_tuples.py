@@ -77,6 +77,11 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
         Of the mote.
     starts_us, rows, aggregated
         As in :class:`WaitingTuple`, one for each tuple; `aggregated` is empty if it is None for all.
+    published
+        Whether the device stamped them at instants of its own. Then a query without SAMPLE sees the first of each
+        default period, and all of a mote whose `default_period_us` is 0.
+    events
+        Of published tuples: whether a field changed of which each change counts; empty if none did.
     """
 
     mote: str
@@ -87,6 +92,8 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
     starts_us: tuple[int, ...]
     rows: tuple[tuple[Value, ...], ...]
     aggregated: tuple[Aggregated | None, ...] = ()
+    published: bool = False
+    events: tuple[bool, ...] = ()
 
     @classmethod
     def of(cls, tuples: Iterable[WaitingTuple], default_period_us: int = 1) -> PacketTuples:
