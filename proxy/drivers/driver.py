@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from protocols.wire.frames import PositiveMicroseconds
+from protocols.wire.frames import DurationMicroseconds, PositiveMicroseconds
 from protocols.wire.packets import Announcement, Packet
 from protocols.wire.programs import SamplingProgram
 
@@ -44,6 +44,8 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         It publishes at least once in each period of this length; None if that is not known.
     mains
         It has no battery.
+    max_delay_us
+        How long after its instant a value may arrive; 0 if values are stamped on arrival.
     """
 
     changes_rate: bool = False
@@ -59,6 +61,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     event_fields: tuple[str, ...] = ()
     expected_every_us: PositiveMicroseconds | None = None
     mains: bool = False
+    max_delay_us: DurationMicroseconds = 0
 
 
 PASSIVE = Capabilities(publishes=True)

@@ -59,6 +59,11 @@ class DriverRegistry:
         driver = self._of.get(mote)
         return Abilities() if driver is None else abilities(driver.capabilities_of(mote))
 
+    def delay_of(self, mote: str) -> int | None:
+        """Return by how much values of a driven device may be delayed, in microseconds; None if it is not driven."""
+        driver = self._of.get(mote)
+        return None if driver is None else driver.capabilities_of(mote).max_delay_us
+
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
         """Let a driver drive a mote; return why it may not, or an empty text.
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from dataclasses import field as default
 from typing import Any
 
+from msgspec.structs import replace
+
 from protocols.errors import SchemaError
 from protocols.wire.packets import SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram
@@ -115,7 +117,7 @@ class JsonDriver:
     def capabilities_of(self, mote: str) -> Capabilities:
         """Return what one device can do: nothing."""
         _ = mote
-        return PASSIVE
+        return replace(PASSIVE, max_delay_us=self._plan.times.max_delay_us or 0)
 
     def owns(self, mote: str) -> bool:
         """Return whether a mote is one of these devices."""

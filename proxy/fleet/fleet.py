@@ -31,6 +31,7 @@ from proxy.fleet.merging_task import MergingTask, SensorKind
 from proxy.fleet.neighbours import NeighbourChanges, Neighbours
 from proxy.fleet.program_choice import ProgramChoice
 from proxy.fleet.stream_state import StreamProgress, StreamState
+from proxy.motes.attention import Attention, lowest_promise_us
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -72,6 +73,8 @@ class Fleet:
         Returns whether the stamps of a mote are checked against the time of day before its frames come here.
     sealed
         Returns whether the frames of a mote are sealed with a key of its own.
+    delay_of
+        Returns by how much values of a driven device may be delayed; None for a mote of Fjord.
     """
 
     def __init__(
@@ -88,7 +91,10 @@ class Fleet:
         neighbours: Neighbours | None = None,
         checked: Callable[[str], bool] = lambda _: False,
         sealed: Callable[[str], bool] = lambda _: False,
+        delay_of: Callable[[str], int | None] = lambda _: None,
     ) -> None:
+        self.attention = Attention(now_us)
+        self._delay_of = delay_of
         self._members = FleetMembers(
             proxy, limits, programs=programs, positions=positions, losses=losses, streams=streams, sealed=sealed
         )
@@ -308,12 +314,23 @@ class Fleet:
         """Return the batches that are due; they are numbered and must all be spooled, in this order."""
         batches: list[CutBatch] = []
         for name, stream in self.streams.items():
-            if stream.schema is None or not stream.due(radio_us):
+            promises = not stream.progress.sampling and stream.promise_due(radio_us)
+            if stream.schema is None or not (promises or stream.due(radio_us)):
                 continue
             motes = list(self._members.motes_of(name))
             watermarks = [each for each in (mote.watermark for mote in motes) if each is not None]
-            batches += stream.cut(watermarks, radio_us, self._sample_counts(stream, motes, watermarks))
+            promise_us = None if watermarks else self._promise_us(stream, motes, radio_us)
+            moved = watermarks or ([] if promise_us is None else [MoteWatermark(promise_us)])
+            counts = self._sample_counts(stream, motes, moved)
+            batches += stream.cut(watermarks, radio_us, counts, promise_us=promise_us)
         return batches
+
+    def awaits_silence(self) -> bool:
+        """Return whether a stream has no time but what the proxy promises in place of its motes."""
+        return any(
+            stream.is_demanded and not stream.progress.sampling and stream.watermark_us is not None
+            for stream in self.streams.values()
+        )
 
     @property
     def waits(self) -> bool:
@@ -411,6 +428,16 @@ class Fleet:
     def _kinds_of(self, stream_name: str) -> list[SensorKind]:
         kinds = map(self._choice.kind_of, self._members.motes_of(stream_name))
         return [each for each in kinds if each is not None]
+
+    def _promise_us(self, stream: StreamState, motes: Sequence[MoteTracking], radio_us: int) -> int | None:
+        """Return how far a stream has come whose low watermark no mote holds; None if that is not known, or not due."""
+        if not stream.promise_due(radio_us):
+            return None
+        stream.promised(radio_us)
+        if any(mote.replays for mote in motes):
+            return None  # their clock is not ours
+        found = (mote.while_silent(stream.restored_us, self._delay_of(mote.mote)) for mote in motes)
+        return lowest_promise_us([each for each in found if each is not None], self.attention)
 
     def _sample_counts(
         self, stream: StreamState, motes: Sequence[MoteTracking], watermarks: Sequence[MoteWatermark]

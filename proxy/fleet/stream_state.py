@@ -21,6 +21,7 @@ from protocols.wire.streams import FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
 from proxy.fleet.merging_task import MergingTask, SensorKind
 from proxy.fleet.stragglers import Stragglers
+from proxy.motes.attention import PROMISE_EVERY_US
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
 
@@ -78,11 +79,15 @@ class StreamState:
     merger: Merger = field(init=False)
     changed: bool = True
     observe_every: int = OBSERVE_EVERY
+    restored_us: int | None = field(init=False)
+    """The low watermark from before a restart."""
     _waiting: WaitingTuples = field(init=False)
     _stragglers: Stragglers = field(default_factory=Stragglers)
     _demand: StreamDemand | None = None
     _unreadable: tuple[RefusedDemand, ...] = ()
     _cut_us: int | None = None
+    _promised_us: int | None = None
+    """Radio clock when the last promise was made in place of silent motes."""
     _counted_panes_us: frozenset[int] = frozenset()
     _counted_since_us: dict[str, int] = field(default_factory=dict)
     _looks_at_changes: bool = False
@@ -91,6 +96,7 @@ class StreamState:
     """By mote: the number of a packet whose next one is observed, and the values of its last sample."""
 
     def __post_init__(self) -> None:
+        self.restored_us = self.progress.watermark_us
         self._waiting = WaitingTuples(self.limits)
         self.merger = Merger(FoldedDemands(), self.style, self.observed)
 
@@ -134,6 +140,21 @@ class StreamState:
     def rejected_demands(self) -> tuple[RefusedDemand, ...]:
         """Demands of queries that are not answered now."""
         return (*self._unreadable, *self.merger.demands.refused, *self.merger.left_out.values())
+
+    @property
+    def is_demanded(self) -> bool:
+        """Whether a query reads it."""
+        return bool(self._unreadable) or (self._demand is not None and bool(self._demand.demands))
+
+    def promise_due(self, now_us: int) -> bool:
+        """Return whether its time may go on while no mote samples: a query reads it, and the last promise is old."""
+        if self.watermark_us is None or not self.is_demanded:
+            return False
+        return self._promised_us is None or now_us - self._promised_us >= PROMISE_EVERY_US
+
+    def promised(self, now_us: int) -> None:
+        """Note that it was decided what the proxy promises in place of silent motes, if anything."""
+        self._promised_us = now_us
 
     def note_change(self) -> None:
         """Note an event that may justify cutting a batch."""
@@ -252,7 +273,12 @@ class StreamState:
         return found
 
     def cut(
-        self, mote_watermarks: Iterable[MoteWatermark], now_us: int, counts: Iterable[PacketTuples] = ()
+        self,
+        mote_watermarks: Iterable[MoteWatermark],
+        now_us: int,
+        counts: Iterable[PacketTuples] = (),
+        *,
+        promise_us: int | None = None,
     ) -> list[CutBatch]:
         """Return the next batches: all waiting tuples, and the low watermark that the last batch carries.
 
@@ -264,6 +290,8 @@ class StreamState:
             Of a clock that never goes back.
         counts
             Counts of samples, to be sent with the waiting tuples.
+        promise_us
+            What the proxy promises in place of silent motes, while no mote holds the low watermark; None for nothing.
         """
         for each in counts:
             self._waiting.join(each)
@@ -280,8 +308,10 @@ class StreamState:
             packets = self._waiting.take(schema)
             last = not self._waiting
             watermark_us = before.watermark_us
-            if last:
+            if last and (held_by or promise_us is None):
                 watermark_us = advance(watermark_us, held_by)
+            elif last:
+                watermark_us = advance(watermark_us, [MoteWatermark(promise_us)])
             if not packets and not self._worth_sending(watermark_us, sampling=sampling, now_us=now_us):
                 break
             self.progress = StreamProgress(schema.name, self.progress.sequence + 1, watermark_us, sampling)

@@ -15,6 +15,7 @@ from protocols.wire.packets import Announcement, Health, Packet
 from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange
 from proxy.counting.sample_account import NEVER_US
 from proxy.counting.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
+from proxy.motes.attention import SilentMote, age_of
 from proxy.motes.clock_bounds import WrongClock, slack_of
 from proxy.motes.ledger_entries import PriorState, enter
 from proxy.motes.mote_clock import MoteClock
@@ -98,6 +99,7 @@ class MoteTracking:
         self.ledger = SampleLedger()
         self._proxy = proxy
         self._programs = programs
+        self._limits = limits
         self._presence = MotePresence(limits, started_us)
         self.clock = MoteClock(limits.clock, limits.clock_tolerance_us)
         self._handover = ProgramHandover(limits.patience_us, limits.attempts)
@@ -184,6 +186,40 @@ class MoteTracking:
         if program is not None and not program.sleeping:
             return MoteWatermark(self._readers.held_back(self.running, self._low_watermark_us))
         return self._handover.watermark(self._low_watermark_us, is_new=not self.numbers.any_received)
+
+    @property
+    def replays(self) -> bool:
+        """Whether its clock is that of a replay."""
+        return self.announcement is not None and self.announcement.replays
+
+    @property
+    def received_radio_us(self) -> int:
+        """Radio clock when the last frame was received, or when the proxy began."""
+        return self._presence.radio_us
+
+    def while_silent(self, restored_us: int | None, delay_us: int | None) -> SilentMote | None:
+        """Return what the time of its stream follows from while no mote samples; None if nothing does.
+
+        Parameters
+        ----------
+        restored_us
+            The stream's low watermark when the proxy began: no mote that was not received since then holds it back for
+            the time that the proxy was away.
+        delay_us
+            By how much values may be delayed, if a driver makes its packets; None if it is a mote of Fjord.
+        """
+        programs = [self.desired]
+        if self.running is not None and (running := self._programs.get(self.running)) is not None:
+            programs.append(running)
+        if self.announcement is None or self.clock.fault is not None or not self.numbers.any_received:
+            return None
+        if all(each.sleeping for each in programs):
+            return None
+        clock_us = self.numbers.position.clock_us
+        if self.running is None and restored_us is not None:
+            clock_us = max(clock_us, restored_us)
+        silent_after_us = self._limits.silent_after_us(programs)
+        return SilentMote(clock_us, self._presence.radio_us, silent_after_us, age_of(programs, delay_us))
 
     @property
     def lost_until_us(self) -> int:

@@ -14,7 +14,7 @@ from protocols.mqtt.messages import Seals
 from protocols.presence.claiming import claimed
 from protocols.presence.name_claim import claim_of_proxy
 from protocols.wire import topics
-from protocols.wire.catalog import Presence, Status
+from protocols.wire.catalog import Presence, Status, decode_status
 from protocols.wire.frames import VERSION, encode
 
 
@@ -93,6 +93,12 @@ def client_session(
         will=status(Presence.OFFLINE),
         on_connect=on_connect,
     )
+
+
+def echo_of(session: ClientSession) -> Message:
+    """Return a message that comes back to the proxy itself, and to no other: the claim of its name, which it has."""
+    proxy = decode_status(session.birth.payload).name
+    return Message(topics.proxy_claim(proxy), session.birth.payload)
 
 
 def mqtt_link(

@@ -175,6 +175,8 @@ class Receiver:
         if self._asked:
             self._metrics.count("claims_refused")
             log.error("another proxy of the same name was started: it is refused", proxy=self._proxy)
+        else:
+            self._fleet.attention.echoed()
 
     async def _answer_claim(self) -> None:
         self._asked = False

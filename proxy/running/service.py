@@ -1,7 +1,8 @@
 """The proxy as one asyncio process: passes frames and time to the pure cores and carries out their instructions.
 
 Tasks: the link receives; "flush" cuts batches and writes to disk; "send batches" publishes them; "catalog" publishes
-entries; "clock" lets time pass in the cores; "merge demands" chooses programs; "devices" publishes messages of drivers.
+entries; "clock" lets time pass in the cores; "merge demands" chooses programs; "devices" publishes messages of drivers;
+"echoes" publishes messages to the proxy itself.
 One thread waits for the disk, another merges.
 """
 
@@ -29,7 +30,7 @@ from proxy.running.driven_devices import DrivenDevices
 from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.frame_intake import FrameIntake
-from proxy.running.link_interface import Clocks, LinkFactory, client_session
+from proxy.running.link_interface import Clocks, LinkFactory, client_session, echo_of
 from proxy.running.metrics import ProxyMetrics, read_gauges
 from proxy.running.receiving import Receiver
 from proxy.running.settings import ProxySettings, fleet_limits
@@ -92,10 +93,12 @@ class ProxyService:
             neighbours=neighbours,
             checked=registry.__contains__,
             sealed=lambda mote: bool(settings.keys) and mote not in registry,
+            delay_of=registry.delay_of,
         )
         self._session = client_session(
             settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions
         )
+        self._echo = echo_of(self._session)
         self.link = make_link(self._session)
         self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link))
         self.demands = DemandAssemblies(settings.name)
@@ -170,6 +173,7 @@ class ProxyService:
                 tasks.create_task(self._advance_time(), name="clock"),
                 tasks.create_task(self.merging.run(), name="merge demands"),
                 tasks.create_task(self.devices.publish(), name="devices"),
+                tasks.create_task(self._send_echoes(), name="echoes"),
             ]
             await stop.wait()
             await self._shut_down()
@@ -292,6 +296,7 @@ class ProxyService:
                     await self._received.wait()
 
     async def _on_connect(self) -> None:
+        self.fleet.attention.lost()  # of the connection before
         self.unpublished.connected()
         if self._sender is not None:
             self._sender.cancel()
@@ -314,11 +319,27 @@ class ProxyService:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
             now_us = self._clocks.radio()
+            self.fleet.attention.time_passed(now_us, connected=self.link.connected.is_set())
             self.intake.carry_out(self.fleet.time_passed(now_us, replan=False))
             self._note_waiting()
             self.merging.time_passed()
             self.devices.time_passed()
             self.delivery.time_passed(now_us)
+
+    async def _send_echoes(self) -> None:
+        """While streams have no time but what this proxy promises, find out whether all that was sent is here."""
+        attention = self.fleet.attention
+        while True:
+            await asyncio.sleep(_CLOCK_SECONDS)
+            now_us = self._clocks.radio()
+            if not (attention.echo_due(now_us) and self.fleet.awaits_silence()):
+                continue
+            attention.echo_sent(now_us)
+            try:
+                await self.link.publish(self._echo)
+            except LinkError as error:
+                attention.lost()
+                log.debug("the message to oneself was not published", error=str(error))
 
     async def _shut_down(self) -> None:
         self._stopping = True

@@ -607,3 +607,39 @@ async def test_the_clock_of_the_proxy_is_published_regularly(settings):
     assert {(decode_proxy_clock(each.payload).clock_us, each.qos, each.retain) for each in service.link.on(topic)} == {
         (7, 0, False)
     }
+
+
+class EchoingLink(FakeLink):
+    """Returns what the proxy sends to itself, as a broker does."""
+
+    async def publish(self, message):
+        await super().publish(message)
+        if message.topic == topics.proxy_claim("p"):
+            await self.take([message])
+
+
+@pytest.mark.parametrize(("link", "goes_on"), [(EchoingLink, True), (FakeLink, False)], ids=["echoes", "no echoes"])
+async def test_a_stream_goes_on_without_its_motes_if_the_broker_returns_what_the_proxy_sends_itself(
+    settings, frames, monkeypatch, link, goes_on
+):
+    monkeypatch.setattr("proxy.running.service._CLOCK_SECONDS", 0.001)
+    now = [0]
+
+    def radio():
+        now[0] += S // 20
+        return now[0]
+
+    async with running(settings, make_link=link, clocks=Clocks(radio, lambda: now[0])) as service:
+        await introduce(service, frames)
+        await service.merging.settled()
+        await receive(service, frames.packet(0, (now[0], 1.0), clock=now[0], program=NUMBER))
+        await until(lambda: any(each.sampling for each in published_batches(service.link)))
+        sent = now[0]
+        if goes_on:
+            await until(lambda: published_batches(service.link)[-1].watermark_us > sent)
+            assert not published_batches(service.link)[-1].sampling
+            assert published_batches(service.link)[-1].watermark_us < now[0]
+        else:
+            await until(lambda: now[0] > sent + 100 * S)
+            assert published_batches(service.link)[-1].watermark_us <= sent
+            assert len(service.link.on(topics.proxy_claim("p"))) == 1
