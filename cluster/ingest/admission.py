@@ -1,19 +1,30 @@
 """Which batches are accepted, and how far a stream has come.
 
 Pure. One :class:`StreamAdmission` per stream. Sequence numbers make delivery exactly once: a batch is accepted only if
-it is the next of its proxy and epoch. The stream's low watermark is the minimum over the proxies that still send. A
-proxy that has been silent for long is excluded, so that it does not stall the others.
+it is the next of its proxy and epoch. How far the stream has come follows from the watermarks of its proxies; the first
+line that applies to any of them decides (docs/decisions/0084-what-a-stream-waits-for.md)::
+
+    its motes sample; or they were silent when it went away      the lowest of these, so that no spooled row is late
+    its motes are silent, and it goes on in their place          the lowest of these, so that motes may come back
+    its motes sleep, and it promises nothing                     the highest of these: no row follows
+
+A proxy that is gone for as long as its stream allows, by default for ever, is left out until it comes back. So is one
+whose batches do not fit the stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import heapify, heapreplace
 
+import msgspec
+
 from cluster.storage.stream_tables import ProxyPosition, StreamPosition
 
+HELD_SECONDS = 30.0
+"""A proxy whose batches do not fit the stream is waited for this long: what is wrong is known, and may never end."""
 ANSWERS = 2
 """To batches of a lane that are not the next, in an interval. A proxy goes back when it has read one twice."""
 
@@ -47,8 +58,43 @@ class _Lane:
 class _Proxy:
     position: ProxyPosition
     active_seconds: float
-    """When it was last connected or sent something."""
+    """When it was last connected or sent something that fits."""
+    moved_seconds: float
+    """When its watermark last moved."""
+    away_seconds: float = 0.0
+    """How long it has been away, as far as that is certain."""
+    away: bool = False
     included: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the stream comes no further than this proxy."""
+        return self.position.sampling or (self.position.promises and self.away)
+
+    @property
+    def stored(self) -> ProxyPosition:
+        """Its position, as it is stored."""
+        is_right = self.position.gone is not self.included
+        return self.position if is_right else msgspec.structs.replace(self.position, gone=not self.included)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedFor:
+    """The proxy that a stream waits for.
+
+    Parameters
+    ----------
+    proxy
+        Its name.
+    away
+        Whether it is not connected.
+    waits_seconds
+        Since when it has come no further.
+    """
+
+    proxy: str
+    away: bool
+    waits_seconds: float
 
 
 @dataclass(slots=True)
@@ -80,20 +126,22 @@ class StreamAdmission:
     ----------
     position
         The stream's stored position, from its table.
-    silence_seconds
-        A proxy that has been silent for this long is excluded from the watermark until it is active again.
+    gone_after
+        Returns after how many seconds away a proxy is left out of the watermark until it comes back; None for never.
     """
 
     position: StreamPosition
-    silence_seconds: float = 30.0
+    gone_after: Callable[[], float | None] = lambda: None
     counters: AdmissionCounters = field(default_factory=AdmissionCounters)
+    late_of: dict[str, int] = field(default_factory=dict)
+    """By proxy: rows that came too late."""
     _lanes: dict[tuple[str, str], _Lane] = field(default_factory=dict)
     _held: set[tuple[str, str]] = field(default_factory=set)
     _proxies: dict[str, _Proxy] = field(default_factory=dict)
     _watermark_us: int | None = None
     _latest_us: int | None = None
     _by_watermark: list[tuple[int, str]] = field(default_factory=list)
-    """A heap of the sampling proxies that are waited for, each with a watermark that it has or had; empty if unknown.
+    """A heap of the proxies that are waited for, each with a watermark that it has or had; empty if unknown.
 
     So a batch costs hardly more if there are many proxies.
     """
@@ -117,11 +165,16 @@ class StreamAdmission:
         if latest_us is not None and (self._latest_us is None or latest_us > self._latest_us):
             self._latest_us = latest_us
 
+    def note_late(self, proxy: str, rows: int) -> None:
+        """Count rows of a proxy that came too late."""
+        self.counters.late_rows += rows
+        self.late_of[proxy] = self.late_of.get(proxy, 0) + rows
+
     def expect_known_proxies(self, now_seconds: float) -> None:
         """Begin to wait for the proxies whose positions the table has."""
         self._by_watermark.clear()
         for name, position in self.position.proxies.items():
-            self._proxies[name] = _Proxy(position, now_seconds)
+            self._proxies[name] = _Proxy(position, now_seconds, now_seconds, included=not position.gone)
 
     def has_lane(self, proxy: str, epoch: str) -> bool:
         """Return whether :meth:`open_lane` was called for a proxy and epoch."""
@@ -194,32 +247,77 @@ class StreamAdmission:
         """Note how far a proxy has come with an accepted batch; return the stream's new low watermark."""
         known = self._proxies.get(proxy)
         if known is None:
-            self._proxies[proxy] = _Proxy(ProxyPosition(watermark_us, sampling), now_seconds)
+            self._proxies[proxy] = _Proxy(ProxyPosition(watermark_us, sampling), now_seconds, now_seconds)
             return self._recompute()
-        waited_for = known.included and known.position.sampling
+        before, held = known.position, known.included and known.holds
+        moves = watermark_us > before.watermark_us
+        # A proxy whose motes have been put to sleep moves its watermark no more. One that goes on is to be waited for.
+        promises = not sampling and (before.promises or moves)
+        known.position = ProxyPosition(max(watermark_us, before.watermark_us), sampling, promises)
         known.active_seconds, known.included = now_seconds, True
-        known.position = ProxyPosition(max(watermark_us, known.position.watermark_us), sampling)
-        return self._raise(self._lowest()) if waited_for and sampling and self._by_watermark else self._recompute()
+        known.away, known.away_seconds = False, 0.0
+        if moves:
+            known.moved_seconds = now_seconds
+        return self._raise(self._lowest()) if held and sampling and self._by_watermark else self._recompute()
 
     def proxy_active(self, proxy: str, now_seconds: float) -> None:
         """Note that a proxy is alive, though it may have sent nothing new.
 
-        A proxy whose batches are held counts as silent: the watermark does not wait for it.
+        One whose batches are held counts as silent: the watermark does not wait for it for long.
         """
         known = self._proxies.get(proxy)
-        if known is not None and not self.holds(proxy):
-            known.active_seconds = now_seconds
+        if known is not None:
+            known.away, known.away_seconds = False, 0.0
+            if not self.holds(proxy):
+                known.active_seconds = now_seconds
 
-    def exclude_silent_proxies(self, now_seconds: float) -> bool:
-        """Exclude proxies that have been silent for too long; return whether the watermark moved."""
-        before = self._watermark_us
-        for known in self._proxies.values():
-            if known.included and now_seconds - known.active_seconds > self.silence_seconds:
+    def time_passed(
+        self, online: Collection[str], now_seconds: float, *, counted_seconds: float, anew: bool = False
+    ) -> bool:
+        """Leave out proxies that are gone, and wait again for those that are back; return whether the watermark moved.
+
+        Parameters
+        ----------
+        online
+            The proxies that are connected.
+        now_seconds
+            The present.
+        counted_seconds
+            For how much of the time since the last call it is certain that no message of a proxy was on its way here.
+        anew
+            Whether it is not known which proxies were away before: all have their time again.
+        """
+        before, limit = self._watermark_us, self.gone_after()
+        for name, known in self._proxies.items():
+            if anew:
+                known.away_seconds = 0.0
+            if name in online:
+                self.proxy_active(name, now_seconds)
+                known.included |= not self.holds(name)
+            else:
+                known.away = True
+                known.away_seconds += counted_seconds
+            gone = limit is not None and known.away_seconds >= limit
+            misfit = self.holds(name) and now_seconds - known.active_seconds > HELD_SECONDS
+            if known.included and (gone or misfit):
                 known.included = False
                 self.counters.silent_proxies += 1
         if any(known.included for known in self._proxies.values()):
             self._recompute()
         return self._watermark_us != before
+
+    def waited_for(self, now_seconds: float) -> WaitedFor | None:
+        """Return the proxy that the stream waits for; None if its proxies promise nothing, or there is none."""
+        included = [(name, each) for name, each in self._proxies.items() if each.included]
+        found = [each for each in included if each[1].holds] or [each for each in included if each[1].position.promises]
+        if not found:
+            return None
+        name, known = min(found, key=lambda each: (each[1].position.watermark_us, each[0]))
+        return WaitedFor(name, known.away, max(0.0, now_seconds - known.moved_seconds))
+
+    def gone(self) -> list[str]:
+        """Return the proxies without which the stream goes on, as they have been away for too long."""
+        return sorted(name for name, each in self._proxies.items() if not each.included and not self.holds(name))
 
     def committed(self, sequences: Mapping[tuple[str, str], int], position: StreamPosition) -> None:
         """Note that everything up to these sequence numbers, and this position, is stored for good."""
@@ -245,16 +343,19 @@ class StreamAdmission:
 
     def current_position(self) -> StreamPosition:
         """Return the position to store with the next commit."""
-        return StreamPosition(self._watermark_us, {name: known.position for name, known in self._proxies.items()})
+        return StreamPosition(self._watermark_us, {name: known.stored for name, known in self._proxies.items()})
 
     def _recompute(self) -> int | None:
-        waited_for = {name: known.position for name, known in self._proxies.items() if known.included}
-        self._by_watermark = [(each.watermark_us, name) for name, each in waited_for.items() if each.sampling]
+        waited_for = {name: known for name, known in self._proxies.items() if known.included}
+        self._by_watermark = [(each.position.watermark_us, name) for name, each in waited_for.items() if each.holds]
         heapify(self._by_watermark)
         if self._by_watermark:
             return self._raise(self._lowest())
-        # No proxy samples: the highest watermark that they sent when they stopped holds for all.
-        return self._raise(max((each.watermark_us for each in waited_for.values()), default=None))
+        promised = [each.position.watermark_us for each in waited_for.values() if each.position.promises]
+        if promised:
+            return self._raise(min(promised))
+        # All motes sleep: the highest watermark that proxies sent when they stopped holds for all.
+        return self._raise(max((each.position.watermark_us for each in waited_for.values()), default=None))
 
     def _lowest(self) -> int:
         """Return the lowest watermark of the proxies in the heap: a watermark that is outdated is never too high."""

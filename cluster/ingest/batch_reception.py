@@ -181,7 +181,7 @@ class BatchReception:
         else:
             too_late = late_rows(batch, layout, self._schema, watermark_us)
             rows -= too_late.num_rows
-            counters.late_rows += too_late.num_rows
+            self._admission.note_late(batch.proxy, too_late.num_rows)
             first = tuple(repr(row).encode() for row in too_late.slice(0, LATE_KEPT).to_pylist())
             late = [LeaveOutLate(f"stamped before the stream's watermark {watermark_us}", first)]
             if not rows:

@@ -13,6 +13,7 @@ nothing waits.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -83,28 +84,41 @@ class CommitCycle:
     _left: set[Lane] = field(default_factory=set)
     _pause_seconds: float = FIRST_PAUSE_SECONDS
     _retry_seconds: float = 0.0
+    _moved: bool = False
+    """Whether the watermark has moved as a proxy is not waited for now, and no commit has been begun since."""
 
     def leave(self, lane: Lane) -> None:
         """Note that a batch of a lane was left to its proxy: after the next commit it is asked for."""
         if len(self._left) < MOST_LEFT:
             self._left.add(lane)
 
+    def time_passed(
+        self, online: Collection[str], now_seconds: float, *, counted_seconds: float, anew: bool = False
+    ) -> bool:
+        """Let time pass for the proxies (:meth:`StreamAdmission.time_passed`); return whether a commit is due for it.
+
+        While a commit is in doubt nothing is admitted, so that proxies that are back have no chance to show it.
+        """
+        if self.in_doubt is not None:
+            counted_seconds = 0.0
+        moved = self.admission.time_passed(online, now_seconds, counted_seconds=counted_seconds, anew=anew)
+        self._moved |= moved
+        return moved
+
     def due(self, now_seconds: float, *, work: bool) -> bool:
         """Return whether a commit is due: for work that waits, one in doubt, or a proxy that is not waited for now.
 
         Also to find out whether commits succeed again, when one has failed.
         """
-        # For busy streams too, or a proxy that is silent stalls them.
-        moved = self.admission.exclude_silent_proxies(now_seconds)
         retried = bool(self._left) and now_seconds >= self._retry_seconds
-        return moved or work or self.in_doubt is not None or retried
+        return self._moved or work or self.in_doubt is not None or retried
 
     def begin(self) -> Commit:
         """Return a commit of all that waits; raises ValueError while one is in doubt."""
         if self.in_doubt is not None:
             raise ValueError("a commit begins while another is in doubt")
         commit = Commit(self.waiting, self.admission.current_position())
-        self.waiting = Waiting()
+        self.waiting, self._moved = Waiting(), False
         return commit
 
     def made(self, commit: Commit) -> ToAcknowledge:

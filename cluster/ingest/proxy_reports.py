@@ -1,4 +1,4 @@
-"""Proxies' reports about themselves: whether they are online, the time on their clocks, how much waits in their spools.
+"""Proxies' reports about themselves: whether they are online, their clocks, their spools, what their streams wait for.
 
 The last report of a proxy that is away is from before it went; it may have spooled more since.
 """
@@ -12,7 +12,16 @@ from cluster.ingest.proxy_clocks import ProxyClocks
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
-from protocols.wire.catalog import Presence, ProxySpool, decode_proxy_clock, decode_proxy_spool, decode_status
+from protocols.wire.catalog import (
+    Presence,
+    ProxySpool,
+    ProxyWaits,
+    StreamWait,
+    decode_proxy_clock,
+    decode_proxy_spool,
+    decode_proxy_waits,
+    decode_status,
+)
 
 log = get_logger(__name__)
 
@@ -56,6 +65,33 @@ class ProxySpools:
         return dict(self._spools)
 
 
+class StreamWaits:
+    """What the streams of proxies wait for, as far as is known.
+
+    Parameters
+    ----------
+    max_proxies
+        Of how many proxies reports are kept.
+    """
+
+    def __init__(self, *, max_proxies: int = MOST_PROXIES) -> None:
+        self._most_proxies = max_proxies
+        self._waits: dict[str, tuple[ProxyWaits, int]] = {}
+
+    def note(self, report: ProxyWaits, now_us: int) -> None:
+        """Record a proxy's report, received at `now_us`."""
+        if report.proxy in self._waits or len(self._waits) < self._most_proxies:
+            self._waits[report.proxy] = report, now_us
+
+    def of(self, proxy: str, stream: str) -> tuple[StreamWait, int] | None:
+        """Return what a stream waits for at a proxy, and when that was reported; None if it is not known."""
+        report, received_us = self._waits.get(proxy, (None, 0))
+        for each in () if report is None else report.streams:
+            if each.stream == stream:
+                return each, received_us
+        return None
+
+
 class ProxyReports:
     """The last reports of proxies.
 
@@ -68,6 +104,7 @@ class ProxyReports:
     def __init__(self, clocks: ProxyClocks) -> None:
         self.clocks = clocks
         self.spools = ProxySpools()
+        self.waits = StreamWaits()
         self.online: set[str] = set()
 
     def status(self, message: Message, proxy: str) -> None:
@@ -113,6 +150,19 @@ class ProxyReports:
         check_proxy("spool", report.proxy, proxy)
         _check_present(message, "a report of a spool")
         self.spools.note(report, now_us)
+
+    def wait(self, message: Message, proxy: str, now_us: int) -> None:
+        """Handle a report of what the streams of a proxy wait for, received at `now_us`.
+
+        Raises
+        ------
+        FrameError
+            If it is garbled, retained by the broker, or of another proxy.
+        """
+        report = decode_proxy_waits(message.payload)
+        check_proxy("waits", report.proxy, proxy)
+        _check_present(message, "a report of waits")
+        self.waits.note(report, now_us)
 
 
 def check_proxy(kind: str, named: str, proxy: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.errors import StorageError, UnwritableError
+from cluster.ingest.absences import Absences
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.proxy_clocks import ProxyClocks, not_after
 from cluster.ingest.proxy_reports import ProxyReports, check_proxy
@@ -27,6 +28,7 @@ from cluster.storage.table_folders import folder_of, stream_of
 from protocols.errors import FrameError, ProtocolError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message, Subscription
+from protocols.presence.attention import Attention
 from protocols.wire import topics
 from protocols.wire.batches import Ack, decode_packed_batch, decode_resumption
 from protocols.wire.catalog import decode_stream_offer
@@ -40,6 +42,8 @@ MAX_STREAMS = 1024
 
 class Link(Protocol):
     """A connection to the broker."""
+
+    connected: asyncio.Event
 
     async def publish(self, message: Message) -> None:
         """Publish a message.
@@ -62,10 +66,13 @@ class Ingest:
         Keeps what was rejected: (kind, reason, origin, content).
     commit_interval_seconds
         Least time between two commits of a stream.
-    silence_seconds
-        A proxy that is offline for this long no longer holds back its streams' watermarks.
+    gone_after
+        Returns, by stream, after how many seconds offline a proxy no longer holds back its watermark; None for never.
     link
         Carries acknowledgements to proxies; without one none are sent.
+    echo
+        A message that comes back to the cluster itself, and to no other part; without one all time counts for proxies
+        that are away.
     offers
         The offers of all proxies.
     proxy_clocks
@@ -95,8 +102,9 @@ class Ingest:
         *,
         quarantine: Callable[[str, str, str, bytes], None],
         commit_interval_seconds: float = 0.1,
-        silence_seconds: float = 30.0,
+        gone_after: Callable[[str], float | None] = lambda _: None,
         link: Link | None = None,
+        echo: Message | None = None,
         offers: Offers | None = None,
         proxy_clocks: ProxyClocks | None = None,
         reserved_for: Callable[[str], str | None] = lambda _: None,
@@ -117,10 +125,14 @@ class Ingest:
         self._monotonic = monotonic
         self._reports = ProxyReports(proxy_clocks or ProxyClocks())
         self.proxy_clocks, self.proxy_spools = self._reports.clocks, self._reports.spools
+        self.stream_waits = self._reports.waits
         self._folder = folder
         self._quarantine = quarantine
         self._commit_interval = commit_interval_seconds
-        self._silence = silence_seconds
+        self._gone_after = gone_after
+        self._echo = echo
+        self.attention = Attention(round(monotonic() * 1e6))
+        self._absences = Absences(self.attention)
         self._troubles = troubles or Troubles()
         self._cluster = cluster
         self._postponed: dict[tuple[str, ...], Message] = {}
@@ -148,6 +160,7 @@ class Ingest:
         Subscription(topics.proxy_status("+")),
         Subscription(topics.proxy_clock("+")),
         Subscription(topics.proxy_spool("+")),
+        Subscription(topics.proxy_waits("+")),
         Subscription(topics.stream_offer("+", "+")),
     )
 
@@ -162,7 +175,7 @@ class Ingest:
         A change at these instants, with nothing awaited in between, affects only tuples that come later; except that
         stamps in the future are not waited for.
         """
-        now_us, tolerance_us = self._now_us(), self.proxy_clocks.tolerance_us
+        now_us, tolerance_us = self.now_us(), self.proxy_clocks.tolerance_us
         return {name: not_after(us, now_us, tolerance_us) for name, us in self.instants_ahead().items()}
 
     def instants_ahead(self) -> dict[str, int]:
@@ -190,6 +203,8 @@ class Ingest:
             for writer in self.writers.values():
                 self._start(writer)
             tasks.create_task(self._watch_proxies(), name="presence of proxies")
+            if self._link is not None and self._echo is not None:
+                tasks.create_task(self._send_echoes(self._link, self._echo), name="echoes")
 
     def declare(self, schema: StreamSchema, *, only_proxy: str | None = None) -> None:
         """Declare a stream before any proxy offers it.
@@ -228,6 +243,11 @@ class Ingest:
         """Return the proxies that offer a stream as it is declared, and are online."""
         return {each.proxy for each in self.offers.of(stream) if each.fits and self.online(each.proxy)}
 
+    def connected(self) -> None:
+        """Note a new connection to the broker, which sends the statuses of all proxies then."""
+        self.attention.lost()
+        self._reports.online.clear()
+
     def online(self, proxy: str) -> bool:
         """Return whether a proxy is connected."""
         return proxy in self._reports.online
@@ -263,9 +283,11 @@ class Ingest:
                 case "proxy_status":
                     self._reports.status(message, topic.names[0])
                 case "proxy_clock":
-                    self._reports.clock(message, topic.names[0], self._now_us())
+                    self._reports.clock(message, topic.names[0], self.now_us())
                 case "proxy_spool":
-                    self._reports.spool(message, topic.names[0], self._now_us())
+                    self._reports.spool(message, topic.names[0], self.now_us())
+                case "proxy_waits":
+                    self._reports.wait(message, topic.names[0], self.now_us())
                 case _:
                     pass
         except (ProtocolError, StorageError) as error:
@@ -337,16 +359,41 @@ class Ingest:
                 f"proxy {offer.proxy!r} does not feed stream {name!r}: {checked.reason}",
             )
 
-    def _now_us(self) -> int:
+    def now_us(self) -> int:
+        """Return the present, by the cluster's clock, in microseconds since 1970."""
         return round(self._clock() * 1e6)
 
     async def _watch_proxies(self) -> None:
         while True:
-            for writer in self.writers.values():
-                for proxy in self._reports.online:
-                    writer.proxy_alive(proxy)
+            self.time_passed()
             self.retry_offers()
             await asyncio.sleep(1.0)
+
+    def time_passed(self) -> None:
+        """Let time pass for the proxies of all streams; to be called once a second."""
+        now_us = round(self._monotonic() * 1e6)
+        if self._echo is None:
+            self.attention.echo_sent(now_us)
+            self.attention.echoed()
+        connected = self._link is None or self._link.connected.is_set()
+        counted = self._absences.time_passed(now_us, connected=connected)
+        for writer in self.writers.values():
+            writer.time_passed(self._reports.online, counted_seconds=counted.seconds, anew=counted.anew)
+
+    async def _send_echoes(self, link: Link, echo: Message) -> None:
+        """Find out whether all that proxies have sent is here, while a stream goes on without those that are gone."""
+        while True:
+            await asyncio.sleep(1.0)
+            now_us = round(self._monotonic() * 1e6)
+            goes_on = any(self._gone_after(stream) is not None for stream in self.writers)
+            if not (goes_on and self.attention.echo_due(now_us)):
+                continue
+            self.attention.echo_sent(now_us)
+            try:
+                await link.publish(echo)
+            except LinkError as error:
+                self.attention.lost()
+                log.debug("the message to oneself was not published", error=str(error))
 
     def retry_offers(self) -> None:
         """Handle the offers again of streams whose tables could not be made."""
@@ -406,7 +453,7 @@ class Ingest:
             acknowledge=self._acknowledge,
             quarantine=self._quarantine,
             commit_interval_seconds=self._commit_interval,
-            silence_seconds=self._silence,
+            gone_after=partial(self._gone_after, table.schema.name),
             clock=self._monotonic,
             troubles=self._troubles,
             cluster=self._cluster,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from cluster.errors import StorageError
-from cluster.ingest.admission import StreamAdmission
+from cluster.ingest.admission import StreamAdmission, WaitedFor
 from cluster.ingest.arrow_batches import to_arrow
 from cluster.ingest.batch_reception import (
     ADMITTED,
@@ -45,7 +45,7 @@ class StreamWriter:
         Keeps what was rejected: (kind, reason, origin, content).
     commit_interval_seconds
         Least time between two commits, so that a busy stream does not write a file per batch.
-    silence_seconds
+    gone_after
         See :class:`StreamAdmission`.
     troubles
         Counts what could not be written.
@@ -60,7 +60,7 @@ class StreamWriter:
         acknowledge: Callable[[Ack], Awaitable[None]],
         quarantine: Callable[[str, str, str, bytes], None],
         commit_interval_seconds: float = 0.1,
-        silence_seconds: float = 30.0,
+        gone_after: Callable[[], float | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         troubles: Troubles | None = None,
         cluster: str | None = None,
@@ -68,7 +68,7 @@ class StreamWriter:
         self._cluster = cluster
         self._troubles = troubles or Troubles()
         self.table = table
-        self.admission = StreamAdmission(table.position(), silence_seconds)
+        self.admission = StreamAdmission(table.position(), gone_after)
         self.admission.expect_known_proxies(clock())
         self.admission.note_stamp(table.latest_stamp())
         self._acknowledge = acknowledge
@@ -123,9 +123,15 @@ class StreamWriter:
         self._open(lane)
         return self._carry_out(self._reception.resume(resumption), lane)
 
-    def proxy_alive(self, proxy: str) -> None:
-        """Note that a proxy is connected, though it may have nothing to send."""
-        self.admission.proxy_active(proxy, self._clock())
+    def time_passed(self, online: Collection[str], *, counted_seconds: float, anew: bool = False) -> None:
+        """Let time pass for the proxies; see :meth:`StreamAdmission.time_passed`."""
+        if self._commits.time_passed(online, self._clock(), counted_seconds=counted_seconds, anew=anew):
+            self._work.set()
+
+    @property
+    def waited_for(self) -> WaitedFor | None:
+        """The proxy that the stream waits for; None for none."""
+        return self.admission.waited_for(self._clock())
 
     async def run(self) -> None:
         """Commit waiting batches, until cancelled."""

@@ -203,14 +203,16 @@ def run_cluster(
             least_us=1_000_000,
         ),
     ] = 15_000_000,
-    silence_after: Annotated[
-        int,
+    gone_after: Annotated[
+        int | None,
         duration_option(
+            "--gone-after",
             "--silence-after",
             help="A proxy offline for this long no longer holds back watermarks.",
-            shown_default="30s",
+            shown_default="never",
+            least_us=1_000_000,
         ),
-    ] = 30_000_000,
+    ] = None,
     clock_tolerance: Annotated[
         int,
         duration_option(
@@ -308,7 +310,7 @@ def run_cluster(
             trigger_seconds=trigger / 1e6,
             commit_interval_seconds=commit_interval / 1e6,
             broker_silence_seconds=broker_silence / 1e6,
-            silence_seconds=silence_after / 1e6,
+            gone_after_seconds=None if gone_after is None else gone_after / 1e6,
             clock_tolerance_seconds=clock_tolerance / 1e6,
             results_backlog_bytes=results_backlog,
             max_queries=max_queries,

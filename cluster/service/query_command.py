@@ -29,6 +29,7 @@ from cluster.service.client.command import (
     mismatch_texts,
     print_json,
     refusal_texts,
+    wait_texts,
 )
 
 NEW_LINE = "\n"
@@ -159,6 +160,8 @@ def show_query(
         typer.echo(f"{'mismatch':10}{text}")
     for text in refusal_texts(found.get("refused_demands", [])):
         typer.echo(f"{'refused':10}{text}")
+    for text in wait_texts(found.get("waits_for") or []):
+        typer.echo(f"{'waits':10}{text}")
 
 
 @query.command("drop")

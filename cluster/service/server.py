@@ -229,6 +229,7 @@ class ClusterServer:
         HANDLED.set(None)
 
     async def _connected(self) -> None:
+        self.parts.ingest.connected()
         self.parts.sensors.apply(Connected())
         self.parts.queries.demand_reports.connected()
         await self.parts.queries.publish_all_demands()
@@ -240,6 +241,8 @@ class ClusterServer:
         except ProtocolError as error:
             log.warning("message rejected", topic=message.topic, error=str(error))
             return
+        if not message.retain and not concerns:
+            self.parts.ingest.attention.echoed()
         if concerns:
             log.error("another cluster of the same name was started: it is refused", cluster=self._settings.name)
             with contextlib.suppress(LinkError):

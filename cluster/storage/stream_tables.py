@@ -53,11 +53,25 @@ _DROPPED = "dropped"
 """How many rows retention has removed, and until which instant."""
 
 
-class ProxyPosition(msgspec.Struct, frozen=True):
-    """The position of one proxy's part of a stream."""
+class ProxyPosition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The position of one proxy's part of a stream.
+
+    Parameters
+    ----------
+    watermark_us
+        None of its later rows is stamped before it.
+    sampling
+        Whether its motes sample: then the stream waits for it.
+    promises
+        Whether its motes are silent and it goes on in their place.
+    gone
+        Whether the stream goes on without it, until it comes back.
+    """
 
     watermark_us: int
     sampling: bool
+    promises: bool = False
+    gone: bool = False
 
 
 class StreamPosition(msgspec.Struct, frozen=True):

@@ -13,8 +13,9 @@ from protocols.wire import topics
 from protocols.wire.batches import Batch, decode_batch
 from protocols.wire.stimuli import stimulus_of
 
-NOT_COMPARED = frozenset({"proxy_spool"})
-"""Kinds of messages that show what a thread has just done to the disk, which no log knows to the microsecond."""
+NOT_COMPARED = frozenset({"proxy_spool", "proxy_waits"})
+"""Kinds of messages that show what a thread has just done to the disk, which no log knows to the microsecond; and those
+that only show what others follow from, which earlier versions did not publish."""
 
 ANY_QUALITY = frozenset({"batches"})
 """Kinds of messages that earlier versions published with another quality of service: 1 instead of 0."""

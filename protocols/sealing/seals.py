@@ -32,7 +32,7 @@ OF_MOTES: Final = frozenset({"packet", "announcement", "control"})
 OF_CLUSTER: Final = frozenset({"acks", "cluster_status", "cluster_claim", "demand", "demand_piece"})
 OF_PROXIES: Final = frozenset(
     {
-        *("batches", "resumptions", "proxy_status", "proxy_claim", "proxy_clock", "proxy_spool"),
+        *("batches", "resumptions", "proxy_status", "proxy_claim", "proxy_clock", "proxy_spool", "proxy_waits"),
         *("stream_offer", "mote_entry", "demand_report", "demand_request"),
     }
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 from protocols.wire.frames import KIBIBYTE, Counter, DurationMicroseconds, Frame, FrameDecoder, Microseconds, Name
@@ -67,6 +68,46 @@ class ProxySpool(Frame, frozen=True):
     batches: Counter
     bytes: Counter
     waits_us: DurationMicroseconds | None = None
+
+
+MOST_WAITS = 256
+"""Streams of one proxy of which it reports what they wait for."""
+
+
+class StreamWait(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The mote that a stream waits for at a proxy.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    mote
+        Its name.
+    waits_us
+        How long ago its last packet was received, or the proxy began.
+    silent
+        Whether the proxy takes it for silent, and goes on in its place.
+    """
+
+    stream: Name
+    mote: Name
+    waits_us: DurationMicroseconds
+    silent: bool
+
+
+class ProxyWaits(Frame, frozen=True):
+    """What the streams of a proxy wait for that queries read; every few seconds.
+
+    Parameters
+    ----------
+    proxy
+        Name of the proxy.
+    streams
+        Those that have waited longest.
+    """
+
+    proxy: Name
+    streams: Annotated[tuple[StreamWait, ...], Meta(max_length=MOST_WAITS)]
 
 
 class StreamOffer(Frame, frozen=True):
@@ -224,5 +265,6 @@ _DEVICE_ENTRY = b"\xdc" + len(DeviceEntry.__struct_fields__).to_bytes(2, "big")
 decode_status = FrameDecoder(Status, max_bytes=MAX_CATALOG_BYTES)
 decode_proxy_clock = FrameDecoder(ProxyClock, max_bytes=MAX_CATALOG_BYTES)
 decode_proxy_spool = FrameDecoder(ProxySpool, max_bytes=MAX_CATALOG_BYTES)
+decode_proxy_waits = FrameDecoder(ProxyWaits, max_bytes=MAX_CATALOG_BYTES)
 decode_stream_offer = FrameDecoder(StreamOffer, max_bytes=MAX_CATALOG_BYTES)
 decode_mote_entry = _EntryDecoder()

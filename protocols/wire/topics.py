@@ -13,6 +13,7 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/claim``                 proxy -> proxy             no       ``catalog.Status``
 ``proxies/<proxy>/clock``                 proxy -> cluster           no       ``catalog.ProxyClock``
 ``proxies/<proxy>/spool``                 proxy -> cluster           no       ``catalog.ProxySpool``
+``proxies/<proxy>/waits``                 proxy -> cluster           no       ``catalog.ProxyWaits``
 ``proxies/<proxy>/streams/<stream>``      proxy -> all               yes      ``catalog.StreamOffer``
 ``proxies/<proxy>/motes/<mote>``          proxy -> all               yes      ``catalog.MoteEntry``
 ``proxies/<proxy>/demands/<stream>``      proxy -> all               yes      see ``demand_reports``
@@ -125,6 +126,11 @@ def proxy_spool(proxy: str) -> str:
     return f"{PREFIX}/proxies/{_user(proxy)}/spool"
 
 
+def proxy_waits(proxy: str) -> str:
+    """Topic of what the streams of a proxy wait for."""
+    return f"{PREFIX}/proxies/{_user(proxy)}/waits"
+
+
 def stream_offer(proxy: str, stream: str) -> str:
     """Topic on which a proxy offers a stream."""
     return f"{PREFIX}/proxies/{_user(proxy)}/streams/{_part(stream)}"
@@ -207,7 +213,7 @@ def parse(topic: str) -> ParsedTopic:
             names = (proxy, mote)
         case ["proxies", proxy, ("batches" | "acks" | "resumptions") as kind]:
             names = (proxy,)
-        case ["proxies", proxy, ("status" | "claim" | "clock" | "spool") as last]:
+        case ["proxies", proxy, ("status" | "claim" | "clock" | "spool" | "waits") as last]:
             kind, names = f"proxy_{last}", (proxy,)
         case ["proxies", proxy, "streams", stream]:
             kind, names = "stream_offer", (proxy, stream)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from protocols.acquisition.program_reports import Abilities
-from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.presence.attention import Attention
+from protocols.wire.catalog import MOST_WAITS, MoteEntry, MoteState, StreamWait
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet
 from protocols.wire.programs import SECOND_US, SamplingProgram
@@ -30,8 +31,8 @@ from proxy.fleet.fleet_members import FleetLimits, FleetMembers
 from proxy.fleet.merging_task import MergingTask, SensorKind
 from proxy.fleet.neighbours import NeighbourChanges, Neighbours
 from proxy.fleet.program_choice import ProgramChoice
+from proxy.fleet.stragglers import furthest_behind
 from proxy.fleet.stream_state import StreamProgress, StreamState
-from proxy.motes.attention import Attention, lowest_promise_us
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -41,6 +42,7 @@ from proxy.motes.mote_events import (
 )
 from proxy.motes.mote_tracking import MoteTracking
 from proxy.motes.reordering import HeldPacket
+from proxy.motes.silent_motes import lowest_promise_us
 from proxy.records.waiting_tuples import MotePosition, PacketTuples
 from proxy.records.watermarks import MoteWatermark
 
@@ -324,6 +326,17 @@ class Fleet:
             counts = self._sample_counts(stream, motes, moved)
             batches += stream.cut(watermarks, radio_us, counts, promise_us=promise_us)
         return batches
+
+    def stream_waits(self, radio_us: int) -> tuple[StreamWait, ...]:
+        """Return, for streams that queries read, the mote that each waits for; those that have waited longest."""
+        found = []
+        for name, stream in self.streams.items():
+            motes = self._members.motes_of(name) if stream.is_demanded else ()
+            mote = furthest_behind(motes, stream.restored_us, self._delay_of)
+            if mote is not None:
+                waits_us = max(0, radio_us - mote.received_radio_us)
+                found.append(StreamWait(name, mote.mote, waits_us, mote.silent))
+        return tuple(sorted(found, key=lambda each: (-each.waits_us, each.stream))[:MOST_WAITS])
 
     def awaits_silence(self) -> bool:
         """Return whether a stream has no time but what the proxy promises in place of its motes."""

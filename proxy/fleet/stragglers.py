@@ -7,8 +7,11 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from operator import itemgetter
 from typing import TYPE_CHECKING
+
+from proxy.records.watermarks import LOWEST_US
 
 if TYPE_CHECKING:
     from proxy.motes.mote_tracking import MoteTracking
@@ -47,6 +50,32 @@ class Stragglers:
     def forget(self) -> None:
         """Begin anew: the tuples that waited are in a batch, or the motes are others."""
         self._latest_us, self._to_ask = None, []
+
+
+def furthest_behind(
+    motes: Iterable[MoteTracking], restored_us: int | None, delay_of: Callable[[str], int | None]
+) -> MoteTracking | None:
+    """Return the mote that holds the low watermark of a stream; if none does, the silent mote furthest behind, if any.
+
+    Parameters
+    ----------
+    motes
+        All that feed the stream.
+    restored_us, delay_of
+        See :meth:`MoteTracking.while_silent`.
+    """
+    holding: list[tuple[int, int, MoteTracking]] = []
+    silent: list[tuple[int, MoteTracking]] = []
+    for mote in motes:
+        watermark = mote.watermark
+        if watermark is not None:
+            instant_us = LOWEST_US if watermark.instant_us is None else watermark.instant_us
+            holding.append((instant_us, mote.received_radio_us, mote))
+        elif mote.silent and (found := mote.while_silent(restored_us, delay_of(mote.mote))) is not None:
+            silent.append((found.clock_us - found.radio_us - found.age_us, mote))
+    if holding:
+        return min(holding, key=itemgetter(0, 1))[-1]
+    return min(silent, key=itemgetter(0))[-1] if silent else None
 
 
 def _is_behind(mote: MoteTracking, latest_us: int) -> bool:

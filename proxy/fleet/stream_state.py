@@ -21,7 +21,7 @@ from protocols.wire.streams import FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
 from proxy.fleet.merging_task import MergingTask, SensorKind
 from proxy.fleet.stragglers import Stragglers
-from proxy.motes.attention import PROMISE_EVERY_US
+from proxy.motes.silent_motes import PROMISE_EVERY_US
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
 

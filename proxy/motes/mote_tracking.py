@@ -15,7 +15,6 @@ from protocols.wire.packets import Announcement, Health, Packet
 from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange
 from proxy.counting.sample_account import NEVER_US
 from proxy.counting.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
-from proxy.motes.attention import SilentMote, age_of
 from proxy.motes.clock_bounds import WrongClock, slack_of
 from proxy.motes.ledger_entries import PriorState, enter
 from proxy.motes.mote_clock import MoteClock
@@ -49,6 +48,7 @@ from proxy.motes.packet_reading import (
 )
 from proxy.motes.program_handover import ProgramHandover
 from proxy.motes.reordering import Reordering
+from proxy.motes.silent_motes import SilentMote, age_of
 from proxy.motes.tracking_limits import TrackingLimits
 from proxy.records.program_table import ProgramTable
 from proxy.records.record_readers import RecordReaders

@@ -3,7 +3,7 @@
 Pure. The broker retains an offer for each stream, an entry for each mote, and a report for each stream with demands
 that are rejected; the proxy's clock, the report of its spool and requests for pieces of demands are not retained::
 
-    round     offers | clock, spool | reports | requests | removed entries | entries
+    round     offers | clock, waits, spool | reports | requests | removed entries | entries
               one message at a time, made when its turn comes; the next one when it has been published
 
 A lost connection ends a round: what it has not published is due in the next. After a new connection everything is due
@@ -21,7 +21,7 @@ from typing import Final
 
 from protocols.mqtt.messages import Message
 from protocols.wire import topics
-from protocols.wire.catalog import ProxyClock, ProxySpool, StreamOffer
+from protocols.wire.catalog import ProxyClock, ProxySpool, ProxyWaits, StreamOffer
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.streams import StreamSchema
 from proxy.fleet.demand_assembly import DemandAssemblies
@@ -30,7 +30,7 @@ from proxy.running.demand_reporting import DemandReporting
 from proxy.running.entry_schedule import EntrySchedule
 
 CLOCK_EVERY_US: Final = 10_000_000
-"""How often the proxy publishes its clock, and how much waits in its spool."""
+"""How often the proxy publishes its clock, what its streams wait for, and how much waits in its spool."""
 
 MOST_FORMER: Final = 10_000
 """Motes that were given up, latest first, whose entries are removed again after a new connection."""
@@ -210,7 +210,11 @@ class Unpublished:
         self._clock_us, self._spool_due = radio_us, True
         # Quality of service 0: a late message is useless.
         clock = encode(ProxyClock(VERSION, self._proxy, real_us))
-        return [self._publish(Kind.CLOCK, "", Message(topics.proxy_clock(self._proxy), clock, qos=0))]
+        waits = encode(ProxyWaits(VERSION, self._proxy, self._fleet.stream_waits(radio_us)))
+        return [
+            self._publish(Kind.CLOCK, "", Message(topics.proxy_clock(self._proxy), clock, qos=0)),
+            self._publish(Kind.CLOCK, "", Message(topics.proxy_waits(self._proxy), waits, qos=0)),
+        ]
 
     def _of_reports(self, _: int, __: int) -> list[Publication]:
         return [self._publish(Kind.REPORT, each.topic, each) for each in self._reports.due()]

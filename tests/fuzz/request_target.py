@@ -56,7 +56,7 @@ SHOWN = (
     "/v1/plan/history",
     "/v1/plan/operators", "/v1/bill", "/v1/quarantine", "/metrics", "/docs", "/openapi.json",
 )  # fmt: skip
-NAMED = ("/v1/queries/{}", "/v1/relations/{}", "/v1/streams/{}", "/v1/streams/{}/budget")
+NAMED = ("/v1/queries/{}", "/v1/relations/{}", "/v1/streams/{}", "/v1/streams/{}/budget", "/v1/streams/{}/gone-after")
 PARAMETERS = ("limit", "after", "since", "format", "where", "sql", "nonsense")
 CONDITIONS = (
     "kind = 'loop'", "mote LIKE '%1' OR NOT online", "SELECT * FROM sensors", "1 = 1",

@@ -12,6 +12,7 @@ BUILT = {
     topics.announcement("p", "m"): ("announcement", ("p", "m")),
     topics.proxy_clock("p"): ("proxy_clock", ("p",)),
     topics.proxy_spool("p"): ("proxy_spool", ("p",)),
+    topics.proxy_waits("p"): ("proxy_waits", ("p",)),
     topics.control("p", "m"): ("control", ("p", "m")),
     topics.batches("p"): ("batches", ("p",)),
     topics.acks("p"): ("acks", ("p",)),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from protocols.presence.attention import Attention
 from protocols.wire.demands import CompletenessDemand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import ListenSchedule, SamplingProgram, Threshold, VehicleEvents, program_number
@@ -18,8 +19,8 @@ from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import ForMote
 from proxy.fleet.fleet_members import FleetLimits
 from proxy.fleet.stream_state import StreamProgress
-from proxy.motes.attention import Attention, SilentMote, age_of, lowest_promise_us
 from proxy.motes.mote_events import Rejected
+from proxy.motes.silent_motes import SilentMote, age_of, lowest_promise_us
 from proxy.records.waiting_tuples import MotePosition
 
 S = 1_000_000

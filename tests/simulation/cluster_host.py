@@ -175,7 +175,7 @@ class ClusterHost:
         ]
         self._publishers = publishers
         self.disk = SyncedDisk(folder)
-        given = {"commit_interval_seconds": 4.0, "trigger_seconds": 10.0, "silence_seconds": 20.0, "max_rows": 2_000}
+        given = {"commit_interval_seconds": 4.0, "trigger_seconds": 10.0, "gone_after_seconds": 20.0, "max_rows": 2_000}
         self.settings = ClusterSettings(
             folder=folder / "data", broker=BrokerAddress(broker, port), buckets=BUCKETS, **{**given, **settings}
         )  # type: ignore[arg-type] # names and types are those of settings

@@ -121,13 +121,13 @@ class Run:
         self.faults = tuple(draw(seed, minutes) if faults is None else faults)
         self._dice = Random(f"{seed} run")
         shutil.rmtree(folder, ignore_errors=True)
-        # Too late is what comes while a proxy is taken for silent; in half of the runs none is.
-        self._silence = silence = self._dice.choice([15.0, 1e6])
+        # Too late is what comes from a proxy that is gone; in half of the runs the stream waits for it.
+        self._gone_after = gone_after = self._dice.choice([15.0, None])
         short_retention.install()
         self._windows = REPLANNED if replanned else WINDOWS
         if replanned:
             SHIPPED.kinds["Panes"] = DEAR  # type: ignore[index] # of this process, which ends with the run
-        self.world = FedCluster(folder, seed, silence_seconds=silence, replan=replanned, **short_retention.BUDGET)
+        self.world = FedCluster(folder, seed, gone_after_seconds=gone_after, replan=replanned, **short_retention.BUDGET)
         self._registered: dict[str, bool | None] = {}
         """Queries: whether they must be there; None if that is not known."""
 
@@ -273,8 +273,8 @@ class Run:
             for row in rows
         ]
         found += oracles.stored_once(sent, stored, late=world.cluster.late.total())
-        if self._silence >= self.seconds and world.cluster.late.total():
-            found.append(f"{world.cluster.late.total()} rows were late though no proxy counts as silent")
+        if self._gone_after is None and world.cluster.late.total():
+            found.append(f"{world.cluster.late.total()} rows were late though the stream waits for proxies that are gone")
         found += oracles.settled(
             {
                 **{f"batches of {feed.name} not acknowledged": len(feed.waiting) for feed in world.feeds},

@@ -60,10 +60,10 @@ class DeployedCluster(ClusterHost):
     def __init__(self, world: World, folder: Path) -> None:
         seed = str(world.schedule.seed)
         short_retention.install(COMPACTED_SECONDS)
-        silence = 20.0 if world.schedule.seed % 2 else 1e6
+        gone_after = 20.0 if world.schedule.seed % 2 else None
         intervals = {"commit_interval_seconds": commit_seconds(world.schedule), "trigger_seconds": CALM_TRIGGER_SECONDS}
         divided = {"partitions": world.schedule.partitions}
-        settings = {**intervals, **divided, **short_retention.BUDGET, "silence_seconds": silence}
+        settings = {**intervals, **divided, **short_retention.BUDGET, "gone_after_seconds": gone_after}
         publishers = world.schedule.publishers
         SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)

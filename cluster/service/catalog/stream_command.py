@@ -14,9 +14,12 @@ from cluster.service.client.command import (
     make_client,
     mismatch_texts,
     print_json,
+    wait_text,
+    wait_texts,
 )
 from protocols.command_line.options import byte_size_option, duration_option
 from protocols.text.byte_sizes import format_byte_size
+from protocols.text.durations import format_duration
 
 stream = typer.Typer(help="Create, list and drop streams.", no_args_is_help=True)
 
@@ -60,6 +63,37 @@ def list_streams(*, api: Api = DEFAULT_API, as_json: AsJson = False) -> None:
             typer.echo(text)
 
 
+@stream.command("show")
+def show_stream(
+    name: Annotated[str, typer.Argument(help="Name of a stream.")], *, api: Api = DEFAULT_API, as_json: AsJson = False
+) -> None:
+    """Show one stream: how far it has come, what it waits for, and what came too late."""
+    with make_client(api) as client:
+        found = next((each for each in client.streams() if each["name"] == name), None)
+    if found is None:
+        raise typer.BadParameter(f"there is no stream {name!r}; `fjord stream list` has all", param_hint="name")
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"{'name':12}{found['name']}")
+    typer.echo(f"{'kind':12}{found['kind']}")
+    for field in found["fields"]:
+        unit = f" [{field['unit']}]" if field["unit"] else ""
+        typer.echo(f"{'column':12}{field['name']} {field['type']}{unit}")
+    if found["kind"] == "base":
+        typer.echo(f"{'up to':12}{found['watermark'] or '-'}")
+        typer.echo(f"{'queries lag':12}{lag_text(found.get('lag'))}")
+        wait = found["waits_for"]
+        typer.echo(f"{'waits for':12}{'-' if wait is None else wait_text({'stream': found['name'], **wait})}")
+        typer.echo(f"{'gone after':12}{_duration_text(found['gone_after_seconds'])}")
+    for text in _remarks(found):
+        typer.echo(f"{'note':12}{text}")
+
+
+def _duration_text(seconds: float | None) -> str:
+    return "never" if seconds is None else format_duration(round(seconds * 1e6))
+
+
 def _remarks(stream: dict[str, Any]) -> list[str]:
     """Return a sentence for each problem with a stream, its offers and its samples."""
     offers = stream.get("offers", [])
@@ -76,6 +110,17 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
         f"proxy {offer['proxy']} keeps samples that do not fit stream {stream['name']} in its spool"
         for offer in offers
         if offer["held"]
+    ]
+    if wait := stream.get("waits_for"):
+        remarks += wait_texts([{"stream": stream["name"], **wait}])
+    gone = stream.get("gone", {"proxies": [], "late_rows": {}})
+    remarks += [
+        f"stream {stream['name']} goes on without proxy {proxy}, which is gone: rows in its spool may be too late"
+        for proxy in gone["proxies"]
+    ]
+    remarks += [
+        f"{rows:,} rows of stream {stream['name']} came too late from proxy {proxy}: they are in the quarantine"
+        for proxy, rows in gone["late_rows"].items()
     ]
     retention = stream.get("retention") or {"dropped_rows": 0, "over": None}
     if retention["dropped_rows"]:
@@ -122,6 +167,33 @@ def keep_stream(
             client.keep_stream_as_others(name)
         else:
             client.keep_stream(name, age_seconds=None if retention is None else retention / 1e6, size=size)
+
+
+@stream.command("set")
+def set_stream(
+    name: Annotated[str, typer.Argument(help="Name of a stream.")],
+    *,
+    gone_after: Annotated[
+        int | None,
+        duration_option(
+            "--gone-after",
+            help="Go on without a proxy that is gone for this long: rows in its spool may be too late then.",
+            shown_default="never",
+            least_us=1_000_000,
+        ),
+    ] = None,
+    never: Annotated[bool, typer.Option("--never", help="Wait for proxies that are gone, however long.")] = False,
+    as_others: Annotated[bool, typer.Option("--as-others", help="Use the cluster's default again.")] = False,
+    api: Api = DEFAULT_API,
+) -> None:
+    """Set how long a stream waits for proxies that are gone."""
+    if (gone_after is not None) + never + as_others != 1:
+        raise typer.BadParameter("give one of --gone-after, --never and --as-others", param_hint="--gone-after")
+    with make_client(api) as client:
+        if as_others:
+            client.reset_gone_after(name)
+        else:
+            client.set_gone_after(name, None if gone_after is None else gone_after / 1e6)
 
 
 @stream.command("drop")

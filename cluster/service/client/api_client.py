@@ -191,6 +191,14 @@ class ApiClient:
         """Set the budget of a stream; None means no bound."""
         self._request("PUT", f"/v1/streams/{_quoted(name)}/budget", json={"age_seconds": age_seconds, "bytes": size})
 
+    def set_gone_after(self, name: str, seconds: float | None) -> None:
+        """Set after how many seconds a stream goes on without a proxy that is gone; None for never."""
+        self._request("PUT", f"/v1/streams/{_quoted(name)}/gone-after", json={"seconds": seconds})
+
+    def reset_gone_after(self, name: str) -> None:
+        """Let a stream go on without proxies that are gone as the cluster's settings say."""
+        self._request("DELETE", f"/v1/streams/{_quoted(name)}/gone-after")
+
     def keep_stream_as_others(self, name: str) -> None:
         """Give a stream the cluster's default budget."""
         self._request("DELETE", f"/v1/streams/{_quoted(name)}/budget")

@@ -70,6 +70,34 @@ def mismatch_texts(mismatches: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+SHORTEST_WAIT_SECONDS = 15.0
+"""What a stream has waited for less long is not mentioned: motes send a packet now and then, proxies a batch."""
+
+
+def wait_texts(waits: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each stream that has waited for long: for which proxy, which mote there, and since when."""
+    return [wait_text(each) for each in waits if each["seconds"] >= SHORTEST_WAIT_SECONDS]
+
+
+def wait_text(wait: dict[str, Any]) -> str:
+    """Return in a sentence what a stream waits for.
+
+    Examples
+    --------
+    >>> wait_text({"stream": "s", "proxy": "p", "online": False, "since": "12:00:03", "mote": None})
+    'stream s waits for proxy p, which is offline, since 12:00:03'
+    """
+    text = f"stream {wait['stream']} waits for proxy {wait['proxy']}"
+    mote = wait["mote"]
+    if not wait["online"]:
+        return f"{text}, which is offline, since {wait['since']}"
+    if mote is None:
+        return f"{text} since {wait['since']}"
+    if mote["silent"]:
+        return f"{text} since {wait['since']}: all motes there are silent, mote {mote['mote']} since {mote['since']}"
+    return f"{text} since {wait['since']}: mote {mote['mote']} there sent its last packet at {mote['since']}"
+
+
 def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
     """Return a sentence for each stream whose sensors receive no demand for what a query needs."""
     return [

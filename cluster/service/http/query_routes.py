@@ -15,6 +15,7 @@ from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.walks import streams_of
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
 from cluster.service.catalog.stream_offers import mismatches_of
+from cluster.service.catalog.stream_waits import waits_of
 from cluster.service.http.stream_routes import PathName
 from cluster.service.http.wanted_queries import (
     NewQueries,
@@ -85,6 +86,7 @@ class QueryDescriptions:
             "state": "running" if waiting is None else self.queries.waiting.state(waiting),
             "reads": sorted(query.reads),
             "mismatches": mismatches_of(self.ingest, _streams_of(query)),
+            "waits_for": waits_of(self.ingest, _streams_of(query)),
             "refused_demands": self._refused_demands(query),
             "sizes": None if isinstance(query, WaitingQuery) else self.queries.sizes.history(query),
         }

@@ -8,14 +8,17 @@ from fastapi import APIRouter
 from pydantic import AfterValidator, BaseModel, Field
 
 from cluster.fjord.batch import instant_text
+from cluster.service.catalog.gone_proxies import LEAST_SECONDS, LONGEST_SECONDS, GoneAfter
 from cluster.service.catalog.stream_budgets import retention_json
 from cluster.service.catalog.stream_offers import offers_of, rejected_of
+from cluster.service.catalog.stream_waits import absences_of, wait_of
 from cluster.service.publishing.lag import lag_of_stream
 from cluster.storage.budgets import Budget
 from protocols.wire.names import normal
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
+    from cluster.service.catalog.gone_proxies import GoneProxies
     from cluster.service.catalog.stream_budgets import StreamBudgets
     from cluster.service.catalog.stream_service import StreamService
     from cluster.service.publishing.lag import Lags
@@ -42,7 +45,15 @@ class NewBudget(BaseModel):
     bytes: Annotated[int, Field(gt=0, le=2**62)] | None = None
 
 
-def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets, lags: Lags) -> APIRouter:
+class NewPatience(BaseModel):
+    """After how long a stream goes on without a proxy that is gone; null means never."""
+
+    seconds: Annotated[float, Field(ge=LEAST_SECONDS, le=LONGEST_SECONDS)] | None = None
+
+
+def stream_routes(
+    streams: StreamService, ingest: Ingest, budgets: StreamBudgets, gone_proxies: GoneProxies, lags: Lags
+) -> APIRouter:
     """Return the routes.
 
     Parameters
@@ -53,6 +64,8 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
         Stores them.
     budgets
         What may be kept of each.
+    gone_proxies
+        After how long each goes on without a proxy.
     lags
         How far queries are behind them.
     """
@@ -104,6 +117,9 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
                 },
                 "retention": retention_json(writer.table.retention),
                 "rejected": rejected_of(ingest, writer.stream),
+                "waits_for": wait_of(ingest, writer.stream),
+                "gone_after_seconds": gone_proxies.after(writer.stream),
+                "gone": absences_of(ingest, writer.stream),
                 "error": errors.get(writer.stream),
                 "damage": damages.get(writer.stream),
             }
@@ -131,5 +147,15 @@ def stream_routes(streams: StreamService, ingest: Ingest, budgets: StreamBudgets
     async def reset_budget(name: PathName) -> None:
         """Give a stream the cluster's default budget."""
         budgets.set(name, None, ingest.writers)
+
+    @api.put("/v1/streams/{name}/gone-after", status_code=204)
+    async def set_gone_after(name: PathName, new: NewPatience) -> None:
+        """Set after how long a stream goes on without a proxy that is gone."""
+        gone_proxies.set(name, GoneAfter(new.seconds), ingest.writers)
+
+    @api.delete("/v1/streams/{name}/gone-after", status_code=204)
+    async def reset_gone_after(name: PathName) -> None:
+        """Let a stream go on without proxies that are gone as the cluster's settings say."""
+        gone_proxies.set(name, None, ingest.writers)
 
     return api

@@ -1,4 +1,4 @@
-"""The statements that created streams, and the budgets of streams that have one of their own."""
+"""The statements that created streams, and what was set for single ones: budgets, and how long to wait for proxies."""
 
 from __future__ import annotations
 
@@ -31,12 +31,27 @@ class StreamRegistry:
 
     def budgets(self) -> dict[str, str]:
         """Return the budgets of single streams, as text, by name of the stream."""
-        found = self._database.execute("SELECT key, value FROM meta WHERE key LIKE 'budget/%'").fetchall()
-        return {key.removeprefix("budget/"): value for key, value in found}
+        return self._settings("budget/")
 
     def set_budget(self, name: str, text: str | None) -> None:
         """Store a stream's budget; None removes it."""
+        self._set(f"budget/{name}", text)
+
+    def gone_after(self) -> dict[str, str]:
+        """Return, as text, after how long single streams go on without a proxy, by name of the stream."""
+        return self._settings("gone_after/")
+
+    def set_gone_after(self, name: str, text: str | None) -> None:
+        """Store after how long a stream goes on without a proxy; None removes it."""
+        self._set(f"gone_after/{name}", text)
+
+    def _settings(self, prefix: str) -> dict[str, str]:
+        select = "SELECT key, value FROM meta WHERE substr(key, 1, ?) = ?"
+        found = self._database.execute(select, (len(prefix), prefix)).fetchall()
+        return {key.removeprefix(prefix): value for key, value in found}
+
+    def _set(self, key: str, text: str | None) -> None:
         if text is None:
-            self._database.execute("DELETE FROM meta WHERE key = ?", (f"budget/{name}",))
+            self._database.execute("DELETE FROM meta WHERE key = ?", (key,))
         else:
-            self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (f"budget/{name}", text))
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))

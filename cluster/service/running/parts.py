@@ -28,10 +28,12 @@ from cluster.relations.opening import Reach
 from cluster.relations.source import Limits
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
+from cluster.service.catalog.gone_proxies import GoneProxies
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
+from cluster.service.own_name import echo_of
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.lag import Lags, instants_read
 from cluster.service.publishing.progress import ProgressOfAll
@@ -120,6 +122,8 @@ class ClusterParts:
         The catalog of sensors.
     budgets
         What may be kept of each stream.
+    gone_proxies
+        After how long each stream goes on without a proxy.
     lags
         How far queries are behind.
     results
@@ -140,6 +144,7 @@ class ClusterParts:
     ingest: Ingest
     sensors: SensorCatalog
     budgets: StreamBudgets
+    gone_proxies: GoneProxies
     lags: Lags
     results: ResultsTable
     queries: QueryService
@@ -208,12 +213,19 @@ def make_parts(
         )
     )
     budgets = StreamBudgets(registry, Budget(settings.stream_age_us, settings.stream_bytes))
+    gone_proxies = GoneProxies(registry, settings.gone_after_seconds)
+
+    def forget(stream: str) -> None:
+        budgets.forget(stream)
+        gone_proxies.forget(stream)
+
     ingest = Ingest(
         folder / "streams",
         quarantine=registry.quarantine.keep,
         commit_interval_seconds=settings.commit_interval_seconds,
-        silence_seconds=settings.silence_seconds,
+        gone_after=gone_proxies.after,
         link=link,
+        echo=echo_of(settings.name, registry.engine_id, sources.wall()),
         clock=sources.wall,
         monotonic=sources.monotonic,
         offers=offers,
@@ -223,7 +235,7 @@ def make_parts(
         troubles=registry.troubles,
         cluster=f"{settings.name}/{registry.engine_id}",
         budget=budgets.of,
-        forgotten=budgets.forget,
+        forgotten=forget,
         passed=ReadProgress(
             positions, lambda: registry.physical, lambda stream: str(folder / "streams" / folder_of(stream))
         ),
@@ -270,6 +282,7 @@ def make_parts(
         ingest=ingest,
         sensors=sensors,
         budgets=budgets,
+        gone_proxies=gone_proxies,
         lags=Lags(positions, ingest.tables),
         results=results,
         queries=queries,

@@ -61,8 +61,9 @@ class ClusterSettings:
         Least time between two micro-batches.
     commit_interval_seconds
         Least time between two commits to a stream table.
-    silence_seconds
-        A proxy offline for this long no longer holds back watermarks.
+    gone_after_seconds
+        A proxy offline for this long no longer holds back the watermarks of streams that have no such time of their
+        own; None for never, so that what waits in its spool is never late.
     clock_tolerance_seconds
         A proxy's clock that differs by more from the cluster's is reported as wrong, and versions of relations begin no
         later than this in the future, whatever stamps streams have.
@@ -127,7 +128,7 @@ class ClusterSettings:
     history_rows: int = 500_000
     trigger_seconds: float = 0.0
     commit_interval_seconds: float = 0.1
-    silence_seconds: float = 30.0
+    gone_after_seconds: float | None = None
     clock_tolerance_seconds: float = 60.0
     results_backlog_bytes: int = 16 * 1024**3
     publishers: int = 1

@@ -147,19 +147,39 @@ def test_rejected_batches_are_acknowledged_with_their_reasons() -> None:
     assert cycle.waiting.sequences == {}
 
 
-@pytest.mark.parametrize(
-    ("silent", "work", "doubt"), [(True, False, False), (False, True, False), (False, False, True)]
-)
-def test_a_commit_is_due_for_three_reasons(*, silent: bool, work: bool, doubt: bool) -> None:
+@pytest.mark.parametrize(("gone", "work", "doubt"), [(True, False, False), (False, True, False), (False, False, True)])
+def test_a_commit_is_due_for_three_reasons(*, gone: bool, work: bool, doubt: bool) -> None:
     proxies = {"p": ProxyPosition(5, sampling=True), "q": ProxyPosition(9, sampling=True)}
-    cycle = CommitCycle(StreamAdmission(StreamPosition(5, proxies), silence_seconds=10.0))
+    cycle = CommitCycle(StreamAdmission(StreamPosition(5, proxies), gone_after=lambda: 10.0))
     cycle.admission.expect_known_proxies(0.0)
     assert not cycle.due(9.0, work=False)
-    if silent:
-        cycle.admission.proxy_active("q", 9.0)
+    if gone:
+        assert cycle.time_passed("q", 9.0, counted_seconds=10.0)
     if doubt:
         cycle.unknown(cast("Commit", SimpleNamespace()))
-    assert cycle.due(11.0 if silent else 9.0, work=work)
+    assert cycle.due(9.0, work=work)
+
+
+def test_going_on_without_a_proxy_is_committed_like_a_batch() -> None:
+    proxies = {"p": ProxyPosition(5, sampling=True), "q": ProxyPosition(9, sampling=True)}
+    cycle = CommitCycle(StreamAdmission(StreamPosition(5, proxies), gone_after=lambda: 10.0))
+    cycle.admission.expect_known_proxies(0.0)
+    cycle.time_passed("q", 10.0, counted_seconds=10.0)
+    commit = cycle.begin()
+    assert commit.position == StreamPosition(9, {"p": ProxyPosition(5, sampling=True, gone=True), "q": proxies["q"]})
+    cycle.failed(commit, 10.0)
+    assert cycle.admission.watermark_us == 5
+    assert not cycle.due(10.5, work=False)
+    assert cycle.time_passed("q", 11.0, counted_seconds=1.0)
+    assert cycle.due(11.0, work=False)
+
+
+def test_no_time_counts_while_a_commit_is_in_doubt() -> None:
+    proxies = {"p": ProxyPosition(5, sampling=True), "q": ProxyPosition(9, sampling=True)}
+    cycle = CommitCycle(StreamAdmission(StreamPosition(5, proxies), gone_after=lambda: 10.0))
+    cycle.admission.expect_known_proxies(0.0)
+    cycle.unknown(cast("Commit", SimpleNamespace()))
+    assert not cycle.time_passed("q", 100.0, counted_seconds=100.0)
 
 
 @pytest.mark.parametrize(("outcome", "behind"), [("failed", 0), ("failed", 1), ("unknown", 0)])

@@ -29,7 +29,7 @@ def empty_batch(proxy: str, sequence: int, watermark_us: int) -> PackedBatch:
     return pack_batch(Batch(1, proxy, "e", "speeds", sequence, watermark_us, True, 0, ()))
 
 
-async def test_a_silent_proxy_does_not_stall_a_busy_stream(tmp_path: Path) -> None:
+async def test_a_proxy_that_is_gone_does_not_stall_a_busy_stream(tmp_path: Path) -> None:
     now, stored = 0.0, asyncio.Condition()
 
     async def acknowledge(_: Ack) -> None:
@@ -44,13 +44,14 @@ async def test_a_silent_proxy_does_not_stall_a_busy_stream(tmp_path: Path) -> No
         acknowledge=acknowledge,
         quarantine=reject,
         commit_interval_seconds=0.0,
-        silence_seconds=10.0,
+        gone_after=lambda: 10.0,
         clock=lambda: now,
     )
     running = asyncio.create_task(writer.run())
     writer.receive(empty_batch("gone", 1, 5))
     for sequence in range(1, 40):  # it always has work before it has waited for any
         now = float(sequence)
+        writer.time_passed(["there"], counted_seconds=1.0)
         async with stored:
             writer.receive(empty_batch("there", sequence, 100 * sequence))
             await stored.wait_for(lambda sequence=sequence: writer.admission.stored("there", "e") == sequence)

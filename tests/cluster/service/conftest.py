@@ -26,6 +26,7 @@ from cluster.service.access.hosts import HostNames
 from cluster.service.access.token_files import Tokens
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.billing.periods import BillingPeriods
+from cluster.service.catalog.gone_proxies import GoneProxies
 from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
@@ -155,6 +156,7 @@ class Service:
             "ingest": self.ingest,
             "sensors": self.sensors,
             "budgets": StreamBudgets(self.registry, Budget()),
+            "gone_proxies": GoneProxies(self.registry, None),
             "lags": SimpleNamespace(now=dict),
             "results": results,
             "queries": self.queries,

@@ -167,9 +167,7 @@ async def test_a_proxy_whose_samples_wait_does_not_hold_back_the_watermark(servi
     assert admission.watermark_us == 100
     await offer(service, schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED))
     await send(service, 2, 200, schema=schema_of(SENSOR, Field("lane", TEXT), OCC, SPEED), watermark=300)
-    admission.proxy_active("north", 1e9)
-    admission.proxy_active("south", 1e9)
-    admission.exclude_silent_proxies(1e9)
+    admission.time_passed({"north", "south"}, 1e9, counted_seconds=1.0)
     await send(service, 2, proxy="south", watermark=500)
     assert admission.watermark_us == 500
 

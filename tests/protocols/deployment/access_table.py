@@ -47,6 +47,7 @@ proxies/roadside/status             roadside rw         harbour r           clus
 proxies/harbour/status              roadside r          harbour rw          cluster r
 proxies/roadside/clock              roadside w          cluster r
 proxies/roadside/spool              roadside w          cluster r
+proxies/roadside/waits              roadside w          cluster r
 proxies/roadside/streams/traffic    roadside w          cluster r
 proxies/harbour/streams/traffic     harbour w           cluster r
 proxies/roadside/motes/m1           roadside rw         harbour r           cluster r

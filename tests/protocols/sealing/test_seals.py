@@ -45,6 +45,7 @@ TOPICS = {
     "proxy_claim": (topics.proxy_claim("p"), topics.proxy_claim("q"), "p", "p"),
     "proxy_clock": (topics.proxy_clock("p"), topics.proxy_clock("q"), "p", "cluster"),
     "proxy_spool": (topics.proxy_spool("p"), topics.proxy_spool("q"), "p", "cluster"),
+    "proxy_waits": (topics.proxy_waits("p"), topics.proxy_waits("q"), "p", "cluster"),
     "stream_offer": (topics.stream_offer("p", "s"), topics.stream_offer("p", "z"), "p", "cluster"),
     "mote_entry": (topics.mote_entry("p", "m"), topics.mote_entry("p", "n"), "p", "q"),
     "demand_report": (topics.demand_report("p", "s"), topics.demand_report("p", "z"), "p", "cluster"),
