@@ -65,17 +65,16 @@ def furthest_behind(
         See :meth:`MoteTracking.while_silent`.
     """
     holding: list[tuple[int, int, MoteTracking]] = []
-    silent: list[tuple[int, MoteTracking]] = []
+    silent: list[tuple[int, int, MoteTracking]] = []
     for mote in motes:
         watermark = mote.watermark
         if watermark is not None:
             instant_us = LOWEST_US if watermark.instant_us is None else watermark.instant_us
             holding.append((instant_us, mote.received_radio_us, mote))
         elif mote.silent and (found := mote.while_silent(restored_us, delay_of(mote.mote))) is not None:
-            silent.append((found.clock_us - found.radio_us - found.age_us, mote))
-    if holding:
-        return min(holding, key=itemgetter(0, 1))[-1]
-    return min(silent, key=itemgetter(0))[-1] if silent else None
+            silent.append((found.clock_us - found.radio_us - found.age_us, mote.received_radio_us, mote))
+    found_first = min(holding or silent, key=itemgetter(0, 1), default=None)
+    return None if found_first is None else found_first[-1]
 
 
 def _is_behind(mote: MoteTracking, latest_us: int) -> bool:

@@ -41,6 +41,7 @@ class Kind(Enum):
 
     OFFER = "offer"
     CLOCK = "clock"
+    WAITS = "waits"
     REPORT = "report"
     REQUEST = "request"
     REMOVAL = "removal"
@@ -213,7 +214,7 @@ class Unpublished:
         waits = encode(ProxyWaits(VERSION, self._proxy, self._fleet.stream_waits(radio_us)))
         return [
             self._publish(Kind.CLOCK, "", Message(topics.proxy_clock(self._proxy), clock, qos=0)),
-            self._publish(Kind.CLOCK, "", Message(topics.proxy_waits(self._proxy), waits, qos=0)),
+            self._publish(Kind.WAITS, "", Message(topics.proxy_waits(self._proxy), waits, qos=0)),
         ]
 
     def _of_reports(self, _: int, __: int) -> list[Publication]:

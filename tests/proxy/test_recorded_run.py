@@ -76,7 +76,7 @@ def test_a_log_of_a_proxy_that_published_batches_with_1_is_replayed_until_it_sen
     recorded, player = recorded_messages(run), replay(run)
     assert player.failure is None
     found = compare(recorded, player.sent)
-    assert found.recorded == found.replayed
+    assert {**found.recorded, "proxy_waits": 1} == found.replayed  # which that version did not publish
     assert found.first is not None
     assert (found.first.recorded.qos, found.first.replayed.qos) == (1, 0)
     batches = [each for each in recorded if each[1].topic.endswith("/batches")]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from protocols.presence.attention import Attention
+from protocols.wire.catalog import StreamWait
 from protocols.wire.demands import CompletenessDemand, QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 from protocols.wire.programs import ListenSchedule, SamplingProgram, Threshold, VehicleEvents, program_number
@@ -245,3 +246,28 @@ def test_no_promise_is_above_that_of_any_mote(motes):
     found = lowest_promise_us([SilentMote(*(each * S for each in mote)) for mote in motes], attention)
     promises = [(clock + 199 - radio - age) * S for clock, radio, _, age in motes]
     assert found == min(promises, default=None)
+
+
+def test_it_is_reported_which_mote_a_stream_waits_for(frames):
+    proxy = Proxy(frames)
+    proxy.fleet.receive_announcement(frames.announcement("m2"), radio_us=0, received_us=BEGAN)
+    proxy.send(0)
+    proxy.send(0, mote="m2")
+    proxy.wait(3)
+    proxy.send(1)
+    assert proxy.fleet.stream_waits(proxy.now) == (StreamWait("traffic", "m2", 3 * S, silent=False),)
+    proxy.wait(7)
+    assert proxy.fleet.stream_waits(proxy.now) == (StreamWait("traffic", "m2", 10 * S, silent=True),)
+    proxy.fleet.receive_demand("traffic", frames.demand(), radio_us=proxy.now)
+    assert proxy.fleet.stream_waits(proxy.now) == ()
+
+
+def test_the_longest_waits_are_reported(frames, monkeypatch):
+    monkeypatch.setattr("proxy.fleet.fleet.MOST_WAITS", 2)
+    fleet = Fleet("p", FleetLimits(), now_us=0)
+    for number in range(4):
+        schema = replace(frames.TRAFFIC, name=f"s{number}")
+        announced = replace(frames.announcement(f"m{number}"), stream=schema)
+        fleet.receive_announcement(announced, radio_us=number * S, received_us=BEGAN)
+        fleet.receive_demand(f"s{number}", frames.demand(("a", ["speed"], None), stream=f"s{number}"), radio_us=0)
+    assert [each.mote for each in fleet.stream_waits(10 * S)] == ["m0", "m1"]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from protocols.mqtt.messages import Message
 from protocols.wire import topics
-from protocols.wire.catalog import StreamOffer, decode_proxy_clock, decode_proxy_spool
+from protocols.wire.catalog import StreamOffer, StreamWait, decode_proxy_clock, decode_proxy_spool, decode_proxy_waits
 from protocols.wire.demand_pieces import DemandRequest
 from protocols.wire.demand_reports import demand_report
 from protocols.wire.demands import RefusedDemand
@@ -63,6 +63,9 @@ class World:
             EntrySchedule(ENTRY_US, 5 * ENTRY_US),
             now_us=0,
         )
+
+    def stream_waits(self, radio_us: int) -> tuple[StreamWait, ...]:
+        return (StreamWait("a", "m1", radio_us, silent=True),)
 
     def has(self, mote: str) -> bool:
         return mote in self.entries
@@ -198,6 +201,7 @@ def test_a_round_has_an_order() -> None:
         ("offer", "a"),
         ("offer", "b"),
         ("clock", ""),
+        ("waits", ""),
         ("spool", ""),
         ("report", report),
         ("request", "a"),
@@ -265,7 +269,7 @@ def test_a_mote_that_came_back_keeps_its_entry() -> None:
     assert [each for each in published(world) if each[0] in {"removal", "entry"}] == [("entry", "m1")]
 
 
-@pytest.mark.parametrize("fails_at", ["clock", "spool"])
+@pytest.mark.parametrize("fails_at", ["clock", "waits", "spool"])
 def test_the_clock_is_not_repeated_sooner_after_a_failure(fails_at: str) -> None:
     world = World()
     for each in world.round():
@@ -276,7 +280,7 @@ def test_the_clock_is_not_repeated_sooner_after_a_failure(fails_at: str) -> None
     world.now_us = CLOCK_EVERY_US - 2 * ENTRY_US
     assert published(world) == []
     world.now_us += ENTRY_US
-    assert published(world) == [("clock", ""), ("spool", "")]
+    assert published(world) == [("clock", ""), ("waits", ""), ("spool", "")]
 
 
 def test_the_clock_is_not_retained() -> None:
@@ -284,6 +288,13 @@ def test_the_clock_is_not_retained() -> None:
     (clock, *_) = [each for each in world.round() if isinstance(each, Publish) and each.kind is Kind.CLOCK]
     assert (clock.message.qos, clock.message.retain) == (0, False)
     assert decode_proxy_clock(clock.message.payload).clock_us == ENTRY_US
+
+
+def test_what_streams_wait_for_is_not_retained() -> None:
+    world = World()
+    (waits,) = [each for each in world.round() if isinstance(each, Publish) and each.kind is Kind.WAITS]
+    assert (waits.message.topic, waits.message.qos, waits.message.retain) == (topics.proxy_waits("p"), 0, False)
+    assert decode_proxy_waits(waits.message.payload).streams == (StreamWait("a", "m1", world.now_us, silent=True),)
 
 
 @pytest.mark.parametrize(("since_us", "waits_us"), [(None, None), (70, 30), (130, 0)])

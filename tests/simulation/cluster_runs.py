@@ -274,7 +274,9 @@ class Run:
         ]
         found += oracles.stored_once(sent, stored, late=world.cluster.late.total())
         if self._gone_after is None and world.cluster.late.total():
-            found.append(f"{world.cluster.late.total()} rows were late though the stream waits for proxies that are gone")
+            found.append(
+                f"{world.cluster.late.total()} rows were late though the stream waits for proxies that are gone"
+            )
         found += oracles.settled(
             {
                 **{f"batches of {feed.name} not acknowledged": len(feed.waiting) for feed in world.feeds},

@@ -63,6 +63,8 @@ NEEDED: Final[Mapping[tuple[str, str], Role | None]] = {
     ("DELETE", "/v1/streams/{name}"): Role.ADMIN,
     ("PUT", "/v1/streams/{name}/budget"): Role.ADMIN,
     ("DELETE", "/v1/streams/{name}/budget"): Role.ADMIN,
+    ("PUT", "/v1/streams/{name}/gone-after"): Role.ADMIN,
+    ("DELETE", "/v1/streams/{name}/gone-after"): Role.ADMIN,
     ("POST", "/v1/relations"): Role.ADMIN,
     ("DELETE", "/v1/relations/{name}"): Role.ADMIN,
     ("POST", "/v1/functions"): Role.ADMIN,
