@@ -40,7 +40,7 @@ class Proxy:
     def __init__(self, frames, query=("a", ["speed"], None), *, began_s=0, replays=False, **options):
         self.frames, self.now = frames, began_s * S
         self.fleet = Fleet("p", FleetLimits(), now_us=self.now, **options)
-        self.connected, self.answers = True, True
+        self.connected, self.answers, self.asks = True, True, False
         self.batches = []
         announced = replace(frames.announcement(), replays=replays)
         if not options.get("positions"):
@@ -75,7 +75,7 @@ class Proxy:
         attention = self.fleet.attention
         attention.time_passed(self.now, connected=self.connected)
         self.fleet.time_passed(self.now)
-        if attention.echo_due(self.now) and self.fleet.awaits_silence():
+        if attention.echo_due(self.now) and (self.asks or self.fleet.awaits_silence()):
             attention.echo_sent(self.now)
             if self.answers:
                 attention.echoed()
@@ -163,9 +163,22 @@ def test_a_stream_that_no_query_reads_any_more_gets_no_promises(frames):
     proxy.wait(60)
     proxy.fleet.receive_demand("traffic", frames.demand(), radio_us=proxy.now)
     proxy.cut()
-    before = len(proxy.batches)
+    before, proxy.asks = len(proxy.batches), True  # for another stream
     proxy.wait(60)
     assert len(proxy.batches) == before
+
+
+def test_a_stream_gets_at_most_one_promise_a_second(frames):
+    proxy = Proxy(frames).begin()
+    proxy.wait(60)
+    before = len(proxy.batches)
+    for _ in range(100):
+        proxy.now += S // 10
+        proxy.fleet.attention.time_passed(proxy.now, connected=True)
+        proxy.fleet.attention.echo_sent(proxy.now)
+        proxy.fleet.attention.echoed()
+        proxy.cut()
+    assert 9 <= len(proxy.batches) - before <= 10
 
 
 def test_what_was_lost_with_a_connection_is_not_promised(frames):

@@ -166,6 +166,17 @@ async def test_nothing_is_lost_if_the_cluster_itself_was_away_for_longer_than_th
     assert (deployment.late, deployment.up_to) == ([], 60)
 
 
+async def test_a_proxy_that_died_while_the_broker_was_away_is_not_taken_for_connected(tmp_path: Path) -> None:
+    deployment = await Deployment(tmp_path, 60.0).begin()
+    await deployment.send("south", 50, up_to=60)
+    deployment.ingest.connected()  # the broker has lost what it retained, and knows no will
+    deployment.status("south", Presence.ONLINE)
+    deployment.tick(50)
+    assert deployment.up_to == 10
+    deployment.tick(20)
+    assert deployment.up_to == 60
+
+
 async def test_it_is_shown_which_proxy_and_mote_a_stream_waits_for(tmp_path: Path) -> None:
     deployment = await Deployment(tmp_path, None).begin()
     await deployment.send("south", 50, up_to=60)
