@@ -298,8 +298,8 @@ class StreamAdmission:
                 known.away = True
                 known.away_seconds += counted_seconds
             gone = limit is not None and known.away_seconds >= limit
-            misfit = self.holds(name) and now_seconds - known.active_seconds > HELD_SECONDS
-            if known.included and (gone or misfit):
+            mismatch = self.holds(name) and now_seconds - known.active_seconds > HELD_SECONDS
+            if known.included and (gone or mismatch):
                 known.included = False
                 self.counters.silent_proxies += 1
         if any(known.included for known in self._proxies.values()):

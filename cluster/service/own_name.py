@@ -26,12 +26,6 @@ def seals_of(settings: ClusterSettings, folder: Path, purpose: str = "link") -> 
     return PartSeals(load_part_keys(settings.keys, proxy=None), folder, purpose=purpose)
 
 
-def echo_of(name: str, identity: str, now_seconds: float) -> Message:
-    """Return a message that comes back to a cluster itself, and to no other part: a claim of the name that it has."""
-    own = Status(VERSION, name, Presence.ONLINE, identity, round(now_seconds * 1e6))
-    return claim_of_cluster(own).message
-
-
 def claim_of(settings: ClusterSettings, stop: Callable[[], None]) -> AbstractAsyncContextManager[None]:
     """Have the cluster's name while the context lasts; its data folder is owned, and not open yet.
 

@@ -33,7 +33,6 @@ from cluster.service.catalog.relation_store import RelationStore
 from cluster.service.catalog.reserved_names import ReservedNames
 from cluster.service.catalog.sensor_catalog import SensorCatalog
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
-from cluster.service.own_name import echo_of
 from cluster.service.publishing.demand_reports import DemandReports
 from cluster.service.publishing.lag import Lags, instants_read
 from cluster.service.publishing.progress import ProgressOfAll
@@ -56,6 +55,9 @@ from cluster.storage.compaction import Compaction
 from cluster.storage.results_table import ResultsTable
 from cluster.storage.table_folders import folder_of
 from protocols.event_log import get_logger, logging_configured
+from protocols.presence.name_claim import claim_of_cluster
+from protocols.wire.catalog import Presence, Status
+from protocols.wire.frames import VERSION
 
 if TYPE_CHECKING:
     from cluster.service.catalog.relation_service import RelationService
@@ -225,7 +227,7 @@ def make_parts(
         commit_interval_seconds=settings.commit_interval_seconds,
         gone_after=gone_proxies.after,
         link=link,
-        echo=echo_of(settings.name, registry.engine_id, sources.wall()),
+        echo=_echo(settings.name, registry.engine_id, sources.wall()),
         clock=sources.wall,
         monotonic=sources.monotonic,
         offers=offers,
@@ -296,6 +298,11 @@ def make_parts(
         ),
         engine=Engine(settings, folder, registry, results, buckets, first_key=key, java=java, operators=operators),
     )
+
+
+def _echo(name: str, identity: str, now_seconds: float) -> Message:
+    """Return a message that comes back to a cluster itself, and to no other part: a claim of the name that it has."""
+    return claim_of_cluster(Status(VERSION, name, Presence.ONLINE, identity, round(now_seconds * 1e6))).message
 
 
 def _answered(positions: SparkPositions, ingest: Ingest, host: Host, streams: frozenset[str]) -> Answered | None:
