@@ -1,4 +1,4 @@
-"""Tuples that a device stamps at instants of its own: which devices make them, and which changes of them count. Pure."""
+"""Tuples that a device stamps at instants of its own: which devices make them, which changes of them count. Pure."""
 
 from __future__ import annotations
 

@@ -116,12 +116,10 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
 
     def __iter__(self) -> Iterator[WaitingTuple]:
         position, period_us, published = self.position, self.default_period_us, self.published
-        extras, events = self.aggregated or repeat(None), self.events or repeat(False)
+        extras, events = self.aggregated or repeat(None), self.events or repeat(object=False)
         for start_us, row, extra, event in zip(self.starts_us, self.rows, extras, events, strict=False):
             is_sample = extra is None or extra.fingerprint is None
-            at_default_rate = not is_sample or (
-                event or period_us == 0 if published else start_us % period_us == 0
-            )
+            at_default_rate = not is_sample or (event or period_us == 0 if published else start_us % period_us == 0)
             yield WaitingTuple(start_us, row, position, at_default_rate, extra)
 
     @property
