@@ -74,8 +74,8 @@ class StoredStamps:
         self._floors = {mote: stamps[1] for mote, stamps in self._of.items() if len(stamps) > most // 2}
 
     def of(self, mote: str) -> tuple[int, ...]:
-        """Return the stamps of a mote that are kept, ascending."""
-        return tuple(each for each in self._of.get(mote, ()) if each != NO_NEIGHBOUR_US)
+        """Return the stamps of a mote that are kept, ascending; the lowest instant first if none came before."""
+        return tuple(self._of.get(mote, ()))
 
     def floor_us(self, mote: str) -> int | None:
         """Return the instant before which no tuple of a mote can be accepted any more; None for no such instant."""

@@ -82,7 +82,7 @@ class DemandChanged:
     watermark_us
         Of the mote's stream; None before the first.
     stored_us
-        Of a driven device: the latest stamps of its tuples in batches.
+        Of a driven device: see :class:`proxy.counting.published_account.PublishedTuples`.
     """
 
     program: SamplingProgram

@@ -14,6 +14,7 @@ from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Announcement, Health, Packet, Sample
 from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange, program_number
+from proxy.counting.published_account import PublishedTuples
 from proxy.counting.sample_account import NEVER_US
 from proxy.counting.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
 from proxy.motes.clock_bounds import WrongClock, slack_of
@@ -119,6 +120,8 @@ class MoteTracking:
         self._passed_over = False
         """Whether it was silent, so that the watermark did not wait for it, and no packet has been received since."""
         self._lost_before_us = lost_until_us
+        self._stored_us: tuple[int, ...] = ()
+        """As in :class:`proxy.counting.published_account.PublishedTuples`, when demands changed last."""
 
     def restore(self, announcement: Announcement) -> None:
         """Accept what the mote announced before the proxy's restart."""
@@ -299,8 +302,18 @@ class MoteTracking:
         active = self.running is not None and not self.silent
         resumes = self.running is None and self.numbers.any_received
         clock_us = self.numbers.position.clock_us
+        published = None
+        if self.device is not None:
+            published = PublishedTuples(self.device.publishes, self.device.expected_every_us, self._stored_us)
         return MoteSnapshot(
-            running, self.desired, self._low_watermark_us, clock_us, active, resumes, self._lost_before_us
+            running,
+            self.desired,
+            self._low_watermark_us,
+            clock_us,
+            active,
+            resumes,
+            lost_until_us=self._lost_before_us,
+            published=published,
         )
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
@@ -331,6 +344,7 @@ class MoteTracking:
         elif changed:
             self._handover.demand(event.program, self._programs.note(event.program), self.running, event.radio_us)
             self._readers.learned()
+        self._stored_us = event.stored_us
         if rerouted and self.announcement is not None:
             self.ledger.route(needs, self.announcement, self._snapshot, event.watermark_us)
         return [PublishEntry(changed=True)] if rerouted or changed else []
@@ -437,6 +451,8 @@ class MoteTracking:
                 gap=self._samples_skipped,
                 lost_until_us=self._lost_before_us,
             )
+            if tuples is not None and self.device is not None:
+                self.ledger.accepted(tuples, event.watermark_us)
         self._samples_skipped = self._passed_over = False
         instructions += self._next_controls(event)
         if tuples is not None:
