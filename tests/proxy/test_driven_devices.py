@@ -26,7 +26,7 @@ from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import AdjustClock
 from protocols.wire.programs import program_number
 from proxy.command import app
-from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication
+from proxy.drivers.driver import NOTHING, Capabilities, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
 from proxy.errors import ConfigurationError
 from proxy.running.device_messages import MOST_WAITING
@@ -218,7 +218,7 @@ class Stubborn(Broken):
         return DriverOutput((self.packet(),))
 
     def capabilities_of(self, _mote):
-        return PASSIVE
+        return Capabilities()
 
     def owns(self, mote):
         return mote == "m1"
