@@ -285,6 +285,16 @@ def test_each_change_of_an_event_field_counts(frames):
     assert [row["fjord_default_rate"] for row in rows] == [True, False, True, False, False, True]
 
 
+def test_a_change_of_the_program_is_no_change_of_a_value(frames):
+    devices, _ = configured(frames, (("speed", "note"), None))
+    devices.publish(1, 1.0, "shut")
+    devices.demand((("speed", "note"), None), (("speed",), S), epoch=2)
+    devices.number = program_number(devices.fleet.motes["m1"].desired)
+    devices.publish(2, 1.0, "shut")
+    devices.publish(3, 1.0, "open")
+    assert [row["fjord_default_rate"] for row in devices.rows(9)] == [True, False, True]
+
+
 def test_the_first_value_counts_as_a_change_and_null_does_not():
     schema = StreamSchema("s", (Field("a", FieldType.REAL), Field("b", FieldType.TEXT)))
     changes = FieldChanges(schema, ("b", "unknown"))
