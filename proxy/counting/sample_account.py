@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from protocols.acquisition.needs import Need
 from protocols.wire.packets import Packet
-from proxy.counting.coverage import Coverage
+from protocols.wire.programs import SamplingProgram
+from proxy.counting.coverage import Coverage, coverage_of
 from proxy.counting.spans import Span, multiples_in, united, within, without
 from proxy.records.watermarks import LOWEST_US
 
@@ -110,6 +111,10 @@ class SampleAccount:
         self._lost_until_us = LOWEST_US
         self._ended = False
         """Whether a program that covered the need has ended, and none has begun since."""
+
+    def covered_by(self, program: SamplingProgram) -> Coverage | None:
+        """Return how a program covers the need; None if it does not."""
+        return coverage_of(program, self.need)
 
     @property
     def lost_until_us(self) -> int:

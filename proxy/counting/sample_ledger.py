@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from protocols.acquisition.needs import DemandClass, Need, NeedKind, needs_of
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
-from proxy.counting.coverage import Coverage, coverage_of
+from proxy.counting.coverage import Coverage
+from proxy.counting.published_account import PublishedAccount, PublishedTuples
 from proxy.counting.sample_account import PaneCount, ReceivedPacket, SampleAccount
 from proxy.records.program_routes import Needs
 from proxy.records.waiting_tuples import Aggregated, PacketTuples
@@ -31,6 +32,8 @@ class MoteSnapshot:
         Whether it is known from before the proxy's restart and has sent nothing since.
     lost_until_us
         Samples stamped before this instant were missing at that restart.
+    published
+        Of a driven device: what is known of its tuples; None for a mote of Fjord.
     """
 
     running: SamplingProgram | None
@@ -40,6 +43,7 @@ class MoteSnapshot:
     active: bool = True
     resumes: bool = False
     lost_until_us: int = LOWEST_US
+    published: PublishedTuples | None = None
 
 
 class SampleLedger:
@@ -48,7 +52,7 @@ class SampleLedger:
     __slots__ = ("_accounts",)
 
     def __init__(self) -> None:
-        self._accounts: dict[str, SampleAccount] = {}
+        self._accounts: dict[str, SampleAccount | PublishedAccount] = {}
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -87,21 +91,28 @@ class SampleLedger:
             return
         before, self._accounts = self._accounts, {}
         for fingerprint, demand in demanded.items():
-            need = _own_need(demand, announcement)
+            need = _own_need(demand, announcement, now.published)
             known = before.get(fingerprint)
-            self._accounts[fingerprint] = (
-                known if known is not None and known.need == need else _opened(demand, need, now, watermark_us)
-            )
+            if known is not None and known.need == need:
+                self._accounts[fingerprint] = known
+            elif (opened := _opened(demand, need, now, watermark_us)) is not None:
+                self._accounts[fingerprint] = opened
 
     def packet_received(
         self, received: ReceivedPacket, program: SamplingProgram | None, desired: SamplingProgram
     ) -> None:
         """Note a packet in sequence, under `program`; None if the proxy does not know that."""
         for account in self._accounts.values():
-            coverage = None if program is None else coverage_of(program, account.need)
+            coverage = None if program is None else account.covered_by(program)
             if account.began_us is None and not _serves(coverage, account.need, program, desired):
                 continue
             account.packet_received(received, coverage)
+
+    def accepted(self, tuples: PacketTuples, watermark_us: int | None) -> None:
+        """Note tuples of a driven device that wait for their batch; `watermark_us` is that of the stream."""
+        for account in self._accounts.values():
+            if isinstance(account, PublishedAccount):
+                account.accepted(tuples.samples_us, watermark_us)
 
     def unaffected(self, clock_us: int, low_watermark_us: int, watermark_us: int | None) -> bool:
         """Return whether a packet in sequence need not be entered: see :meth:`SampleAccount.unaffected`."""
@@ -130,7 +141,7 @@ class SampleLedger:
         """Expect samples of a mote that has not begun: `since_us` is, by fingerprint, since when others are due."""
         for fingerprint, account in self._accounts.items():
             if account.began_us is None and fingerprint in since_us:
-                coverage = coverage_of(now.desired, account.need)
+                coverage = account.covered_by(now.desired)
                 grid_us = account.need.period_us if coverage is None else coverage.grid_us
                 low_watermark_us = LOWEST_US if now.low_watermark_us is None else now.low_watermark_us
                 account.begin(max(since_us[fingerprint], account.demanded_us, low_watermark_us), grid_us)
@@ -142,24 +153,45 @@ class SampleLedger:
                 yield count.end_us - 1, _aggregated(fingerprint, account, count)
 
 
-def _aggregated(fingerprint: str, account: SampleAccount, count: PaneCount) -> Aggregated:
+def _aggregated(fingerprint: str, account: SampleAccount | PublishedAccount, count: PaneCount) -> Aggregated:
     return Aggregated(fingerprint, None, account.pane_us, 0, expected=count.expected, missing=count.missing)
 
 
-def _opened(demand: DemandClass, need: Need, now: MoteSnapshot, watermark_us: int | None) -> SampleAccount:
-    """Return a new account."""
-    completeness = demand.demand.completeness
-    assert completeness is not None  # noqa: S101 - the caller has checked
+def _opened(
+    demand: DemandClass, need: Need, now: MoteSnapshot, watermark_us: int | None
+) -> SampleAccount | PublishedAccount | None:
+    """Return a new account; None if it is not known how often the mote publishes."""
     demanded_us = LOWEST_US if watermark_us is None else watermark_us
-    account = SampleAccount(need, demand.fingerprint, completeness.pane_us, demanded_us)
-    coverage = None if now.running is None else coverage_of(now.running, need)
+    account = _empty_account(demand, need, now.published, demanded_us)
+    if account is None:
+        return None
+    coverage = None if now.running is None else account.covered_by(now.running)
     if coverage is not None and _serves(coverage, need, now.running, now.desired):
         if now.active and now.low_watermark_us is not None:
             account.begin_covered(coverage, max(now.low_watermark_us, demanded_us))
     elif now.resumes and watermark_us is not None:
-        desired = coverage_of(now.desired, need)
-        account.resume(watermark_us, now.lost_until_us, need.period_us if desired is None else desired.grid_us)
+        desired = account.covered_by(now.desired)
+        grid_us = need.period_us if desired is None else desired.grid_us
+        if isinstance(account, SampleAccount):
+            account.resume(watermark_us, now.lost_until_us, grid_us)
+        elif now.published is not None:
+            account.resume(watermark_us, now.lost_until_us, grid_us, now.published.stored_us)
     return account
+
+
+def _empty_account(
+    demand: DemandClass, need: Need, published: PublishedTuples | None, demanded_us: int
+) -> SampleAccount | PublishedAccount | None:
+    completeness = demand.demand.completeness
+    assert completeness is not None  # noqa: S101 - the caller has checked
+    if published is None:
+        return SampleAccount(need, demand.fingerprint, completeness.pane_us, demanded_us)
+    every_us = None
+    if published.freely:
+        if published.expected_every_us is None:
+            return None
+        every_us = max(published.expected_every_us, need.period_us)
+    return PublishedAccount(need, demand.fingerprint, completeness.pane_us, demanded_us, every_us=every_us)
 
 
 def _serves(coverage: Coverage | None, need: Need, program: SamplingProgram | None, desired: SamplingProgram) -> bool:
@@ -167,8 +199,10 @@ def _serves(coverage: Coverage | None, need: Need, program: SamplingProgram | No
     return coverage is not None and (coverage.grid_us == need.period_us or program == desired)
 
 
-def _own_need(demand: DemandClass, announcement: Announcement) -> Need:
-    (need,) = needs_of((demand,), announcement.stream, announcement.default_period_us)
+def _own_need(demand: DemandClass, announcement: Announcement, published: PublishedTuples | None) -> Need:
+    """Return the need of a demand; of a device that publishes by its own rules without a period if none is demanded."""
+    default_us = 0 if published is not None and published.freely else announcement.default_period_us
+    (need,) = needs_of((demand,), announcement.stream, default_us)
     return need
 
 

@@ -49,6 +49,10 @@ class DriverRegistry:
         """All driven motes, with their drivers."""
         return tuple(self._of.items())
 
+    def driver_of(self, mote: str) -> Driver | None:
+        """Return the driver of a mote; None if the mote is not driven."""
+        return self._of.get(mote)
+
     @property
     def subscriptions(self) -> tuple[str, ...]:
         """Topic filters of all drivers, each once."""

@@ -18,7 +18,9 @@ from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     COVERED_BY_COLUMN,
     FINGERPRINT_COLUMN,
+    NO_NEIGHBOUR_US,
     PANE_COLUMN,
+    PUBLISHED_FIELDS,
     SAMPLES_COLUMN,
     Batch,
     Column,
@@ -29,6 +31,7 @@ from protocols.wire.batches import (
 )
 from protocols.wire.frames import VERSION, Value
 from protocols.wire.streams import FieldType, StreamSchema
+from proxy.fleet.stored_stamps import KeptStamps, StampNeighbours
 from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, TupleSize, WaitingTuple
 
 Instants = npt.NDArray[np.int64]
@@ -48,6 +51,10 @@ class CutBatch:
         As in :class:`protocols.wire.batches.Batch`.
     packets
         Their tuples, in the order in which they came.
+    neighbours
+        Of published tuples; None if there are none among them.
+    stamps
+        To be stored with them.
     """
 
     schema: StreamSchema
@@ -55,6 +62,8 @@ class CutBatch:
     watermark_us: int
     sampling: bool
     packets: tuple[PacketTuples, ...] = ()
+    neighbours: StampNeighbours | None = None
+    stamps: tuple[KeptStamps, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -95,6 +104,11 @@ class CutBatch:
         )
         if any(each.aggregated for each in packets):
             columns += self._aggregate_columns(order)
+        if self.neighbours is not None:
+            columns += tuple(
+                make_column(field.name, field.type, stamps_us, order)
+                for field, stamps_us in zip(PUBLISHED_FIELDS, self.neighbours, strict=True)
+            )
         return Batch(
             version=VERSION,
             proxy=proxy,
@@ -108,12 +122,28 @@ class CutBatch:
         )
 
     def _at_default_rate(self, starts_us: Instants) -> npt.NDArray[np.bool_]:
-        """Return which tuples would also have been sampled at their mote's default period."""
+        """Return which tuples would also have been sampled at their mote's default period.
+
+        Of published tuples: which are the first of it, or have changed in a field of which each change counts.
+        """
         packets = self.packets
-        if any(each.aggregated for each in packets):
+        if self.neighbours is None and any(each.aggregated for each in packets):
             return np.array([each.at_default_rate for packet in packets for each in packet], np.bool_)
         periods_us = np.array([each.default_period_us for each in packets], np.int64)
-        found: npt.NDArray[np.bool_] = starts_us % periods_us.repeat([len(each.starts_us) for each in packets]) == 0
+        periods_us = periods_us.repeat([len(each.starts_us) for each in packets])
+        if self.neighbours is None:
+            found: npt.NDArray[np.bool_] = starts_us % periods_us == 0
+            return found
+        published = np.array([each is not None for each in self.neighbours.previous_us], np.bool_)
+        found = np.where(
+            published,
+            (periods_us == 0) | is_first(starts_us, self.neighbours, periods_us),
+            starts_us % np.maximum(periods_us, 1) == 0,
+        )
+        for is_marked in (_events_of, _aggregates_of):
+            if any(map(is_marked, packets)):
+                marks = [is_marked(each) or (False,) * len(each.starts_us) for each in packets]
+                found |= np.array(list(chain.from_iterable(marks)), np.bool_)
         return found
 
     def _aggregate_columns(self, order: Order | None) -> tuple[Column, ...]:
@@ -135,6 +165,29 @@ class CutBatch:
             make_column(field.name, field.type, numbers, order)
             for field, numbers in zip(COMPLETENESS_FIELDS, counts, strict=True)
         )
+
+
+def _events_of(packet: PacketTuples) -> tuple[bool, ...]:
+    """Return which tuples of a packet show a change that counts; nothing if none does."""
+    return packet.events
+
+
+def _aggregates_of(packet: PacketTuples) -> tuple[bool, ...]:
+    """Return which tuples of a packet are aggregates or events; nothing if none is."""
+    return tuple([extra is not None and extra.fingerprint is not None for extra in packet.aggregated])
+
+
+def is_first(starts_us: Instants, neighbours: StampNeighbours, periods_us: Instants) -> npt.NDArray[np.bool_]:
+    """Return which published tuples are the first of their mote in their period: no neighbour lies in it."""
+    previous_us, next_us = (
+        np.array([NO_NEIGHBOUR_US if each is None else each for each in column], np.int64) for column in neighbours
+    )
+    periods_us = np.maximum(periods_us, 1)
+    periods = starts_us // periods_us
+    begins = (previous_us == NO_NEIGHBOUR_US) | (previous_us // periods_us < periods)
+    alone = (next_us == NO_NEIGHBOUR_US) | (next_us // periods_us > periods)
+    found: npt.NDArray[np.bool_] = begins & alone
+    return found
 
 
 def stamp_order(starts_us: Instants) -> Order | None:

@@ -33,6 +33,7 @@ from proxy.fleet.neighbours import NeighbourChanges, Neighbours
 from proxy.fleet.program_choice import ProgramChoice
 from proxy.fleet.stragglers import furthest_behind
 from proxy.fleet.stream_state import StreamProgress, StreamState
+from proxy.motes.device_traits import DeviceTraits
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -64,11 +65,15 @@ class Fleet:
         How large it may be, and how its motes are handled.
     now_us
         Radio clock now.
-    programs, positions, losses, streams
+    programs, positions, losses, streams, stamps
         From before a restart: programs, the last accepted packet of each mote, until when samples of it were missing,
-        and the progress of each stream.
+        the progress of each stream, and by stream and mote the stamps of published tuples.
     abilities_of
         Returns what a mote can do.
+    device_of
+        Returns the traits of a driven device; None for a mote of Fjord.
+    counts_of, trouble_of
+        Return what the driver of a device counts of its messages, by reason, and what keeps them from their stream.
     neighbours
         Which motes belong to other proxies.
     checked
@@ -89,7 +94,11 @@ class Fleet:
         positions: Mapping[str, MotePosition] | None = None,
         losses: Mapping[str, int] | None = None,
         streams: Iterable[StreamProgress] = (),
+        stamps: Mapping[str, Mapping[str, Iterable[int]]] | None = None,
         abilities_of: Callable[[str], Abilities] = lambda _: Abilities(),
+        device_of: Callable[[str], DeviceTraits | None] = lambda _: None,
+        counts_of: Callable[[str], Mapping[str, int]] = lambda _: {},
+        trouble_of: Callable[[str], str] = lambda _: "",
         neighbours: Neighbours | None = None,
         checked: Callable[[str], bool] = lambda _: False,
         sealed: Callable[[str], bool] = lambda _: False,
@@ -98,11 +107,21 @@ class Fleet:
         self.attention = Attention(now_us)
         self._delay_of = delay_of
         self._members = FleetMembers(
-            proxy, limits, programs=programs, positions=positions, losses=losses, streams=streams, sealed=sealed
+            proxy,
+            limits,
+            programs=programs,
+            positions=positions,
+            losses=losses,
+            streams=streams,
+            stamps=stamps,
+            sealed=sealed,
         )
         self.motes: Mapping[str, MoteTracking] = self._members.motes
         self.streams: Mapping[str, StreamState] = self._members.streams
         self._choice = ProgramChoice(abilities_of)
+        self._device_of = device_of
+        self._counts_of = counts_of
+        self._trouble_of = trouble_of
         self._checked = checked
         self._neighbours = neighbours or Neighbours(proxy, 0)
         self._limits = limits
@@ -122,6 +141,7 @@ class Fleet:
             mote = self._members.mote(announcement.mote, self._now_us)
             if stream is None or mote is None or stream.schema not in {None, announcement.stream}:
                 continue
+            mote.set_device(self._device_of(announcement.mote))
             mote.restore(announcement)
             self._members.join(mote, stream)
             if stream.schema is None:
@@ -159,6 +179,7 @@ class Fleet:
             mote.handle(AnnouncementRejected(announcement.boot, radio_us))
             return [*instructions, RejectAnnouncement(announcement.mote, *problem)]
         stream = self.streams[announcement.stream.name]
+        mote.set_device(self._device_of(announcement.mote))
         known = mote.announcement
         if known is None or known.stream.name != stream.name:
             self._members.leave(mote)
@@ -324,7 +345,7 @@ class Fleet:
             promise_us = None if watermarks else self._promise_us(stream, motes, radio_us)
             moved = watermarks or ([] if promise_us is None else [MoteWatermark(promise_us)])
             counts = self._sample_counts(stream, motes, moved)
-            batches += stream.cut(watermarks, radio_us, counts, promise_us=promise_us)
+            batches += stream.cut(watermarks, radio_us, counts, promise_us=promise_us, promise_of=self._promise_of)
         return batches
 
     def stream_waits(self, radio_us: int) -> tuple[StreamWait, ...]:
@@ -366,7 +387,9 @@ class Fleet:
     def entry(self, mote: str) -> MoteEntry | None:
         """Return a mote's entry in the catalog, None if it has not announced itself."""
         found = self.motes.get(mote)
-        return None if found is None else found.entry()
+        if found is None or found.device is None:
+            return None if found is None else found.entry()
+        return found.entry(self._counts_of(mote), self._trouble_of(mote))
 
     def states(self) -> dict[MoteState, int]:
         """Return how many motes are in each state."""
@@ -415,7 +438,8 @@ class Fleet:
     def _process(self, mote: MoteTracking, packet: Packet, radio_us: int, received_us: int) -> list[FleetInstruction]:
         """Return what to do about the next packet of a mote."""
         stream = self._members.stream_of(mote)
-        event = PacketReceived(packet, radio_us, received_us, None if stream is None else stream.watermark_us)
+        late_us = None if stream is None else stream.accepted_from_us(packet.mote)
+        event = PacketReceived(packet, radio_us, received_us, late_us)
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):
             if type(each) is TuplesAccepted and stream is not None:
@@ -437,6 +461,10 @@ class Fleet:
             if feeding is not None:
                 feeding.ledger.drop(each)
         return [TuplesDropped(stream.name, sum(map(len, dropped)))]
+
+    def _promise_of(self, mote: str) -> int | None:
+        found = self.motes.get(mote)
+        return None if found is None else found.low_watermark_us
 
     def _kinds_of(self, stream_name: str) -> list[SensorKind]:
         kinds = map(self._choice.kind_of, self._members.motes_of(stream_name))

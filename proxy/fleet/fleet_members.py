@@ -9,6 +9,7 @@ from protocols.acquisition.program_reports import ProgramStyle
 from protocols.wire.catalog import ClockFault, MoteState
 from protocols.wire.programs import SamplingProgram
 from proxy.fleet.batching import BatchLimits
+from proxy.fleet.stored_stamps import StoredStamps
 from proxy.fleet.stream_state import StreamProgress, StreamState
 from proxy.motes.mote_tracking import MoteTracking
 from proxy.motes.tracking_limits import TrackingLimits
@@ -37,9 +38,9 @@ class FleetMembers:
         Its name.
     limits
         How many there may be, and how they are handled.
-    programs, positions, losses, streams
+    programs, positions, losses, streams, stamps
         From before a restart: programs, the last accepted packet of each mote, until when samples of it were missing,
-        and the progress of each stream.
+        the progress of each stream, and by stream and mote the stamps of published tuples.
     sealed
         Returns whether the frames of a mote are sealed with a key of its own.
     """
@@ -53,13 +54,17 @@ class FleetMembers:
         positions: Mapping[str, MotePosition] | None = None,
         losses: Mapping[str, int] | None = None,
         streams: Iterable[StreamProgress] = (),
+        stamps: Mapping[str, Mapping[str, Iterable[int]]] | None = None,
         sealed: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.sealed = sealed
         self.motes: dict[str, MoteTracking] = {}
-        self.streams = {each.stream: StreamState(each, limits.batches, proxy, style=limits.style) for each in streams}
         self._proxy = proxy
         self._limits = limits
+        self.streams = {each.stream: self._new_stream(each) for each in streams}
+        for name, known in (stamps or {}).items():
+            if name in self.streams:
+                self.streams[name].stamps = StoredStamps(known)
         self._programs = ProgramTable(programs)
         self._positions = dict(positions or {})
         self._losses_before = losses or {}
@@ -70,9 +75,7 @@ class FleetMembers:
         """Return a stream, new or known; None if there are too many."""
         found = self.streams.get(name)
         if found is None and len(self.streams) < self._limits.streams:
-            progress = StreamProgress(name)
-            found = StreamState(progress, self._limits.batches, self._proxy, style=self._limits.style)
-            self.streams[name] = found
+            found = self.streams[name] = self._new_stream(StreamProgress(name))
         return found
 
     def mote(self, name: str, now_us: int) -> MoteTracking | None:
@@ -157,6 +160,9 @@ class FleetMembers:
         }
         self._losses |= changed
         return changed
+
+    def _new_stream(self, progress: StreamProgress) -> StreamState:
+        return StreamState(progress, self._limits.batches, self._proxy, style=self._limits.style)
 
     @property
     def limits(self) -> FleetLimits:

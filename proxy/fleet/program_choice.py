@@ -7,7 +7,8 @@ from collections.abc import Callable
 from protocols.acquisition.merging import draw_of
 from protocols.acquisition.program_reports import Abilities
 from protocols.acquisition.sensor_traits import traits_of
-from protocols.wire.programs import SamplingProgram
+from protocols.wire.packets import Announcement
+from protocols.wire.programs import SamplingProgram, publishing_program
 from proxy.fleet.fleet_instructions import FleetInstruction, ForMote, RejectDemand, RememberProgram
 from proxy.fleet.merging_task import SensorKind
 from proxy.fleet.stream_state import StreamState
@@ -32,9 +33,9 @@ class ProgramChoice:
         self._remembered: set[tuple[str, SamplingProgram]] = set()
 
     def kind_of(self, mote: MoteTracking) -> SensorKind | None:
-        """Return what determines the program of a mote; None before it has announced itself."""
+        """Return what determines the program of a mote; None before it has announced itself, or if it is sent none."""
         announcement = mote.announcement
-        if announcement is None:
+        if announcement is None or mote.publishes:
             return None
         return traits_of(announcement, self._abilities_of(announcement.mote)), announcement.properties
 
@@ -62,6 +63,8 @@ class ProgramChoice:
         at_once
             Whether a program that has not been chosen yet is wanted at once, not the cheapest.
         """
+        if mote.publishes and mote.announcement is not None:
+            return _published(stream, mote, mote.announcement, radio_us)
         kind = self.kind_of(mote)
         if kind is None:
             return []
@@ -79,5 +82,18 @@ class ProgramChoice:
             self._remembered.add((stream.name, merged.program))
             instructions.append(RememberProgram(merged.program, stream.name, merged.reason))
         answered = merged if merged.needs else None
-        event = DemandChanged(merged.program, radio_us, answered, traits, stream.watermark_us)
+        stored_us = () if mote.device is None else stream.stamps.of(mote.mote)
+        event = DemandChanged(merged.program, radio_us, answered, traits, stream.watermark_us, stored_us)
         return instructions + [ForMote(mote.mote, each) for each in mote.handle(event)]
+
+
+def _published(
+    stream: StreamState, mote: MoteTracking, announcement: Announcement, radio_us: int
+) -> list[FleetInstruction]:
+    """Let a device that publishes by its own rules be read by the queries on its stream, if there are any."""
+    merged = stream.needs_of_publisher(announcement.properties)
+    program = publishing_program(announcement.stream)
+    event = DemandChanged(
+        program, radio_us, merged, watermark_us=stream.watermark_us, stored_us=stream.stamps.of(mote.mote)
+    )
+    return [ForMote(mote.mote, each) for each in mote.handle(event)]

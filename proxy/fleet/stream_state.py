@@ -5,22 +5,24 @@ Pure. The low watermark moves only where a batch is cut; both are sent together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from protocols.acquisition.merging import Merger
-from protocols.acquisition.needs import FoldedDemands
+from protocols.acquisition.merging import MergedProgram, Merger
+from protocols.acquisition.needs import FoldedDemands, needs_of
 from protocols.acquisition.observed import Observed
 from protocols.acquisition.program_reports import ProgramStyle
 from protocols.acquisition.searches import Searches
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.frames import Value
-from protocols.wire.programs import SECOND_US
+from protocols.wire.programs import SECOND_US, publishing_program
 from protocols.wire.streams import FieldType, StreamSchema
 from proxy.fleet.batching import BatchLimits, CutBatch, WaitingTuples
 from proxy.fleet.merging_task import MergingTask, SensorKind
+from proxy.fleet.stored_stamps import StoredStamps
 from proxy.fleet.stragglers import Stragglers
+from proxy.motes.mote_entries import PUBLISHES
 from proxy.motes.silent_motes import PROMISE_EVERY_US
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.records.watermarks import LOWEST_US, MoteWatermark, advance
@@ -32,6 +34,8 @@ KEEPALIVE_AFTER_US = 10 * SECOND_US
 """While motes sample, a batch is sent at least this often, if need be an empty one: slow motes are no dead proxy."""
 OBSERVE_EVERY = 8
 """Values are observed in one packet of a mote out of this many."""
+EVERY_TUPLE_US = 0
+"""The period of a query without SAMPLE that reads a device which publishes by its own rules."""
 _ENOUGH_MOTES = 16
 """Motes with which values of every such packet are observed. Where more feed a stream, fewer packets of each are."""
 
@@ -68,6 +72,8 @@ class StreamState:
         Whether something has happened that may be worth a cut.
     observe_every
         Values are observed in one packet of a mote out of this many.
+    stamps
+        Of the published tuples that are in its batches.
     """
 
     progress: StreamProgress
@@ -81,6 +87,10 @@ class StreamState:
     observe_every: int = OBSERVE_EVERY
     restored_us: int | None = field(init=False)
     """The low watermark from before a restart."""
+    stamps: StoredStamps = field(default_factory=StoredStamps)
+    _published_waits: bool = False
+    _of_publishers: dict[tuple[int, ...], MergedProgram] = field(default_factory=dict)
+    """By the places of the demands that concern a device: what queries need of one that publishes by its own rules."""
     _waiting: WaitingTuples = field(init=False)
     _stragglers: Stragglers = field(default_factory=Stragglers)
     _demand: StreamDemand | None = None
@@ -163,7 +173,14 @@ class StreamState:
     def enqueue(self, packet: PacketTuples) -> tuple[PacketTuples, ...]:
         """Let the tuples of a packet wait for the next batch; return the old ones that were dropped for them."""
         self.changed = True
+        if packet.published:
+            self._published_waits = True
         return self._waiting.add(packet)
+
+    def accepted_from_us(self, mote: str) -> int | None:
+        """Return the instant before which the tuples of a mote are late; None if none are."""
+        watermark_us, floor_us = self.progress.watermark_us, self.stamps.floor_us(mote)
+        return watermark_us if floor_us is None else max(floor_us, LOWEST_US if watermark_us is None else watermark_us)
 
     def drop_waiting(self) -> int:
         """Drop the tuples that wait, as when the schema changes under them; return how many."""
@@ -238,6 +255,22 @@ class StreamState:
         self.schema = schema
         return self._fold()
 
+    def needs_of_publisher(self, properties: Mapping[str, Value]) -> MergedProgram | None:
+        """Return what queries need of a device that publishes by its own rules; None if no query reads the stream.
+
+        Its tuples are wanted whatever a query demands of its stream, as they are published anyway.
+        """
+        demands, schema = self.merger.demands, self.schema
+        if schema is None or not demands.classes:
+            return None
+        concerning = demands.concerning(properties)
+        found = self._of_publishers.get(concerning)
+        if found is None:
+            needs = needs_of([demands.classes[place] for place in concerning], schema, EVERY_TUPLE_US)
+            merged = MergedProgram(publishing_program(schema), PUBLISHES, needs=tuple(needs.items()))
+            found = self._of_publishers[concerning] = merged
+        return found
+
     def replan(self, merging: MergingTask) -> bool:
         """Let the next programs be those of a task; return False if demand or schema have changed meanwhile."""
         if merging.demand is not self._demand or merging.schema != self.schema:
@@ -279,6 +312,7 @@ class StreamState:
         counts: Iterable[PacketTuples] = (),
         *,
         promise_us: int | None = None,
+        promise_of: Callable[[str], int | None] = lambda _: None,
     ) -> list[CutBatch]:
         """Return the next batches: all waiting tuples, and the low watermark that the last batch carries.
 
@@ -292,6 +326,8 @@ class StreamState:
             Counts of samples, to be sent with the waiting tuples.
         promise_us
             What the proxy promises in place of silent motes, while no mote holds the low watermark; None for nothing.
+        promise_of
+            Returns the low watermark of a mote; None if it is not known.
         """
         for each in counts:
             self._waiting.join(each)
@@ -316,11 +352,26 @@ class StreamState:
                 break
             self.progress = StreamProgress(schema.name, self.progress.sequence + 1, watermark_us, sampling)
             sent_us = LOWEST_US if watermark_us is None else watermark_us
-            batches.append(CutBatch(schema, self.progress.sequence, sent_us, sampling, packets))
+            batch = CutBatch(schema, self.progress.sequence, sent_us, sampling, packets)
+            batches.append(self._with_neighbours(batch, promise_of if last else None))
             self._cut_us = now_us
             if last:
+                self._published_waits = False
                 break
         return batches
+
+    def _with_neighbours(self, batch: CutBatch, promise_of: Callable[[str], int | None] | None) -> CutBatch:
+        """Return a batch with the neighbours of its published tuples; `promise_of` is None while tuples wait."""
+        if not (self._published_waits and any(each.published for each in batch.packets)):
+            return batch
+        neighbours = self.stamps.neighbours_of(batch.packets)
+
+        def since_us(mote: str) -> int:
+            promise_us = None if promise_of is None else promise_of(mote)
+            return batch.watermark_us if promise_us is None else max(promise_us, batch.watermark_us)
+
+        stamps = self.stamps.keep(batch.packets, None if promise_of is None else since_us)
+        return replace(batch, neighbours=neighbours, stamps=stamps)
 
     def due(self, now_us: int) -> bool:
         """Whether cutting a batch may be worthwhile: something happened, or nothing did for a long time."""
@@ -340,6 +391,7 @@ class StreamState:
     def _fold(self, merging: MergingTask | None = None) -> tuple[RefusedDemand, ...]:
         task = merging or self.merging(self._demand, ())
         self.merger = task.merger
+        self._of_publishers.clear()
         folded = self.merger.demands
         counted = [each.demand.completeness for each in folded.classes if each.demand.completeness is not None]
         self._counted_panes_us = frozenset(each.pane_us for each in counted)

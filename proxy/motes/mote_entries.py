@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
-from protocols.wire.catalog import MoteEntry, MoteState
+from protocols.wire.catalog import DeviceEntry, MoteEntry, MoteState
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement, Health
 from protocols.wire.programs import SamplingProgram
+from proxy.motes.device_traits import DeviceTraits
 from proxy.motes.mote_clock import MoteClock
+
+PUBLISHES = "publishes by its own rules"
+"""What a device does that is sent no program."""
+_LONGEST_TROUBLE = 512
 
 
 @dataclass(slots=True)
@@ -26,6 +32,7 @@ class MoteCounters:
     samples_late: int = 0
     samples_ahead: int = 0
     samples_behind: int = 0
+    samples_not_demanded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,40 @@ def make_entry(
         clock_offset_us=clock.offset_us,
         clock_fault=clock.fault,
         **_energy(status),
+    )
+
+
+def device_entry(
+    entry: MoteEntry, device: DeviceTraits, counters: MoteCounters, counts: Mapping[str, int], trouble: str
+) -> DeviceEntry:
+    """Return the entry of a driven device.
+
+    Parameters
+    ----------
+    entry
+        As that of any mote.
+    device
+        Its traits.
+    counters
+        Of the mote.
+    counts, trouble
+        Of its driver: what became of its messages, by reason, and what keeps them from their stream.
+    """
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    if device.publishes:
+        # No program is right for it, nor what one draws.
+        fields |= {"period_us": 0, "wanted": None, "doing": PUBLISHES, "milliwatts": 0.0, "lifetime_days": None}
+    found = dict(counts)
+    if counters.samples_not_demanded:
+        found["not_demanded"] = found.get("not_demanded", 0) + counters.samples_not_demanded
+    return DeviceEntry(
+        **fields,
+        driver=device.driver,
+        publishes=device.publishes,
+        mains=device.mains,
+        expected_every_us=device.expected_every_us or 0,
+        counts=found,
+        trouble=trouble[:_LONGEST_TROUBLE],
     )
 
 

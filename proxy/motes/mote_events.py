@@ -81,6 +81,8 @@ class DemandChanged:
         Of the mote, by which it was chosen.
     watermark_us
         Of the mote's stream; None before the first.
+    stored_us
+        Of a driven device: see :class:`proxy.counting.published_account.PublishedTuples`.
     """
 
     program: SamplingProgram
@@ -88,6 +90,7 @@ class DemandChanged:
     merged: MergedProgram | None = None
     traits: SensorTraits | None = None
     watermark_us: int | None = None
+    stored_us: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,12 @@ class TuplesAccepted(msgspec.Struct, frozen=True, gc=False):
     """
 
     tuples: PacketTuples
+
+
+class NotDemanded(msgspec.Struct, frozen=True, gc=False):
+    """Count samples of a device that publishes as it likes: no query reads their stream."""
+
+    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +224,7 @@ class PublishEntry:
 MoteInstruction = (
     SendControl
     | TuplesAccepted
+    | NotDemanded
     | Rejected
     | PacketsLost
     | Rebooted

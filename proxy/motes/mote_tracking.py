@@ -7,19 +7,22 @@ announced), and how far the mote holds back the stream's low watermark.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from protocols.acquisition.merging import MergedProgram
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.wire.catalog import MoteEntry, MoteState
-from protocols.wire.packets import Announcement, Health, Packet
-from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange
+from protocols.wire.packets import Announcement, Health, Packet, Sample
+from protocols.wire.programs import SLEEP, SamplingProgram, SendOnChange, program_number
+from proxy.counting.published_account import PublishedTuples
 from proxy.counting.sample_account import NEVER_US
 from proxy.counting.sample_ledger import MoteSnapshot, SampleLedger, tuples_of
 from proxy.motes.clock_bounds import WrongClock, slack_of
+from proxy.motes.device_traits import DeviceTraits
 from proxy.motes.ledger_entries import PriorState, enter
 from proxy.motes.mote_clock import MoteClock
 from proxy.motes.mote_controls import MoteControls
-from proxy.motes.mote_entries import MoteCounters, ProgramStatus, make_entry
+from proxy.motes.mote_entries import MoteCounters, ProgramStatus, device_entry, make_entry
 from proxy.motes.mote_events import (
     AnnouncementReceived,
     AnnouncementRejected,
@@ -28,6 +31,7 @@ from proxy.motes.mote_events import (
     DemandChanged,
     MoteEvent,
     MoteInstruction,
+    NotDemanded,
     PacketReceived,
     PacketsLost,
     PublishEntry,
@@ -54,6 +58,8 @@ from proxy.records.program_table import ProgramTable
 from proxy.records.record_readers import RecordReaders
 from proxy.records.waiting_tuples import MotePosition, PacketTuples
 from proxy.records.watermarks import LOWEST_US, MoteWatermark
+
+_NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 class MoteTracking:
@@ -91,6 +97,8 @@ class MoteTracking:
     ) -> None:
         self.mote = mote
         self.announcement: Announcement | None = None
+        self.device: DeviceTraits | None = None
+        """Its traits if a driver drives it; None for a mote of Fjord."""
         self.running: int | None = None
         """Number of the program that the mote runs; None until a packet names it."""
         self.counters = MoteCounters()
@@ -114,12 +122,21 @@ class MoteTracking:
         self._passed_over = False
         """Whether it was silent, so that the watermark did not wait for it, and no packet has been received since."""
         self._lost_before_us = lost_until_us
+        self._stored_us: tuple[int, ...] = ()
+        """As in :class:`proxy.counting.published_account.PublishedTuples`, when demands changed last."""
 
     def restore(self, announcement: Announcement) -> None:
         """Accept what the mote announced before the proxy's restart."""
         self.announcement = announcement
         self.clock.set_bounded(bounded=not announcement.replays)
-        self._readers.announced(announcement)
+        self._readers.announced(announcement, None if self.device is None else self.device.publishing)
+
+    def set_device(self, device: DeviceTraits | None) -> None:
+        """Set its traits as a driven device; None for a mote of Fjord."""
+        if device != self.device:
+            self.device = device
+            if self.announcement is not None:
+                self._readers.announced(self.announcement, None if device is None else device.publishing)
 
     def handle(self, event: MoteEvent) -> list[MoteInstruction]:
         """Return what to do after `event`."""
@@ -150,9 +167,21 @@ class MoteTracking:
         return self._presence.silent
 
     @property
+    def publishes(self) -> bool:
+        """Whether it publishes by its own rules: it is sent no program."""
+        return self.device is not None and self.device.publishes
+
+    @property
+    def low_watermark_us(self) -> int | None:
+        """No sample that it has still to send is stamped before this; None if that is not known."""
+        return self._low_watermark_us
+
+    @property
     def sends_every_sample(self) -> bool:
         """Whether its samples show the distribution of its values: none is filtered out."""
         program = self._programs.get(self.running or 0) or SLEEP
+        if self.publishes:
+            return False  # at times of its own, which are no measure of another program
         return not program.bands and (program.report is None or isinstance(program.report, SendOnChange))
 
     @property
@@ -166,6 +195,8 @@ class MoteTracking:
         """What the mote is doing."""
         if self.silent:
             return MoteState.SILENT
+        if self.publishes:
+            return MoteState.SAMPLING if self._is_demanded else MoteState.SLEEPING
         if self.running != self._handover.number:
             return MoteState.CHANGING
         return MoteState.SLEEPING if self.desired.sleeping else MoteState.SAMPLING
@@ -176,13 +207,16 @@ class MoteTracking:
 
         A mote that samples holds it at its own low watermark, and one of which nothing was received since the proxy's
         restart at wherever it is. One that should sample and has not begun holds it too, for a bounded time: its first
-        sample is stamped no earlier than the watermark it was sent, and must not be late.
+        sample is stamped no earlier than the watermark it was sent, and must not be late. A device that publishes by
+        its own rules holds the watermark while its tuples are demanded.
         """
         if self.announcement is None or self.silent or self.clock.fault is not None:
             return None
+        if self.publishes and not self._is_demanded:
+            return None
         if self.running is None:
             return MoteWatermark(None)
-        program = self._programs.get(self.running)
+        program = self._readers.program(self.running)
         if program is not None and not program.sleeping:
             return MoteWatermark(self._readers.held_back(self.running, self._low_watermark_us))
         return self._handover.watermark(self._low_watermark_us, is_new=not self.numbers.any_received)
@@ -236,13 +270,21 @@ class MoteTracking:
             return True
         return self._presence.may_be_silent(radio_us)
 
-    def entry(self) -> MoteEntry | None:
-        """Return the mote's entry in the catalog; None before it has announced itself."""
+    def entry(self, counts: Mapping[str, int] = _NO_COUNTS, trouble: str = "") -> MoteEntry | None:
+        """Return the mote's entry in the catalog; None before it has announced itself.
+
+        Parameters
+        ----------
+        counts, trouble
+            Of a driven device: what its driver counts of its messages, by reason, and what keeps them from the stream.
+        """
         if self.announcement is None:
             return None
         number = self.running or 0
-        status = ProgramStatus(self.state, self._programs.get(number), number, self.desired, self._merged, self._traits)
-        return make_entry(
+        status = ProgramStatus(
+            self.state, self._readers.program(number), number, self.desired, self._merged, self._traits
+        )
+        entry = make_entry(
             self._proxy,
             self.announcement,
             status=status,
@@ -251,11 +293,12 @@ class MoteTracking:
             health=self._health,
             received_us=self._presence.received_us,
         )
+        return entry if self.device is None else device_entry(entry, self.device, self.counters, counts, trouble)
 
     def held_packet_received(self, event: PacketReceived) -> list[MoteInstruction]:
         """Return what to do about a packet that waits for earlier ones: the mote is active, and may listen now."""
         instructions = self._presence.received(event.radio_us, event.received_us)
-        return instructions + self._controls.next(event, announced=self.announcement is not None)
+        return instructions + self._next_controls(event)
 
     def duplicate_received(self, packet: Packet) -> list[MoteInstruction]:
         """Return what to do about a packet that was received before and still waits for earlier ones."""
@@ -291,12 +334,22 @@ class MoteTracking:
 
     @property
     def _snapshot(self) -> MoteSnapshot:
-        running = None if self.running is None else self._programs.get(self.running)
+        running = None if self.running is None else self._readers.program(self.running)
         active = self.running is not None and not self.silent
         resumes = self.running is None and self.numbers.any_received
         clock_us = self.numbers.position.clock_us
+        published = None
+        if self.device is not None:
+            published = PublishedTuples(self.device.publishes, self.device.expected_every_us, self._stored_us)
         return MoteSnapshot(
-            running, self.desired, self._low_watermark_us, clock_us, active, resumes, self._lost_before_us
+            running,
+            self.desired,
+            self._low_watermark_us,
+            clock_us,
+            active,
+            resumes,
+            lost_until_us=self._lost_before_us,
+            published=published,
         )
 
     def _announced(self, event: AnnouncementReceived) -> list[MoteInstruction]:
@@ -313,7 +366,7 @@ class MoteTracking:
             self.ledger.clear()
         self.announcement = announcement
         self.clock.set_bounded(bounded=event.bounded and not announcement.replays)
-        self._readers.announced(announcement)
+        self._readers.announced(announcement, None if self.device is None else self.device.publishing)
         return [*self._presence.received(event.radio_us, event.received_us), PublishEntry(changed=changed)]
 
     def _demand_changed(self, event: DemandChanged) -> list[MoteInstruction]:
@@ -322,16 +375,19 @@ class MoteTracking:
         if rerouted:
             self._merged, self._traits = event.merged, event.traits
             self._readers.route(needs)
-        if changed:
+        if self.publishes:
+            self._handover.settle(event.program, program_number(event.program))
+        elif changed:
             self._handover.demand(event.program, self._programs.note(event.program), self.running, event.radio_us)
             self._readers.learned()
+        self._stored_us = event.stored_us
         if rerouted and self.announcement is not None:
             self.ledger.route(needs, self.announcement, self._snapshot, event.watermark_us)
         return [PublishEntry(changed=True)] if rerouted or changed else []
 
     def _time_passed(self, radio_us: int) -> list[MoteInstruction]:
         self._handover.time_passed(radio_us)
-        running = self._programs.get(self.running or 0) or SLEEP
+        running = self._readers.program(self.running or 0) or SLEEP
         found = self._presence.time_passed(radio_us, (running, self.desired))
         self._passed_over |= self.silent
         if any(isinstance(each, WentSilent) for each in found):
@@ -351,10 +407,11 @@ class MoteTracking:
             packet.program != self.running
             or packet.sequence != numbers.sequence + 1
             or packet.boot != numbers.boot
-            or packet.listen_us
+            or (packet.listen_us and not self.publishes)
             or self.announcement is None
             or self._low_watermark_us is None
             or self._passed_over
+            or (self.publishes and not self._is_demanded)
             or clock.fault is not None
             or not earliest_us <= packet.clock_us - received_us <= latest_us
             or not earliest_us <= packet.promise_us - received_us <= latest_us
@@ -386,7 +443,7 @@ class MoteTracking:
             may_ask = self.numbers.may_begin_again(packet)
             requests = self._controls.request_announcement(packet, event.received_us) if may_ask else []
             return [rejected, *requests, PublishEntry(changed=False)]
-        slack = slack_of((self.desired, *map(self._programs.get, {packet.program, self.running or 0})))
+        slack = slack_of((self.desired, *map(self._readers.program, {packet.program, self.running or 0})))
         wrong = self.clock.wrong(packet, event.received_us, slack)
         radio_us, received_us = event.radio_us, event.received_us
         if self.numbers.is_unreachable(packet, radio_us, received_us, keeps_real_time=wrong is None):
@@ -406,16 +463,19 @@ class MoteTracking:
         tuples = None
         if packet.records or self._readers.fills(packet.program):
             self._health = latest_health(packet) or self._health
-            tuples, unread = read_packet(
-                self._readers.of(packet.program),
-                packet,
-                self.counters,
-                announced=self.announcement is not None,
-                watermark_us=event.watermark_us,
-                oldest_us=self.clock.oldest_stamp_us(event.received_us, slack),
-                known_until_us=known_until_us,
-            )
-            instructions += unread
+            if self._ignores_samples_of(packet):
+                instructions += self._not_demanded(packet)
+            else:
+                tuples, unread = read_packet(
+                    self._readers.of(packet.program),
+                    packet,
+                    self.counters,
+                    announced=self.announcement is not None,
+                    watermark_us=event.watermark_us,
+                    oldest_us=self.clock.oldest_stamp_us(event.received_us, slack),
+                    known_until_us=known_until_us,
+                )
+                instructions += unread
         if prior is not None:
             enter(
                 self.ledger,
@@ -423,17 +483,41 @@ class MoteTracking:
                 event,
                 instructions,
                 not_before_us=self._handover.not_before_us,
-                programs=(self._programs.get(packet.program), self.desired),
+                programs=(self._readers.program(packet.program), self.desired),
                 gap=self._samples_skipped,
                 lost_until_us=self._lost_before_us,
             )
+            if tuples is not None and self.device is not None:
+                self.ledger.accepted(tuples, event.watermark_us)
         self._samples_skipped = self._passed_over = False
-        instructions += self._controls.next(event, announced=self.announcement is not None)
+        instructions += self._next_controls(event)
         if tuples is not None:
             instructions.append(TuplesAccepted(tuples))
         if changed or tuples is None:
             instructions.append(PublishEntry(changed=changed))
         return instructions
+
+    @property
+    def _is_demanded(self) -> bool:
+        """Whether tuples of a device that publishes by its own rules are wanted."""
+        return self._merged is not None or (self.device is not None and self.device.stored_always)
+
+    def _ignores_samples_of(self, packet: Packet) -> bool:
+        """Return whether no query wants samples that a driven device sends without being sent a program."""
+        if self.device is None or self.announcement is None:
+            return False
+        return not self._is_demanded if self.device.publishes else packet.program == 0
+
+    def _not_demanded(self, packet: Packet) -> list[MoteInstruction]:
+        samples = sum([type(each) is Sample for each in packet.records])
+        self.counters.samples_not_demanded += samples
+        return [NotDemanded(samples)] if samples else []
+
+    def _next_controls(self, event: PacketReceived) -> list[MoteInstruction]:
+        """Return what to send in the listen window of a packet."""
+        if self.publishes and self.announcement is not None:
+            return []
+        return self._controls.next(event, announced=self.announcement is not None)
 
     def _accept_without_samples(self, event: PacketReceived, wrong: WrongClock) -> list[MoteInstruction]:
         """Accept the part of a packet that does not depend on its clock: activity, program and health.
@@ -453,7 +537,7 @@ class MoteTracking:
         self.clock.measure(packet, event.received_us)
         self._health = latest_health(packet) or self._health
         instructions.append(reject_wrong_clock(wrong, packet, self.counters))
-        instructions += self._controls.next(event, announced=self.announcement is not None)
+        instructions += self._next_controls(event)
         return [*instructions, PublishEntry(changed=changed)]
 
     def _number(self, event: PacketReceived, *, keeps_real_time: bool = True) -> list[MoteInstruction]:

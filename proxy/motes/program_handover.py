@@ -45,6 +45,11 @@ class ProgramHandover:
         self._attempts = 0
         self._await(running, radio_us)
 
+    def settle(self, program: SamplingProgram, number: int) -> None:
+        """Take a program that the mote runs whatever it is sent: it is sent none."""
+        self.desired, self.number = program, number
+        self._attempts, self._awaited_since_us, self.not_before_us = 0, None, None
+
     def program_changed(self, running: int, radio_us: int) -> None:
         """Note that a packet names another program than the one before."""
         if running == self.number:

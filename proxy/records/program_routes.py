@@ -27,7 +27,9 @@ class Detection:
     Parameters
     ----------
     report
-        Number of the report whose samples are searched, at whole multiples of `period_us`.
+        Number of the report whose samples are searched.
+    period_us
+        Samples at whole multiples of this are; of published tuples the first of each period, and all if it is 0.
     threshold
         What an event is.
     event_fingerprints, count_fingerprints

@@ -15,6 +15,7 @@ from proxy.records.decoding import RowDecoder
 from proxy.records.event_detection import EventDetection
 from proxy.records.open_panes import OpenPanes
 from proxy.records.program_routes import FindRoutes, Needs, Routes, routes_of
+from proxy.records.published_tuples import FieldChanges, Publishing
 from proxy.records.waiting_tuples import Aggregated, MotePosition, PacketTuples, WaitingTuple
 
 MOST_SAMPLES_FILLED = 100_000
@@ -36,6 +37,11 @@ class RecordReader:
         What queries need of the mote now.
     routes
         Finds the routes of a program.
+    publishing
+        How a driven device publishes; None for a mote of Fjord. What it sends under a program that sends every sample
+        is published: each is a tuple of its own, wherever between two samples it is stamped.
+    changes
+        Of the fields of which each change counts.
 
     Raises
     ------
@@ -44,7 +50,14 @@ class RecordReader:
     """
 
     def __init__(
-        self, announcement: Announcement, program: SamplingProgram, needs: Needs, routes: FindRoutes = routes_of
+        self,
+        announcement: Announcement,
+        program: SamplingProgram,
+        needs: Needs,
+        routes: FindRoutes = routes_of,
+        *,
+        publishing: Publishing | None = None,
+        changes: FieldChanges | None = None,
     ) -> None:
         self._announcement = announcement
         self._program = program
@@ -62,7 +75,12 @@ class RecordReader:
         self.routes = Routes(())
         self._panes = OpenPanes(self._reports)
         self._detections: list[EventDetection] = []
-        self._plain = False
+        self._published = publishing is not None and program.report is None
+        """Whether its tuples are: all are passed on, as it is found later which of them a query reads."""
+        self._changes = changes
+        freely = publishing is not None and publishing.freely
+        self._default_period_us = 0 if freely and self._published else announcement.default_period_us
+        self._plain = self._quick = False
         self.route(needs)
 
     def route(self, needs: Needs) -> None:
@@ -71,9 +89,14 @@ class RecordReader:
         former, self.routes = self.routes, self._find_routes(self._program, needs)
         demanded = frozenset(each.fingerprint for _, classes in needs for each in classes if each.fingerprint)
         self._panes.change(former, self.routes, demanded)
-        self._detections = [before.get(each) or EventDetection(each) for each in self.routes.detections]
+        self._detections = [
+            before.get(each) or EventDetection(each, published=self._published) for each in self.routes.detections
+        ]
+        # A packet of these is read twice if anything is unusual about it: that must not change any state.
+        self._quick = self._published and not self._detections and self._changes is None
         self._plain = (
             not self._several
+            and not self._published
             and self._program.report is None
             and not self._detections
             and self.routes.forwards_samples
@@ -124,7 +147,7 @@ class RecordReader:
         for number, filling in self._fillings.items():
             longest_us = max(self._reports[number].period_us, *self.routes.periods_us, 0)
             self._fill(number, filling, known_until_us + longest_us, position, tuples)
-        return PacketTuples.of(tuples, self._announcement.default_period_us) if tuples else None
+        return PacketTuples.of(tuples, self._default_period_us) if tuples else None
 
     def read(self, packet: Packet) -> PacketTuples | None:
         """Return the tuples of a packet, in no particular order; None if there are none.
@@ -134,7 +157,7 @@ class RecordReader:
         SchemaError
             If a record does not fit the program.
         """
-        if self._plain:
+        if self._plain or self._published:
             return self._read_plain(packet)
         self._panes.note(packet.clock_us)
         position = MotePosition(packet.mote, packet.boot, packet.sequence, packet.clock_us)
@@ -162,14 +185,14 @@ class RecordReader:
                     pass
         for number, filling in self._fillings.items():
             self._fill(number, filling, packet.promise_us, position, tuples)
-        return PacketTuples.of(tuples, self._announcement.default_period_us) if tuples else None
+        return PacketTuples.of(tuples, self._default_period_us) if tuples else None
 
     def samples(self, packet: Packet) -> PacketTuples | None:
         """Return the tuples of a packet that has only samples, which all queries read as they are: of most packets.
 
         None leaves the packet to :meth:`read`.
         """
-        if not self._plain:
+        if not (self._plain or self._quick):
             return None
         records = packet.records
         if list(map(type, records)) != _NOTHING_BUT_SAMPLES[: len(records)] or not records:
@@ -180,7 +203,7 @@ class RecordReader:
             return None
 
     def _read_plain(self, packet: Packet) -> PacketTuples | None:
-        """Return the tuples of a program with one report, whose samples all queries read as they are."""
+        """Return the tuples of a program with one report, whose samples are passed on as they are."""
         samples = [each for each in packet.records if isinstance(each, Sample)]
         if any(not isinstance(each, Sample | Health) for each in packet.records):
             raise SchemaError("a record of a kind that its program does not contain")
@@ -188,15 +211,47 @@ class RecordReader:
 
     def _tuples(self, packet: Packet, samples: Sequence[Sample]) -> PacketTuples:
         clock_us, covered_by = packet.clock_us, self.routes.covered_by
+        starts_us = tuple([clock_us - each.age_us for each in samples])
+        rows = self._whole.rows([each.values for each in samples])
+        extras: tuple[Aggregated | None, ...] = ()
+        if covered_by is not None:
+            extras = (Aggregated(covered_by=covered_by),) * len(samples)
+        if self._published:
+            return self._as_published(packet, starts_us, rows, extras)
+        return PacketTuples(
+            packet.mote, packet.boot, packet.sequence, clock_us, self._default_period_us, starts_us, rows, extras
+        )
+
+    def _as_published(
+        self,
+        packet: Packet,
+        starts_us: tuple[int, ...],
+        rows: tuple[tuple[Value, ...], ...],
+        extras: tuple[Aggregated | None, ...],
+    ) -> PacketTuples:
+        """Return tuples that the device stamped itself, and behind them the events that they complete."""
+        changes = () if self._changes is None else self._changes.found_in(rows)
+        found: list[tuple[int, Aggregated]] = []
+        for each in self._detections:
+            place = self._announcement.stream.field_names.index(each.detection.threshold.field)
+            for start_us, row in zip(starts_us, rows, strict=True):
+                found += each.sample(start_us, row[place])
+        if found:
+            stamps_us, events = zip(*found, strict=True)
+            extras = (*(extras or (None,) * len(rows)), *events)
+            changes = (*changes, *(False,) * len(found)) if changes else ()
+            starts_us, rows = (*starts_us, *stamps_us), (*rows, *(self._blank,) * len(found))
         return PacketTuples(
             packet.mote,
             packet.boot,
             packet.sequence,
-            clock_us,
-            self._announcement.default_period_us,
-            tuple([clock_us - each.age_us for each in samples]),
-            self._whole.rows([each.values for each in samples]),
-            () if covered_by is None else (Aggregated(covered_by=covered_by),) * len(samples),
+            packet.clock_us,
+            self._default_period_us,
+            starts_us,
+            rows,
+            extras,
+            published=True,
+            events=changes,
         )
 
     def _sample(self, start_us: int, sample: Sample, position: MotePosition, tuples: list[WaitingTuple]) -> None:

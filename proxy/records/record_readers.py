@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from protocols.errors import SchemaError
 from protocols.wire.packets import Announcement
-from protocols.wire.programs import SLEEP
+from protocols.wire.programs import SLEEP, SamplingProgram, program_number, publishing_program
 from proxy.records.program_routes import Needs
+from proxy.records.published_tuples import FieldChanges, Publishing
 from proxy.records.record_reader import RecordReader
 from proxy.records.waiting_tuples import MotePosition, PacketTuples
 
@@ -27,16 +28,34 @@ class RecordReaders:
     def __init__(self, programs: ProgramTable) -> None:
         self._programs = programs
         self._announcement: Announcement | None = None
+        self._publishing: Publishing | None = None
+        self._changes: FieldChanges | None = None
+        self._own: tuple[int, SamplingProgram] | None = None
+        """The program of a device that publishes freely, with its number: the proxy sends it no other."""
         self._needs: Needs = ()
         self._readers: dict[int, RecordReader | None] = {}
         self._lost_since_us: int | None = None
         """Since this instant samples are missing that a mote with another program may have left out."""
 
-    def announced(self, announcement: Announcement) -> None:
-        """Set what the mote has announced."""
-        if announcement != self._announcement:
-            self._readers.clear()
-        self._announcement = announcement
+    def announced(self, announcement: Announcement, publishing: Publishing | None = None) -> None:
+        """Set what the mote has announced, and how it publishes if it is a driven device."""
+        if (announcement, publishing) == (self._announcement, self._publishing):
+            return
+        self._readers.clear()
+        known = self._announcement
+        if known is None or known.stream != announcement.stream or publishing != self._publishing:
+            self._changes = None
+            if publishing is not None and not publishing.freely:
+                self._changes = FieldChanges(announcement.stream, publishing.event_fields)
+        self._announcement, self._publishing = announcement, publishing
+        self._own = None
+        if publishing is not None and publishing.freely:
+            program = publishing_program(announcement.stream)
+            self._own = program_number(program), program
+
+    def program(self, number: int) -> SamplingProgram | None:
+        """Return the program with this number; None if it is not known."""
+        return self._own[1] if self._own is not None and self._own[0] == number else self._programs.get(number)
 
     def route(self, needs: Needs) -> None:
         """Set what queries need of the mote from now on."""
@@ -112,10 +131,17 @@ class RecordReaders:
         return reader
 
     def _made(self, number: int) -> RecordReader | None:
-        program = self._programs.get(number)
+        program = self.program(number)
         if self._announcement is None or program is None or program == SLEEP or program.sleeping:
             return None
         try:
-            return RecordReader(self._announcement, program, self._needs, self._programs.routes)
+            return RecordReader(
+                self._announcement,
+                program,
+                self._needs,
+                self._programs.routes,
+                publishing=self._publishing,
+                changes=self._changes,
+            )
         except SchemaError:
             return None  # a program of another stream

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from itertools import compress, repeat
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,8 @@ _BYTES_PER_TEXT = 6
 """Of offset and presence, besides the text itself."""
 _BYTES_PER_NUMBER = 9
 _BYTES_PER_AGGREGATE = 64
+_BYTES_PER_PUBLISHED = 2 * _BYTES_PER_NUMBER
+"""Of its neighbours' stamps."""
 
 
 class MotePosition(NamedTuple):
@@ -50,7 +52,8 @@ class WaitingTuple(NamedTuple):
     position
         Of the packet.
     at_default_rate
-        Whether the mote would have sampled it at its default period too; always true of an aggregate or event.
+        Whether the mote would have sampled it at its default period too; always true of an aggregate or event. Of a
+        published tuple: whether that is so whatever tuples came before it, which is found where its batch is cut.
     aggregated
         None for a sample that counts for every query.
     """
@@ -97,7 +100,7 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, tuples: Iterable[WaitingTuple], default_period_us: int = 1) -> PacketTuples:
-        """Return tuples, at least one, of one packet of a mote with this default period."""
+        """Return samples and aggregates, at least one, of one packet of a mote with this default period."""
         starts_us, rows, positions, _, aggregated = zip(*tuples, strict=True)
         extras = aggregated if any(aggregated) else ()
         mote, boot, sequence, clock_us = positions[0]
@@ -112,23 +115,45 @@ class PacketTuples(msgspec.Struct, frozen=True, gc=False):
         return len(self.starts_us)
 
     def __iter__(self) -> Iterator[WaitingTuple]:
-        position, aggregated = self.position, self.aggregated or repeat(None)
-        for start_us, row, extra in zip(self.starts_us, self.rows, aggregated, strict=False):
+        position, period_us, published = self.position, self.default_period_us, self.published
+        extras, events = self.aggregated or repeat(None), self.events or repeat(object=False)
+        for start_us, row, extra, event in zip(self.starts_us, self.rows, extras, events, strict=False):
             is_sample = extra is None or extra.fingerprint is None
-            at_default_rate = not is_sample or start_us % self.default_period_us == 0
+            at_default_rate = not is_sample or (event or period_us == 0 if published else start_us % period_us == 0)
             yield WaitingTuple(start_us, row, position, at_default_rate, extra)
+
+    @property
+    def samples_us(self) -> tuple[int, ...]:
+        """The stamps of its samples and published tuples, without those of aggregates and events."""
+        if not self.aggregated:
+            return self.starts_us
+        stamped = zip(self.starts_us, self.aggregated, strict=True)
+        return tuple([start_us for start_us, extra in stamped if extra is None or extra.fingerprint is None])
 
     def cut(self, first: int, end: int | None = None) -> PacketTuples:
         """Return the tuples from `first` up to `end`."""
         part = slice(first, end)
         return msgspec.structs.replace(
-            self, starts_us=self.starts_us[part], rows=self.rows[part], aggregated=self.aggregated[part]
+            self,
+            starts_us=self.starts_us[part],
+            rows=self.rows[part],
+            aggregated=self.aggregated[part],
+            events=self.events[part],
         )
 
     def since(self, lowest_us: int) -> PacketTuples | None:
         """Return the tuples that are not stamped before an instant; None if there are none."""
-        kept = [each for each in self if each.start_us >= lowest_us]
-        return PacketTuples.of(kept, self.default_period_us) if kept else None
+        kept = [start_us >= lowest_us for start_us in self.starts_us]
+        if not any(kept):
+            return None
+        extras = tuple(compress(self.aggregated, kept))
+        return msgspec.structs.replace(
+            self,
+            starts_us=tuple(compress(self.starts_us, kept)),
+            rows=tuple(compress(self.rows, kept)),
+            aggregated=extras if any(extras) else (),
+            events=tuple(compress(self.events, kept)),
+        )
 
 
 class TupleSize:
@@ -149,6 +174,8 @@ class TupleSize:
     def of(self, packet: PacketTuples) -> int:
         """Return the bytes of all tuples of a packet."""
         size_bytes = len(packet.starts_us) * (self._fixed + len(packet.mote))
+        if packet.published:
+            size_bytes += len(packet.starts_us) * _BYTES_PER_PUBLISHED
         if not self._texts and not packet.aggregated:
             return size_bytes
         for place in self._texts:

@@ -25,6 +25,7 @@ from protocols.wire.packets import Announcement, Packet, RunProgram, SendAnnounc
 from proxy.drivers.driver import NOTHING, Driver, DriverOutput
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.fleet.fleet import Fleet
+from proxy.motes.device_traits import DeviceTraits
 from proxy.motes.mote_events import SendControl
 from proxy.running.device_messages import DeviceMessages
 from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
@@ -37,6 +38,17 @@ log = get_logger(__name__)
 _OWN_TOPICS = topics.PREFIX + "/"
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement"}
 """Metric labels of the instructions that drivers carry out."""
+
+
+def device_of(registry: DriverRegistry, mote: str) -> DeviceTraits | None:
+    """Return the traits of a driven device; None for a mote of Fjord."""
+    driver = registry.driver_of(mote)
+    if driver is None:
+        return None
+    can = driver.capabilities_of(mote)
+    return DeviceTraits(
+        driver.name, can.publishes, can.stored_always, can.event_fields, can.expected_every_us, can.mains
+    )
 
 
 class DrivenDevices:

@@ -24,7 +24,15 @@ from proxy.fleet.fleet_instructions import (
     RemoveEntry,
     TuplesDropped,
 )
-from proxy.motes.mote_events import MoteInstruction, PublishEntry, Rejected, Rejection, SendControl, TuplesAccepted
+from proxy.motes.mote_events import (
+    MoteInstruction,
+    NotDemanded,
+    PublishEntry,
+    Rejected,
+    Rejection,
+    SendControl,
+    TuplesAccepted,
+)
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
@@ -165,6 +173,8 @@ class FrameIntake:
         match instruction:
             case PublishEntry(changed):
                 self._unpublished.entries.note(mote, changed=changed)
+            case NotDemanded(samples):
+                self._metrics.count("samples_not_demanded", by=samples)
             case Rejected(reason, detail, samples):
                 if reason is Rejection.LATE:
                     self._metrics.count("samples_late", by=samples)

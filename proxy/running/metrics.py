@@ -37,6 +37,7 @@ COUNTERS: Mapping[str, Counted] = {
     "demand_requests": Counted("Requests for pieces of demands that were missing for long."),
     "demands_refused": Counted("Demands of queries that cannot be answered."),
     "samples": Counted("Samples accepted into batches."),
+    "samples_not_demanded": Counted("Tuples that devices published while no query read their stream."),
     "samples_late": Counted("Samples stamped before their stream's watermark."),
     "samples_rejected": Counted("Samples that a wrong clock stamped, by how it is wrong.", "reason"),
     "samples_dropped": Counted("Accepted samples dropped as there was no room, by stream.", "stream"),

@@ -26,7 +26,7 @@ from proxy.fleet.neighbours import Neighbours
 from proxy.running.catalog_publisher import CatalogPublisher
 from proxy.running.delivery import Delivery
 from proxy.running.demand_merging import DemandMerging
-from proxy.running.driven_devices import DrivenDevices
+from proxy.running.driven_devices import DrivenDevices, device_of
 from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.frame_intake import FrameIntake
@@ -89,7 +89,9 @@ class ProxyService:
             positions=stores.spool.positions(),
             losses=stores.spool.losses(),
             streams=stores.spool.progress(),
+            stamps=stores.spool.stamps(),
             abilities_of=registry.abilities_of,
+            device_of=partial(device_of, registry),
             neighbours=neighbours,
             checked=registry.__contains__,
             sealed=lambda mote: bool(settings.keys) and mote not in registry,

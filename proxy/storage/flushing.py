@@ -68,7 +68,8 @@ def store_batches(
             known = latest.get(mote)
             if known is None or (known.boot, known.sequence) < (position.boot, position.sequence):
                 latest[mote] = position
-    stores.spool.append(spooled, progress.values(), latest.values(), losses)
+    stamps = [(each.schema.name, kept) for each in cut for kept in each.stamps]
+    stores.spool.append(spooled, progress.values(), latest.values(), losses, stamps)
     return spooled
 
 

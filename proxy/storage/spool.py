@@ -1,8 +1,9 @@
 """The spool: batches on disk until the cluster has acknowledged them.
 
-One transaction stores batches together with the progress of each stream, the last packet of each mote, and until when
-samples of it are missing. So after a crash numbers continue without a gap, nothing is stored twice, and samples lost in
-memory are counted as lost, as are those whose loss was known in memory only.
+One transaction stores batches together with the progress of each stream, the last packet of each mote, until when
+samples of it are missing, and the stamps that its next published tuples may lie next to. So after a crash numbers
+continue without a gap, nothing is stored twice, and samples lost in memory are counted as lost, as are those whose loss
+was known in memory only.
 
 SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
 would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from protocols.errors import FrameError
 from protocols.wire.batches import decode_batch
 from proxy.errors import StoreError
+from proxy.fleet.stored_stamps import KeptStamps
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.database import open_database, reading, transaction
@@ -112,6 +114,7 @@ class Spool:
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
         losses: Mapping[str, int] = NO_LOSSES,
+        stamps: Iterable[tuple[str, KeptStamps]] = (),
     ) -> None:
         """Store batches and the progress that they bring; on return they are on disk.
 
@@ -121,6 +124,8 @@ class Spool:
             The batches, and of streams and motes how far they go.
         losses
             By mote: samples stamped before this instant are missing, and perhaps not counted in a batch yet.
+        stamps
+            Of published tuples, each with the name of its stream.
 
         Raises
         ------
@@ -141,6 +146,15 @@ class Spool:
             )
             self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
             self._connection.executemany("INSERT OR REPLACE INTO losses VALUES (?, ?)", list(losses.items()))
+            for stream, kept in stamps:
+                self._connection.execute(
+                    "DELETE FROM published_stamps WHERE stream = ? AND mote = ? AND stamp_us < ?",
+                    (stream, kept.mote, kept.since_us),
+                )
+                self._connection.executemany(
+                    "INSERT OR IGNORE INTO published_stamps VALUES (?, ?, ?)",
+                    [(stream, kept.mote, stamp_us) for stamp_us in kept.stamps_us],
+                )
         self.batches += len(batches)
         self.size_bytes += sum(len(each.payload) for each in batches)
 
@@ -201,6 +215,15 @@ class Spool:
         """Return, by mote, until when samples were missing; raises StoreError."""
         with reading(self.path):
             return dict(self._connection.execute("SELECT mote, until_us FROM losses").fetchall())
+
+    def stamps(self) -> dict[str, dict[str, list[int]]]:
+        """Return, by stream and mote, the stamps that published tuples may still lie next to; raises StoreError."""
+        found: dict[str, dict[str, list[int]]] = {}
+        with reading(self.path):
+            rows = self._connection.execute("SELECT stream, mote, stamp_us FROM published_stamps").fetchall()
+        for stream, mote, stamp_us in rows:
+            found.setdefault(stream, {}).setdefault(mote, []).append(int(stamp_us))
+        return found
 
     def first_waiting(self) -> dict[str, int]:
         """Return, by stream, the number of the first batch that is not acknowledged; raises StoreError."""

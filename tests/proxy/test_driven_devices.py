@@ -19,14 +19,14 @@ from typer.testing import CliRunner
 
 from protocols.mqtt.link import BrokerAddress, Message
 from protocols.wire import topics
-from protocols.wire.batches import decode_batch
+from protocols.wire.batches import NO_NEIGHBOUR_US, decode_batch
 from protocols.wire.catalog import MoteState, decode_mote_entry
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import AdjustClock
-from protocols.wire.programs import program_number
+from protocols.wire.programs import program_number, publishing_program
 from proxy.command import app
-from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, Publication
+from proxy.drivers.driver import NOTHING, Capabilities, DriverOutput, Publication
 from proxy.drivers.settings import read_drivers
 from proxy.errors import ConfigurationError
 from proxy.running.device_messages import MOST_WAITING
@@ -218,7 +218,7 @@ class Stubborn(Broken):
         return DriverOutput((self.packet(),))
 
     def capabilities_of(self, _mote):
-        return PASSIVE
+        return Capabilities()
 
     def owns(self, mote):
         return mote == "m1"
@@ -236,6 +236,54 @@ async def test_controls_for_an_unresponsive_driver_are_bounded(tmp_path, frames)
         assert service.metrics.value("controls_unsent") == 1
         await send(service, "rooms/m1", {})
         assert driver.requests == 2 * MOST_CONTROLS
+
+
+def entry_of(service, mote):
+    return decode_mote_entry(service.link.on(topics.mote_entry("p", mote))[-1].payload)
+
+
+class Publishing(Stubborn):
+    """Publishes a tuple for each message."""
+
+    name = "publishing"
+
+    def capabilities_of(self, _mote):
+        return Capabilities(publishes=True, mains=True)
+
+    def received(self, *_arguments, received_us, **_times):
+        number = program_number(publishing_program(self.frames.TRAFFIC))
+        self.sequence += 1
+        sample = (received_us, 1.0, self.sequence, "x")
+        packet = self.frames.packet(self.sequence, sample, boot=0, clock=received_us, listen=S, program=number)
+        return DriverOutput((self.frames.announcement(boot=0), packet))
+
+
+async def test_what_a_device_publishes_is_stored_once_a_query_reads_it(tmp_path, frames):
+    driver = Publishing(frames)
+    async with running(tmp_path, [driver]) as service:
+        for _ in range(2):
+            await send(service, "rooms/m1", {})
+        assert service.metrics.value("samples_not_demanded") == 2
+        await send(service, topics.demand("traffic"), encode(frames.demand(("q", ["speed"], None))), retain=True)
+        await service.merging.settled()
+        for _ in range(2):
+            await send(service, "rooms/m1", {})
+        await until(lambda: rows(service, "flow") == [3, 4])
+        first, second = rows(service, "fjord_previous_us")
+        assert first == NO_NEIGHBOUR_US
+        assert [second] == rows(service, "fjord_start_us")[:1]
+        assert driver.requests == 0
+        await until(lambda: service.link.on(topics.mote_entry("p", "m1")))
+        await until(lambda: entry_of(service, "m1").state is MoteState.SAMPLING)
+        entry = entry_of(service, "m1")
+        assert (entry.driver, entry.publishes, entry.mains, entry.counts) == (
+            *("publishing", True, True, {"not_demanded": 2}),
+        )
+        last = rows(service, "fjord_start_us")[-1]
+    async with running(tmp_path, [driver]) as service:
+        await send(service, "rooms/m1", {})
+        await until(lambda: rows(service, "flow")[-1:] == [5])
+        assert rows(service, "fjord_previous_us")[-1] == last, "a restart of the proxy forgets no stamps"
 
 
 class Talkative(Broken):
