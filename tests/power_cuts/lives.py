@@ -105,7 +105,6 @@ class Life:
             StreamTable(str(folder / "streams" / "speeds"), SPEEDS, compaction=Compaction(5)),
             acknowledge=self._acknowledged,
             quarantine=lambda *rejected: pytest.fail(str(rejected)),
-            silence_seconds=1e9,
         )
         self._results = ResultsTable(str(folder / "results"), self._registry.engine_id, compaction=Compaction(5))
         rewind(folder, self._results.version)

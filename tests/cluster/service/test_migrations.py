@@ -74,13 +74,13 @@ async def test_stamps_ahead_of_the_clock_are_waited_for(service: Service, monkey
     queries = service.started(answered=Engine())
     query, _ = await queries.add(PAIRS, "pairs")
     store(service, [4_000_000, 9_000_000], 5_000_000)
-    monkeypatch.setattr(service.ingest, "_now_us", lambda: 8_000_000 - TOLERANCE_US)
+    monkeypatch.setattr(service.ingest, "now_us", lambda: 8_000_000 - TOLERANCE_US)
     found = await queries.migrate("pairs", other_plan(query.node))
     assert (
         found.waits_for == "the clock to come to 1970-01-01T00:00:09.000000Z, up to which stream traffic is ahead of it"
     )
     clock = iter([9_500_000 - TOLERANCE_US])
-    monkeypatch.setattr(service.ingest, "_now_us", lambda: next(clock, -TOLERANCE_US))  # it is put back
+    monkeypatch.setattr(service.ingest, "now_us", lambda: next(clock, -TOLERANCE_US))  # it is put back
     await queries._migrations.step()
     (found,) = queries.migrations()
     assert found.at_us is not None

@@ -245,3 +245,11 @@ def test_motes_whose_secret_was_renewed_are_named_once(tmp_path):
     assert part(tmp_path, keys, "p").renewed_motes == {"m7"}
     assert part(tmp_path, keys, "p").renewed_motes == frozenset()
     assert part(tmp_path, keys.with_renewed_mote("p", "m7"), "p").renewed_motes == {"m7"}
+
+
+@pytest.mark.parametrize("kind", ["proxy_claim", "cluster_claim"])
+def test_a_part_opens_what_it_sends_to_itself(kind, tmp_path):
+    topic, _, sender, _ = TOPICS[kind]
+    itself = part(tmp_path, name=sender)
+    for _ in range(3):
+        assert itself.open(itself.seal(Message(topic, b"a frame"))).refusal == ""
