@@ -84,7 +84,7 @@ def configuration_text(broker: BrokerPart) -> str:
     if broker.data is None:
         lines.append("persistence false")
     else:
-        lines += ["persistence true", f"persistence_location {broker.data.rstrip('/')}/"]
+        lines += ["persistence true", f"persistence_location {broker.data.rstrip('/')}/", "autosave_interval 30"]
     if broker.user is not None:
         lines.append(f"user {broker.user}")
     return "\n".join(lines) + "\n"

@@ -37,6 +37,10 @@ class ConnectAnswer:
         The highest quality of service that it takes.
     retains
         Whether it takes messages to be retained.
+    session_present
+        Whether it goes on with a session from before.
+    session_seconds
+        How long it keeps the session without a connection; None for as long as the client asked for.
     """
 
     code: int
@@ -46,6 +50,8 @@ class ConnectAnswer:
     reason: str = ""
     most_qos: int = 2
     retains: bool = True
+    session_present: bool = False
+    session_seconds: int | None = None
 
     @property
     def refuses_version(self) -> bool:
@@ -85,7 +91,7 @@ class Farewell:
 Answer: TypeAlias = ConnectAnswer | PublishAnswer | SubscribeAnswer | PingAnswer | Farewell
 
 
-def read_answer(version: Version, first: int, octets: Octets) -> Answer:
+def read_answer(version: Version, first: int, octets: Octets, *, lasting: bool = False) -> Answer:
     """Read a frame that is no message.
 
     Parameters
@@ -96,6 +102,8 @@ def read_answer(version: Version, first: int, octets: Octets) -> Answer:
         The first byte of the frame.
     octets
         Its body.
+    lasting
+        Whether the client asked for a session that outlives its connections.
 
     Raises
     ------
@@ -103,7 +111,7 @@ def read_answer(version: Version, first: int, octets: Octets) -> Answer:
         If it is none that a broker may send, or not complete, or there is something behind it.
     """
     if first == _CONNACK:
-        answer: Answer = _connect_answer(version, octets)
+        answer: Answer = _connect_answer(version, octets, lasting=lasting)
     elif first == _PUBACK:
         answer = _publish_answer(version, octets)
     elif first == _SUBACK:
@@ -119,12 +127,12 @@ def read_answer(version: Version, first: int, octets: Octets) -> Answer:
     return answer
 
 
-def _connect_answer(version: Version, octets: Octets) -> ConnectAnswer:
+def _connect_answer(version: Version, octets: Octets, *, lasting: bool) -> ConnectAnswer:
     if version is Version.V5 and octets.left == _OLD_CONNACK_BYTES:
         octets.raw(octets.left)
         return ConnectAnswer(UNACCEPTABLE_VERSION)  # whatever the code: only older brokers answer so
     flags, code = octets.one(), octets.one()
-    if flags & ~_SESSION_PRESENT or (flags and code == 0):
+    if flags & ~_SESSION_PRESENT or (flags and code == 0 and not lasting):
         # Messages of an earlier session would come with numbers that this one gives to others.
         raise MalformedFrameError("the broker continues a session, though a new one was asked for")
     properties = _read_properties(version, octets)
@@ -140,6 +148,8 @@ def _connect_answer(version: Version, octets: Octets) -> ConnectAnswer:
         properties.get(Property.REASON_STRING, ""),
         properties.get(Property.MAXIMUM_QOS, 2),
         bool(properties.get(Property.RETAIN_AVAILABLE, 1)),
+        bool(flags) and code == 0,
+        properties.get(Property.SESSION_EXPIRY),
     )
 
 

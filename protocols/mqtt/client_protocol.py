@@ -1,8 +1,8 @@
 """One connection to a broker as data: bytes in, messages and answers out; what is to be sent, as bytes. Pure.
 
-The connection's session ends with it, so nothing is sent again: callers that publish get an error when a connection
-breaks, and decide. Numbers up to 32,767 belong to single messages and subscriptions; those of many messages at a time
-are in :mod:`protocols.mqtt.in_flight`.
+Nothing is sent again: callers that publish get an error when a connection breaks, and decide. What is received may
+come again, if the session outlives the connection. Numbers up to 32,767 belong to single messages and subscriptions;
+those of many messages at a time are in :mod:`protocols.mqtt.in_flight`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ class ClientProtocol:
             bounds = frame_bounds(received, start)
             if bounds is None or bounds.end > len(received):
                 return start
-            answer = read_answer(self.version, received[start], Octets(received, *bounds))
+            lasting = self._connect.session_seconds is not None
+            answer = read_answer(self.version, received[start], Octets(received, *bounds), lasting=lasting)
             self._note(answer)
             found.answers.append(answer)
             start = bounds.end

@@ -1,7 +1,8 @@
 """One connection to the broker, from its beginning until it breaks.
 
 Messages are handed over one after another, a burst at a time, and acknowledged to the broker after that: a broker with
-a slow subscriber waits. When many messages come, reading pauses for a millisecond between bursts. A broker wakes its
+a slow subscriber waits. Those of a session that outlives the connection are acknowledged when their receiver wants it.
+When many messages come, reading pauses for a millisecond between bursts. A broker wakes its
 subscriber for each message that it writes; read in bursts, they cost less than half the time (docs/dependencies.md).
 
 While an answer is awaited, reading does not pause because a handler is slow: one that publishes waits for an answer on
@@ -13,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from protocols.event_log import get_logger
 from protocols.mqtt.answers import Answer, ConnectAnswer, Farewell, PublishAnswer, SubscribeAnswer
@@ -26,6 +29,7 @@ from protocols.mqtt.messages import (
     VERSIONS,
     BrokenOffError,
     BrokerAddress,
+    LastingSession,
     LinkError,
     Message,
     Subscription,
@@ -59,6 +63,8 @@ BUSY_MESSAGES = 16
 BUSY_SECONDS = 0.01
 """More than so many messages within this time are many."""
 PAUSE_SECONDS = 0.001
+NUMBER_BITS, LARGEST_NUMBER = 16, 0xFFFF
+"""Of the numbers that a broker gives messages."""
 
 
 class Connection:
@@ -70,6 +76,10 @@ class Connection:
         As in :class:`protocols.mqtt.link.MqttLink`.
     version
         Of MQTT.
+    session
+        That outlives the connection; None for one that ends with it.
+    number
+        Of the connection, among those of its session.
     """
 
     def __init__(
@@ -81,8 +91,16 @@ class Connection:
         max_queued: int,
         silence_seconds: float = SILENCE_SECONDS,
         version: Version,
+        session: LastingSession | None = None,
+        number: int = 0,
     ) -> None:
         self.version = version
+        self.session_present = False
+        """Whether the broker has gone on with a session from before."""
+        self.session_lasts = False
+        """Whether the broker keeps the session when the connection ends."""
+        self._session = session
+        self._number = number
         self._address = address
         self._silence_seconds = silence_seconds
         keep_alive = keep_alive_for(silence_seconds)
@@ -108,7 +126,8 @@ class Connection:
                 address.password,
                 will,
                 keep_alive_seconds=keep_alive,
-                receive_maximum=MOST_IN_FLIGHT,
+                receive_maximum=MOST_IN_FLIGHT if session is None else session.in_flight,
+                session_seconds=None if session is None else session.expiry_seconds,
             ),
         )
         self._frames = FramePublishing(self._protocol.in_flight, self._socket)
@@ -130,6 +149,8 @@ class Connection:
             self._socket.close()
             raise
         self._singles.limit(answer.receive_maximum)
+        self.session_present = answer.session_present
+        self.session_lasts = self._session is not None and answer.session_seconds != 0
         if answer.keep_alive_seconds is not None:
             self._silence = SilenceWatch(self._silence_seconds, answer.keep_alive_seconds)
 
@@ -270,15 +291,24 @@ class Connection:
             await self._let_pile_up()
 
     async def _hand_over(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
-        """Hand over one burst, and acknowledge it."""
+        """Hand over one burst, and acknowledge it unless its receiver does."""
         messages, numbers = self._inbox.take(BURST_MESSAGES)
+        if self._session is not None:
+            messages = [_numbered(*each, self._number) for each in zip(messages, numbers, strict=True)]
         await take(messages)
         self._read_or_not()
-        self._write(self._protocol.acknowledge(numbers))
+        if self._session is None:
+            self._write(self._protocol.acknowledge(numbers))
         self._handed_over += len(messages)
         # A handler that never waits would starve the socket, timers and all other tasks.
         await asyncio.sleep(0)
         await self._socket.drain()  # a broker that does not read gets no more acknowledgements
+
+    def acknowledge(self, numbers: Iterable[int]) -> None:
+        """Acknowledge messages of a session, as :meth:`protocols.mqtt.link.MqttLink.acknowledge` does."""
+        if not self._lost.is_set():
+            own = [each & LARGEST_NUMBER for each in numbers if each >> NUMBER_BITS == self._number]
+            self._write(self._protocol.acknowledge(own))
 
     async def _let_pile_up(self) -> None:
         """Pause reading for a moment if there are many messages."""
@@ -371,6 +401,10 @@ class Connection:
             self._subscribed(number, ())
 
 
+def _numbered(message: Message, number: int, connection: int) -> Message:
+    return msgspec.structs.replace(message, number=connection << NUMBER_BITS | number) if number else message
+
+
 @contextlib.asynccontextmanager
 async def connect(
     address: BrokerAddress,
@@ -380,13 +414,17 @@ async def connect(
     max_queued: int,
     silence_seconds: float = SILENCE_SECONDS,
     versions: Sequence[Version] = VERSIONS,
+    session: LastingSession | None = None,
+    number: int = 0,
 ) -> AsyncIterator[Connection]:
     """Keep a connection while the block runs.
 
     Parameters
     ----------
-    address, client_id, will, max_queued, silence_seconds, versions
+    address, client_id, will, max_queued, silence_seconds, versions, session
         As in :class:`protocols.mqtt.link.MqttLink`.
+    number
+        Of the connection, among those of its session.
 
     Raises
     ------
@@ -401,6 +439,8 @@ async def connect(
             max_queued=max_queued,
             silence_seconds=silence_seconds,
             version=version,
+            session=session if session is not None and version in session.versions else None,
+            number=number,
         )
         try:
             await connection.open()

@@ -10,13 +10,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+import msgspec
+
 from protocols.mqtt.messages import Message, Version
 from protocols.mqtt.octets import CACHED_TEXT_BYTES, LENGTH_BITS, LONGEST_LENGTH, MORE_BIT, MalformedFrameError, Octets
 from protocols.mqtt.properties import Property, read_properties
 
 KIND_BITS, PUBLISH = 0xF0, 0x30
-RETAIN_BIT, QUALITY_BITS, TWICE_BIT, ONCE = 0x01, 0x06, 0x04, 0x02
-"""In the first byte of a PUBLISH: retained; quality of service; its bit for 2; all of it for 1."""
+RETAIN_BIT, QUALITY_BITS, TWICE_BIT, ONCE, AGAIN_BIT = 0x01, 0x06, 0x04, 0x02, 0x08
+"""In the first byte of a PUBLISH: retained; quality of service; its bit for 2; all of it for 1; sent before."""
+_AGAIN = PUBLISH | AGAIN_BIT
 LARGEST_FRAME_BYTES = 32 * 1024**2
 """What a broker may send in one frame. Fjord's brokers allow half of it."""
 
@@ -90,10 +93,13 @@ def take_messages(
             if payload < end and received[payload] == 0:
                 payload += 1
             else:
-                messages.append(_message_with_properties(topic, Octets(received, payload, end), number, retain=retain))
+                again = bool(first & AGAIN_BIT)
+                octets = Octets(received, payload, end)
+                messages.append(_message_with_properties(topic, octets, number, retain=retain, again=again))
                 numbers.append(number)
                 continue
-        messages.append(Message(topic, received[payload:end], 1 if number else 0, retain))
+        message = Message(topic, received[payload:end], 1 if number else 0, retain)
+        messages.append(message if first < _AGAIN else msgspec.structs.replace(message, again=True))
         numbers.append(number)
     return start
 
@@ -155,7 +161,7 @@ class FrameBuffer:
             self._needed = len(self._held) + 1 if bounds is None else bounds.end
 
 
-def _message_with_properties(topic: str, octets: Octets, number: int, *, retain: bool) -> Message:
+def _message_with_properties(topic: str, octets: Octets, number: int, *, retain: bool, again: bool) -> Message:
     properties = read_properties(octets)
     if Property.TOPIC_ALIAS in properties:
         raise MalformedFrameError("a message has a topic alias, which Fjord does not allow")
@@ -166,6 +172,7 @@ def _message_with_properties(topic: str, octets: Octets, number: int, *, retain:
         retain,
         properties.get(Property.MESSAGE_EXPIRY),
         tuple(properties.get(Property.USER_PROPERTY, ())),
+        again=again,
     )
 
 

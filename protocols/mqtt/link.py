@@ -1,8 +1,9 @@
 """The one interface between Fjord and MQTT.
 
 :class:`MqttLink` keeps one connection: it connects, subscribes, publishes its birth, hands over messages, and does so
-again, with growing jittered pauses, whenever the broker goes away. Sessions end with connections: what has to be sent
-again is known to those that send it (docs/decisions/0025-our-own-mqtt-client.md).
+again, with growing jittered pauses, whenever the broker goes away. What has to be sent again is known to those that
+send it, so sessions end with connections (docs/decisions/0025-our-own-mqtt-client.md). Only a link that does nothing
+but receive may have one that lasts: what publishes to it may not know when it is away.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from protocols.event_log import get_logger
@@ -20,6 +22,7 @@ from protocols.mqtt.messages import (
     VERSIONS,
     BrokenOffError,
     BrokerAddress,
+    LastingSession,
     LinkError,
     Message,
     Seals,
@@ -79,6 +82,8 @@ class MqttLink:
         after ten minutes, with the next connection.
     seals
         Seals what is published but for results, and opens what is received; None if no keys are in use.
+    session
+        That outlives connections; None for one that ends with each.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class MqttLink:
         versions: Sequence[Version] = VERSIONS,
         random_source: random.Random | None = None,
         seals: Seals | None = None,
+        session: LastingSession | None = None,
     ) -> None:
         self.address = address
         self.connected = asyncio.Event()
@@ -116,6 +122,12 @@ class MqttLink:
         self._random = random_source or random.Random()  # noqa: S311 - jitter is no secret
         self._connection: Connection | None = None
         self._seals = seals
+        self._session = session
+        self._connections = 0
+        self.session_present = False
+        """Whether the broker went on with a session from before when it was reached last."""
+        self.session_lasts = False
+        """Whether it keeps the session when the connection ends."""
 
     async def run(self, handle: Callable[[Message], Awaitable[None]]) -> None:
         """Keep the connection and call `handle` for each message, one after another, until cancelled."""
@@ -129,7 +141,7 @@ class MqttLink:
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Keep the connection and call `take` with messages that arrived together, until cancelled.
 
-        They are acknowledged when it has returned.
+        They are acknowledged when it has returned; those of a session that lasts by :meth:`acknowledge`.
         """
         take = self._opening(take)
         waiting, loop = pauses(self._random), asyncio.get_running_loop()
@@ -153,6 +165,14 @@ class MqttLink:
             finally:
                 self._disconnected()
                 self._connection = None
+
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Acknowledge messages of a session that lasts, in the order in which they came.
+
+        Those that came on a connection that is gone are left out: the broker sends them again.
+        """
+        if self._connection is not None:
+            self._connection.acknowledge(numbers)
 
     async def publish(self, message: Message) -> None:
         """Publish, and with a quality of service of 1 wait until the broker has it.
@@ -210,6 +230,7 @@ class MqttLink:
 
     async def _connect_and_receive(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         now, will, births = asyncio.get_running_loop().time, self._will, self._births
+        self._connections += 1
         if self._seals is not None:
             self._seals.connecting()
             will = None if will is None else self._seals.seal_will(will)
@@ -221,8 +242,15 @@ class MqttLink:
             max_queued=self._max_queued,
             silence_seconds=self._silence,
             versions=self._versions.order(now()),
+            session=self._session,
+            number=self._connections,
         ) as connection:
             self._connection = connection
+            self.session_present = connection.session_present
+            self.session_lasts = connection.session_lasts
+            if self._session is not None and connection.session_lasts:
+                # With a version of the others it would be discarded, and all that waits in it.
+                self._session = replace(self._session, versions=VERSIONS)
             self._versions.note(connection.version, now())
             # Answers to a birth must find us subscribed.
             if self._subscriptions:
@@ -258,6 +286,7 @@ __all__ = [
     "SILENCE_SECONDS",
     "BrokenOffError",
     "BrokerAddress",
+    "LastingSession",
     "LinkError",
     "Message",
     "MqttLink",

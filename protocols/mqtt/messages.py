@@ -99,6 +99,11 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         Names and values for the receiver's use, also in MQTT 5 only.
     refusal
         Of a message that was received: why it is refused, as its seal is not right; empty for one that is not.
+    again
+        Of a message that was received: whether the broker had sent it before, and got no acknowledgement (DUP).
+    number
+        Of a message of a session that outlives its connections: by which it is acknowledged once it is on disk. The
+        lower 16 bits are the number that the broker gave it, the others say on which connection it came. Else 0.
     """
 
     topic: str
@@ -108,6 +113,30 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     expiry_seconds: int | None = None
     user_properties: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
+    again: bool = False
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LastingSession:
+    """A session that outlives its connections: the broker keeps messages of quality of service 1 for it meanwhile.
+
+    Its messages are acknowledged by their receiver, with :meth:`protocols.mqtt.link.MqttLink.acknowledge`.
+
+    Parameters
+    ----------
+    expiry_seconds
+        How long the broker keeps it without a connection. Only in MQTT 5: an older broker decides by itself.
+    in_flight
+        Messages that the broker may send before the first of them is acknowledged. Likewise.
+    versions
+        Of MQTT in which the session is to last; in others it ends with the connection, and messages are acknowledged as
+        soon as they were handled. Once a session has lasted in one of them, it does so in all.
+    """
+
+    expiry_seconds: int
+    in_flight: int = 5_000
+    versions: tuple[Version, ...] = VERSIONS
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ LARGEST_EXPIRY_SECONDS = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """What a client connects with; its session begins and ends with the connection.
+    """What a client connects with.
 
     Parameters
     ----------
@@ -45,6 +45,8 @@ class Connect:
         Messages that the broker may send before they are acknowledged. Only in MQTT 5.
     largest_frame_bytes
         What the broker may send in one frame. Only in MQTT 5.
+    session_seconds
+        How long the session outlives the connection; None for a session that begins and ends with it.
     """
 
     client_id: str
@@ -54,10 +56,11 @@ class Connect:
     keep_alive_seconds: int = 60
     receive_maximum: int = 1_000
     largest_frame_bytes: int = LARGEST_FRAME_BYTES
+    session_seconds: int | None = None
 
     def frame(self, version: Version) -> bytes:
         """Return the frame; raises UnsendableError."""
-        flags, content = _CLEAN, [text_octets(self.client_id)]
+        flags, content = _CLEAN if self.session_seconds is None else 0, [text_octets(self.client_id)]
         if self.will is not None:
             flags |= _WILL | self.will.qos << _WILL_QOS_PLACE | (_WILL_RETAIN if self.will.retain else 0)
             properties = _properties(version, _of_message(self.will))
@@ -72,6 +75,8 @@ class Connect:
             Property.RECEIVE_MAXIMUM: self.receive_maximum,
             Property.MAXIMUM_PACKET_SIZE: self.largest_frame_bytes,
         }
+        if self.session_seconds is not None:
+            limits[Property.SESSION_EXPIRY] = min(self.session_seconds, LARGEST_EXPIRY_SECONDS)
         head = text_octets("MQTT") + bytes((version, flags)) + two_octets(self.keep_alive_seconds)
         return _frame(CONNECT, head + _properties(version, limits) + b"".join(content))
 

@@ -19,8 +19,8 @@ from protocols.mqtt.messages import Message
 
 FORMAT = 1
 MAGIC = b"fjordlog"
-PLAIN, RETAINED = 1, 4
-"""Flags of a message: its quality of service, and whether it was retained."""
+PLAIN, RETAINED, AGAIN = 1, 4, 64
+"""Flags of a message: its quality of service, whether it was retained, and whether it had been sent before."""
 REFUSALS = ("", "unsealed", "forged", "replayed", "too_many_topics")
 REFUSED_SHIFT = 3
 """By how many bits the place of a refusal in these is shifted among the flags."""
@@ -111,19 +111,27 @@ class Messages(Entry, frozen=True, tag=3):
     flags
         Of each its quality of service, 4 more if it was retained, and 8 times the place of its refusal; empty if all
         are :data:`PLAIN`.
+    numbers
+        Of each its number in a session that lasts; empty if there is none.
     """
 
     topics: tuple[Text, ...]
     payloads: tuple[bytes, ...]
     flags: bytes = b""
+    numbers: tuple[Count, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.topics) != len(self.payloads) or len(self.flags) not in {0, len(self.topics)}:
+        known = {0, len(self.topics)}
+        if len(self.topics) != len(self.payloads) or len(self.flags) not in known or len(self.numbers) not in known:
             raise ValueError("topics, payloads and flags are of different messages")
 
     def flags_of_each(self) -> bytes:
         """Return the flags of all messages."""
         return self.flags or bytes([PLAIN]) * len(self.topics)
+
+    def numbers_of_each(self) -> tuple[int, ...]:
+        """Return the numbers of all messages."""
+        return self.numbers or (0,) * len(self.topics)
 
 
 class Connected(Entry, frozen=True, tag=4):
@@ -251,12 +259,14 @@ def decode_chunk(content: bytes) -> Chunk:
 def flags_of(message: Message) -> int:
     """Return the flags of a message that was received."""
     refused = REFUSALS.index(message.refusal) << REFUSED_SHIFT if message.refusal else 0
-    return message.qos | refused | (RETAINED if message.retain else 0)
+    return message.qos | refused | (RETAINED if message.retain else 0) | (AGAIN if message.again else 0)
 
 
-def with_flags(topic: str, payload: bytes, flags: int) -> Message:
+def with_flags(topic: str, payload: bytes, flags: int, number: int = 0) -> Message:
     """Return a message that was received; raises LogError if the flags are none."""
-    if flags >> REFUSED_SHIFT >= len(REFUSALS):
+    again, plain = bool(flags & AGAIN), flags & ~AGAIN
+    if plain >> REFUSED_SHIFT >= len(REFUSALS):
         raise LogError(f"a log of events is damaged: a message has the flags {flags}")
-    refusal = REFUSALS[flags >> REFUSED_SHIFT]
-    return Message(topic, payload, flags & (RETAINED - 1), bool(flags & RETAINED), refusal=refusal)
+    refusal = REFUSALS[plain >> REFUSED_SHIFT]
+    quality, retain = plain & (RETAINED - 1), bool(plain & RETAINED)
+    return Message(topic, payload, quality, retain, refusal=refusal, again=again, number=number)

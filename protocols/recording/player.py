@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
@@ -124,6 +124,9 @@ class Player(Timeline):
         if nth > self._known.get(("sent", message.topic), 0):
             self._unknown.append((Published(message.topic, nth), None))
 
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Do nothing: there is no broker that would send them again."""
+
     def begin_work(self, work: Work, real: Executor | None) -> None:
         """Do a piece of work when the log says that it was done."""
         del real
@@ -189,8 +192,8 @@ class Player(Timeline):
 
 
 def _messages(entry: Messages) -> list[Message]:
-    columns = zip(entry.topics, entry.payloads, entry.flags_of_each(), strict=True)
-    return [with_flags(topic, payload, flags) for topic, payload, flags in columns]
+    columns = zip(entry.topics, entry.payloads, entry.flags_of_each(), entry.numbers_of_each(), strict=True)
+    return [with_flags(*each) for each in columns]
 
 
 def play(player: Player, part: Callable[[], Coroutine[None, None, None]]) -> None:

@@ -172,6 +172,12 @@ class Recorder(Timeline):
         self._publishing.add(task)
         task.add_done_callback(self._publishing.discard)
 
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Acknowledge messages of a session that lasts, over the real link."""
+        take = getattr(self._inner, "acknowledge", None)
+        if take is not None:
+            self.outside.copy().run(take, numbers)
+
     def begin_work(self, work: Work, real: Executor | None) -> None:
         """Let a thread do a piece of work."""
         loop = asyncio.get_running_loop()
@@ -200,7 +206,9 @@ class Recorder(Timeline):
         self._bytes += sum(map(len, payloads)) + BYTES_OF_TOPIC * len(payloads)
         flags = bytes(map(flags_of, messages))
         plain = flags.count(PLAIN) == len(flags)
-        entry = Messages(tuple([each.topic for each in messages]), payloads, b"" if plain else flags)
+        numbers = tuple([each.number for each in messages])
+        topics = tuple([each.topic for each in messages])
+        entry = Messages(topics, payloads, b"" if plain else flags, numbers if any(numbers) else ())
         await self._arrive(entry, messages)
 
     async def _connect(self) -> None:

@@ -32,6 +32,10 @@ class Surroundings(Protocol):
         """Publish a message; what becomes of it is an input."""
         ...
 
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Acknowledge messages of a session that lasts."""
+        ...
+
     async def run_link(self, handle: Handle) -> None:
         """Keep the connection, and let all that arrives be handled, one after another, until cancelled."""
 
@@ -89,6 +93,10 @@ class TapedLink:
             await outcome
         finally:
             self._outstanding.pop(key, None)
+
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Acknowledge messages of a session that lasts; a replay has no broker that would send them again."""
+        self._timeline.acknowledge(numbers)
 
     def connection(self, entry: Connected | Disconnected) -> None:
         """Note that there is a connection, which is handled next, or that it is lost."""

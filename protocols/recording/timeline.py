@@ -27,7 +27,10 @@ Given = Work | Answer
 class WrappedLink(Protocol):
     """A link to a broker."""
 
-    hangs_total: int
+    @property
+    def hangs_total(self) -> int:
+        """How many connections were given up because the broker sent nothing any more."""
+        ...
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Receive until cancelled; call `take` in the task that receives, whose name is the same in each run."""
@@ -141,6 +144,10 @@ class Timeline(ABC):
     @abstractmethod
     def publish(self, message: Message, nth: int) -> None:
         """Publish a message; what becomes of it is an input."""
+
+    @abstractmethod
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Acknowledge messages of a session that lasts, if there is a broker."""
 
     @abstractmethod
     def answered(self, request: Requested, status: int) -> None:

@@ -70,6 +70,11 @@ class Reordering:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def held_since_us(self) -> int | None:
+        """When the first of the packets that wait arrived, by the radio's clock; None if none waits."""
+        return self._gap_seen_us() if self._held else None
+
     def is_next(self, packet: Packet, boot: int, sequence: int) -> bool:
         """Return whether a packet can be processed at once, as nearly all can: it is the next one, and none waits."""
         if self._held:

@@ -102,6 +102,16 @@ class DrivenDevices:
             call = partial(driver.received, message.topic, message.payload, retained=message.retain)
             self._run(driver, call, message)
 
+    @property
+    def held_since_us(self) -> int | None:
+        """When the first message came that has not led to a tuple yet and may, by the radio's clock; None for none."""
+        held = [getattr(driver, "held_since_us", None) for driver in self._registry.drivers]
+        for mote, _ in self._registry.motes:
+            tracking = self._fleet.motes.get(mote)
+            if tracking is not None:
+                held.append(tracking.reordering.held_since_us)
+        return min((each for each in held if each is not None), default=None)
+
     def demand_changed(self) -> None:
         """Send devices their new programs at once: they do not sleep between listen windows."""
         for mote, driver in self._registry.motes:

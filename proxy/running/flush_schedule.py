@@ -11,6 +11,12 @@ POSITIONS_EVERY_US = 30_000_000
 """How often the positions of motes are written, at least when a batch is: they spare questions after a restart."""
 
 
+ENOUGH_UNACKNOWLEDGED = 8
+"""With fewer, a broker does not wait for acknowledgements: Mosquitto waits from 20 on, unless it has another limit."""
+STALL_SECONDS = 0.004
+"""After so long without a message it may."""
+
+
 @dataclass(slots=True)
 class FlushSchedule:
     """The schedule of a proxy's flushes.
@@ -30,11 +36,24 @@ class FlushSchedule:
     _has_cut: bool = False
     """Whether the last flush had a batch to cut: then the next one waits for as long as the settings say."""
     _held_long_enough: bool = False
+    _stalls_at: float | None = None
+    """When the broker seems to wait for acknowledgements; None if it need not."""
 
     def received(self, now: float, *, waits: bool) -> None:
         """Note that messages were received, and whether tuples wait for a batch since."""
         if self._waiting_since is None and waits:
             self._waiting_since = now
+
+    def unacknowledged(self, now: float, count: int) -> None:
+        """Note how many messages of devices the broker has sent that are not acknowledged, as another has come.
+
+        A broker that sends no more may do so because it has sent as many as it may: then a flush is due.
+        """
+        self._stalls_at = now + STALL_SECONDS if count >= ENOUGH_UNACKNOWLEDGED else None
+
+    def pause_left(self, until: float, now: float) -> float:
+        """Return the seconds that a pause before the next flush still lasts, given its end."""
+        return (until if self._stalls_at is None else min(until, self._stalls_at)) - now
 
     def seconds_left(self, began: float, now: float, *, complete: bool) -> float:
         """Return the seconds until the next flush; 0 or less if it is due.
@@ -51,7 +70,7 @@ class FlushSchedule:
         if complete:
             return 0.0
         first = began if self._waiting_since is None else self._waiting_since
-        return first + self.longest_seconds - now
+        return self.pause_left(first + self.longest_seconds, now)
 
     def cut(self, *, batches: bool) -> None:
         """Note that what waited was cut, and whether that made batches."""
@@ -78,5 +97,6 @@ class FlushSchedule:
         self._held_long_enough = True
 
     def flushed(self) -> None:
-        """Note the end of a flush."""
+        """Note the end of a flush, also of one that could not write."""
+        self._stalls_at = None
         self._held_long_enough = False

@@ -7,15 +7,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from protocols.mqtt.link import SILENCE_SECONDS, BrokerAddress, Message, MqttLink, Subscription
-from protocols.mqtt.messages import Seals
+from protocols.mqtt.messages import VERSIONS, LastingSession, Seals, Version
 from protocols.presence.claiming import claimed
 from protocols.presence.name_claim import claim_of_proxy
 from protocols.wire import topics
 from protocols.wire.catalog import Presence, Status, decode_status
 from protocols.wire.frames import VERSION, encode
+from proxy.running.paired_link import OnConnect, PairedLink
 
 
 class Publisher(Protocol):
@@ -28,12 +30,21 @@ class Publisher(Protocol):
 class Link(Publisher, Protocol):
     """The part of :class:`protocols.mqtt.link.MqttLink` that the service uses."""
 
-    connected: asyncio.Event
-    hangs_total: int
-    """Times the connection was dropped because the broker sent nothing any more."""
+    @property
+    def connected(self) -> asyncio.Event:
+        """Set while there is a connection."""
+        ...
+
+    @property
+    def hangs_total(self) -> int:
+        """Times the connection was dropped because the broker sent nothing any more."""
+        ...
 
     async def run_in_bursts(self, take: Callable[[Sequence[Message]], Awaitable[None]]) -> None:
         """Receive until cancelled."""
+
+    def acknowledge(self, numbers: Sequence[int]) -> None:
+        """Acknowledge messages of the devices' session, in the order in which they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +56,20 @@ class Clocks:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceSession:
+    """The session in which the broker keeps messages of devices while the proxy is away; always of one client id."""
+
+    client_id: str
+    subscriptions: tuple[Subscription, ...]
+    session: LastingSession
+
+
+@dataclass(frozen=True, slots=True)
 class ClientSession:
-    """The MQTT session of a proxy: client id, subscriptions, birth message and last will; what the link calls."""
+    """The MQTT session of a proxy: client id, subscriptions, birth message and last will; what the link calls.
+
+    `devices` is the session of its devices, which has a connection of its own; None for none.
+    """
 
     client_id: str
     subscriptions: tuple[Subscription, ...]
@@ -54,6 +77,7 @@ class ClientSession:
     will: Message
     on_connect: Callable[[], Awaitable[None]]
     on_disconnect: Callable[[], None] | None = None
+    devices: DeviceSession | None = None
 
 
 LinkFactory = Callable[[ClientSession], Link]
@@ -65,8 +89,14 @@ def client_session(
     since_us: int,
     on_connect: Callable[[], Awaitable[None]],
     device_topics: Iterable[str] = (),
+    *,
+    lasting: LastingSession | None = None,
 ) -> ClientSession:
-    """Return the session of a proxy that began at `since_us`, and whose drivers subscribe to `device_topics`."""
+    """Return the session of a proxy that began at `since_us`, and whose drivers subscribe to `device_topics`.
+
+    Their messages come in a `lasting` session, if there is to be one.
+    """
+    of_devices = tuple(map(Subscription, device_topics))
 
     def status(presence: Presence) -> Message:
         payload = encode(Status(VERSION, proxy, presence, epoch, since_us))
@@ -87,11 +117,14 @@ def client_session(
             Subscription(topics.mote_entry("+", "+")),
             Subscription(topics.announcement(proxy, "+")),
             Subscription(topics.packet(proxy, "+")),
-            *map(Subscription, device_topics),
+            *(of_devices if lasting is None else ()),
         ),
         birth=status(Presence.ONLINE),
         will=status(Presence.OFFLINE),
         on_connect=on_connect,
+        devices=None
+        if lasting is None or not of_devices
+        else DeviceSession(f"fjord-devices-{proxy}-{epoch}", of_devices, lasting),
     )
 
 
@@ -99,6 +132,24 @@ def echo_of(session: ClientSession) -> Message:
     """Return a message that comes back to the proxy itself, and to no other: the claim of its name, which it has."""
     proxy = decode_status(session.birth.payload).name
     return Message(topics.proxy_claim(proxy), session.birth.payload)
+
+
+def lasting_session(choice: str, expiry_us: int, *, has_one: bool) -> LastingSession | None:
+    """Return how messages of devices are kept by the broker, given the settings; None if they are not.
+
+    Parameters
+    ----------
+    choice, expiry_us
+        ``auto``, ``always`` or ``never``; and for how long.
+    has_one
+        Whether the broker may have a session already. Then it goes on in any version of MQTT: else it was discarded.
+    """
+    if choice == "never":
+        # One that there may be is ended by a clean start, or it would send later what has come otherwise.
+        return LastingSession(-(-expiry_us // 1_000_000), versions=()) if has_one else None
+    # The embedded amqtt speaks 3.1.1 only: it ends connections over messages that waited for an absent client.
+    versions = VERSIONS if has_one or choice == "always" else (Version.V5,)
+    return LastingSession(-(-expiry_us // 1_000_000), versions=versions)
 
 
 def mqtt_link(
@@ -109,17 +160,34 @@ def mqtt_link(
     With `seals` all frames are sealed.
     """
 
-    def make(session: ClientSession) -> Link:
+    def own_link(session: ClientSession, on_connect: OnConnect) -> MqttLink:
         return MqttLink(
             address,
             client_id=session.client_id,
             subscriptions=session.subscriptions,
             births=(session.birth,),
             will=session.will,
-            on_connect=session.on_connect,
+            on_connect=on_connect,
             on_disconnect=session.on_disconnect,
             silence_seconds=silence_seconds,
             seals=seals,
+        )
+
+    def link_of_devices(devices: DeviceSession, on_connect: OnConnect) -> MqttLink:
+        return MqttLink(
+            address,
+            client_id=devices.client_id,
+            subscriptions=devices.subscriptions,
+            on_connect=on_connect,
+            silence_seconds=silence_seconds,
+            session=devices.session,
+        )
+
+    def make(session: ClientSession) -> Link:
+        if session.devices is None:
+            return own_link(session, session.on_connect)
+        return PairedLink(
+            partial(own_link, session), partial(link_of_devices, session.devices), on_connect=session.on_connect
         )
 
     return make

@@ -54,6 +54,8 @@ COUNTERS: Mapping[str, Counted] = {
     "batches_rejected": Counted("Batches that the cluster will never accept."),
     "batches_damaged": Counted("Batches whose bytes on disk have changed: they are skipped."),
     "rows_damaged": Counted("Rows of batches that were skipped."),
+    "redelivered": Counted("Messages of devices that the broker sent again although what they led to is on disk."),
+    "sessions_lost": Counted("Times the broker had forgotten the session in which it keeps messages of devices."),
     "resends": Counted("Times sending began again, by reason.", "reason"),
     "resumptions": Counted("Times a stream continued after the cluster had lost acknowledged batches."),
     "acks_refused": Counted("Invalid acknowledgements, by reason.", "reason"),
@@ -139,7 +141,7 @@ Gauges = Mapping[str, tuple[str, str, Mapping[str, float]]]
 """By name: the help text, the label's name, and the value by label."""
 
 
-def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
+def read_gauges(fleet: Fleet, stores: Stores, link: Link, *, away_us: int = 0) -> Gauges:
     """Return the gauges as of now."""
     streams = fleet.streams.items()
     return {
@@ -163,5 +165,6 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link) -> Gauges:
             "",
             {"": link.hangs_total},
         ),
+        "away_seconds": ("How long before its start the proxy last wrote to its spool.", "", {"": away_us / 1e6}),
         "connected": ("1 while there is a connection to the broker.", "", {"": float(link.connected.is_set())}),
     }

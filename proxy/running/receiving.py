@@ -33,6 +33,7 @@ from proxy.running.driven_devices import DrivenDevices
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
+from proxy.running.session_messages import SessionMessages
 
 log = get_logger(__name__)
 
@@ -60,6 +61,8 @@ class Receiver:
         Publishes controls, and the status.
     identity, status
         Of this proxy; the status answers a proxy of the same name that starts.
+    session
+        Messages that are acknowledged once what they led to is on disk.
     metrics, clocks
         Counters, and the time.
     """
@@ -78,6 +81,7 @@ class Receiver:
         link: Publisher,
         identity: str,
         status: Message,
+        session: SessionMessages,
         metrics: ProxyMetrics,
         clocks: Clocks,
     ) -> None:
@@ -92,6 +96,7 @@ class Receiver:
         self._link = link
         self._identity = identity
         self._status = status
+        self._session = session
         self._metrics = metrics
         self._clocks = clocks
         self._asked = False
@@ -103,6 +108,8 @@ class Receiver:
         try:
             for message in messages:
                 HANDLED.set(message)
+                if message.number and not self._new_of_session(message):
+                    continue
                 if message.refusal:
                     self._reject(message, message.refusal, "its seal is not right")
                     continue
@@ -122,7 +129,16 @@ class Receiver:
                         await self._send(controls, radio_us)
         finally:
             HANDLED.set(None)
+            if self._session.is_handling:
+                self._session.handled(self._clocks.radio())
             self._intake.count_accepted()
+
+    def _new_of_session(self, message: Message) -> bool:
+        """Note a message of the devices' session; return whether it is to be handled."""
+        if self._session.received(message):
+            return self._devices.handles(message.topic)
+        self._metrics.count("redelivered")
+        return False
 
     def _handle(self, message: Message, radio_us: int, received_us: int) -> Sequence[SendControl]:
         """Handle a message; return the controls for the mote that sent it."""

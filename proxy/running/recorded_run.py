@@ -149,6 +149,7 @@ def _taped(timeline: Timeline, make_link: LinkFactory) -> LinkFactory:
 
 def _settings_of(header: Header) -> ProxySettings:
     known = {name: value for name, value in header.settings.items() if name in ProxySettings.model_fields}
+    known.setdefault("device_session", "never")  # it was recorded before there was one
     try:
         return ProxySettings.model_validate(known)
     except (ValidationError, FjordError) as error:

@@ -16,6 +16,7 @@ from functools import partial
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
+from protocols.text.durations import format_duration
 from proxy.drivers.driver import Driver
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.errors import StoreError
@@ -30,13 +31,16 @@ from proxy.running.driven_devices import DrivenDevices, device_of
 from proxy.running.entry_schedule import EntrySchedule
 from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.frame_intake import FrameIntake
-from proxy.running.link_interface import Clocks, LinkFactory, client_session, echo_of
+from proxy.running.link_interface import Clocks, LinkFactory, client_session, echo_of, lasting_session
 from proxy.running.metrics import ProxyMetrics, read_gauges
+from proxy.running.paired_link import BEGUN, CONTINUED, NONE, SESSION_TOPIC
 from proxy.running.receiving import Receiver
+from proxy.running.session_messages import SessionMessages
 from proxy.running.settings import ProxySettings, fleet_limits
 from proxy.running.unpublished import Unpublished
 from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
 from proxy.storage.flushing import delete_acknowledged, store_batches, store_catalog, store_rejected
+from proxy.storage.spool import SessionMessage
 from proxy.storage.stores import Stores
 
 log = get_logger(__name__)
@@ -98,11 +102,21 @@ class ProxyService:
             delay_of=registry.delay_of,
         )
         self._session = client_session(
-            settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions
+            settings.name,
+            stores.spool.epoch,
+            began_us,
+            self._on_connect,
+            registry.subscriptions,
+            lasting=lasting_session(
+                settings.device_session, settings.device_session_expiry, has_one=stores.spool.has_session
+            ),
         )
         self._echo = echo_of(self._session)
         self.link = make_link(self._session)
-        self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link))
+        last_us = stores.spool.last_commit_us
+        self.away_us = 0 if last_us is None else max(0, began_us - last_us)
+        """How long before its start the proxy was last seen to write."""
+        self.metrics = ProxyMetrics(partial(read_gauges, self.fleet, stores, self.link, away_us=self.away_us))
         self.demands = DemandAssemblies(settings.name)
         self.unpublished = Unpublished(
             settings.name,
@@ -134,6 +148,7 @@ class ProxyService:
         self.devices = DrivenDevices(
             registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
         )
+        self.device_messages = SessionMessages(stores.spool.session_messages())
         self.merging = DemandMerging(
             self.fleet,
             self._clocks,
@@ -152,6 +167,7 @@ class ProxyService:
             link=self.link,
             identity=stores.spool.epoch,
             status=self._session.birth,
+            session=self.device_messages,
             metrics=self.metrics,
             clocks=self._clocks,
         )
@@ -159,6 +175,8 @@ class ProxyService:
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
         self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size)
+        self._unwritten_messages: list[SessionMessage] = []
+        """Of the devices' session: those that led to batches that are not written yet."""
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -166,6 +184,8 @@ class ProxyService:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set: then write waiting samples, publish the status "offline" and return."""
         self.intake.carry_out(self._restore())
+        if self.away_us:
+            log.info("begins again", away=format_duration(self.away_us), device_session=self._has_device_session)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = [
@@ -199,6 +219,7 @@ class ProxyService:
             if deletions:
                 cluster = self.delivery.cluster
                 await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions, cluster))
+            self._acknowledge()
             self._flushes.flushed()
 
     def _restore(self) -> list[FleetInstruction]:
@@ -216,7 +237,19 @@ class ProxyService:
                 )
         return instructions + self.fleet.restore(self.stores.catalog.announcements())
 
+    def _acknowledge(self) -> None:
+        """Acknowledge the messages of devices of which all that they led to is on disk."""
+        if numbers := self.device_messages.take():
+            self.link.acknowledge(numbers)
+
+    @property
+    def _has_device_session(self) -> bool:
+        return self._session.devices is not None
+
     async def _receive(self, messages: Sequence[Message]) -> None:
+        if messages[0].topic == SESSION_TOPIC:
+            await self._session_opened(messages[0].payload)
+            return
         if self._flushes.holds_back(flushing=self._flushing.locked(), nearly_full=self.fleet.nearly_full):
             await self._hold_back()
         if self._stopping:
@@ -224,9 +257,28 @@ class ProxyService:
         await self.receiver.receive(messages)
         self._note_waiting()
 
+    async def _session_opened(self, state: bytes) -> None:
+        """Note what has become of the session of devices, before the first of its messages is handled."""
+        had_one = self.stores.spool.has_session
+        if state == CONTINUED:
+            log.info("the broker has kept messages of devices", client=self._session.client_id)
+            return
+        wanted = self.settings.device_session != "never"
+        if had_one and wanted:
+            self.metrics.count("sessions_lost")
+            log.warning("the broker has forgotten this proxy: messages of devices that came meanwhile are lost")
+        if wanted and state == NONE:
+            log.warning("the broker keeps no messages of devices while this proxy is away", needed="MQTT 5")
+        self.device_messages.began()
+        if had_one or state == BEGUN:
+            replaced = partial(self.stores.spool.replace_session, lasts=state == BEGUN)
+            await self._write(self.stores.in_thread(replaced))
+
     def _note_waiting(self) -> None:
         """Note since when tuples wait for a batch, if they do."""
-        self._flushes.received(asyncio.get_running_loop().time(), waits=self.fleet.waits)
+        now = asyncio.get_running_loop().time()
+        self._flushes.received(now, waits=self.fleet.waits)
+        self._flushes.unacknowledged(now, len(self.device_messages))
         self._received.set()
 
     async def _hold_back(self) -> None:
@@ -240,6 +292,7 @@ class ProxyService:
 
     async def _flush_batches(self) -> None:
         spool_bytes = self.stores.spool.size_bytes
+        cuts = not self._unwritten
         match self._unwritten.next(self._clocks.radio(), spool_bytes=spool_bytes, stopping=self._stopping):
             case SpoolFull():
                 times = self.metrics.count("spool_full")
@@ -247,6 +300,8 @@ class ProxyService:
                     log.error("spool is full: samples wait in memory", spool_bytes=spool_bytes)
             case Write(batches, positions, losses):
                 now_us = self._clocks.real()
+                if cuts:
+                    self._unwritten_messages += self.device_messages.cut(self.devices.held_since_us)
                 spooled = await self.stores.in_thread(
                     store_batches,
                     self.stores,
@@ -256,11 +311,16 @@ class ProxyService:
                     now_us,
                     losses=losses,
                     packed=self.delivery.packed,
+                    session=self._unwritten_messages,
                 )
                 self._unwritten.written()
+                self.device_messages.written()
+                self._unwritten_messages = []
                 self.delivery.spooled(spooled, self._clocks.radio())
             case None:
-                pass
+                # What has come led to nothing, so that it need not be known again.
+                self.device_messages.cut(self.devices.held_since_us)
+                self.device_messages.written()
 
     async def _flush_catalog(self) -> None:
         changes = self.intake.take_changes()
@@ -285,17 +345,32 @@ class ProxyService:
             await self._wait_for_batches()
             await self.flush()
             if self._flushes.pauses(waits=self.fleet.waits, unwritten=bool(self._unwritten)):
-                await asyncio.sleep(self.settings.flush_interval / 1e6)
+                await self._pause()
+
+    async def _pause(self) -> None:
+        """Let batches become larger, unless the broker seems to wait for acknowledgements."""
+        seconds = self.settings.flush_interval / 1e6
+        if not self._has_device_session:
+            await asyncio.sleep(seconds)
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while (left := self._flushes.pause_left(until, loop.time())) > 0:
+            await self._wait(left)
 
     async def _wait_for_batches(self) -> None:
         """Wait until tuples wait and no mote is expected to send more of them, but no longer than the settings say."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         while (left := self._flushes.seconds_left(began, loop.time(), complete=self.fleet.is_complete())) > 0:
-            self._received.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._received.wait()
+            await self._wait(left)
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait until messages are received, but no longer."""
+        self._received.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._received.wait()
 
     async def _on_connect(self) -> None:
         self.fleet.attention.lost()  # of the connection before

@@ -9,7 +9,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -97,6 +97,14 @@ class ProxySettings(BaseModel):
     )
     keys: str = Field("", description="File of this proxy's keys, from `fjord security keys`; empty for none.")
     drivers: str = Field("", description="TOML file of drivers for devices of other makers; empty for none.")
+    device_session: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="Whether the broker keeps messages of devices while the proxy is away: auto if it speaks MQTT 5, "
+        "always also with MQTT 3.1.1, or never.",
+    )
+    device_session_expiry: Duration = Field(
+        7 * 86_400_000_000, ge=1_000_000, description="How long it keeps them; with MQTT 3.1.1 it decides by itself."
+    )
     flush_interval: Duration = Field(
         100_000, le=LONGEST_PAUSE_US, description="Longest time that an accepted sample waits for its batch."
     )

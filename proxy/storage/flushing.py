@@ -13,7 +13,7 @@ from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.quarantine import RejectedFrame
-from proxy.storage.spool import NO_LOSSES, SpooledBatch
+from proxy.storage.spool import NO_LOSSES, SessionMessage, SpooledBatch
 from proxy.storage.stores import Stores
 
 
@@ -45,11 +45,13 @@ def store_batches(
     *,
     losses: Mapping[str, int] = NO_LOSSES,
     packed: bool = True,
+    session: Sequence[SessionMessage] = (),
 ) -> list[SpooledBatch]:
     """Encode batches and put them on disk, with the progress of streams and motes; `now_us` is real time.
 
     `losses` are those of motes that have changed: until when samples are missing. `packed` is as in
-    :func:`protocols.wire.batches.encode_batch`.
+    :func:`protocols.wire.batches.encode_batch`. `session` are the messages of the devices' session that have led to
+    these batches.
 
     Raises
     ------
@@ -69,7 +71,9 @@ def store_batches(
             if known is None or (known.boot, known.sequence) < (position.boot, position.sequence):
                 latest[mote] = position
     stamps = [(each.schema.name, kept) for each in cut for kept in each.stamps]
-    stores.spool.append(spooled, progress.values(), latest.values(), losses, stamps)
+    stores.spool.append(
+        spooled, progress.values(), latest.values(), losses, stamps=stamps, session=session, now_us=now_us
+    )
     return spooled
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from protocols.errors import FrameError
 from protocols.wire.batches import decode_batch
@@ -26,6 +27,8 @@ from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.database import open_database, reading, transaction
 
+MOST_SESSION_MESSAGES = 10_000
+"""The latest messages of a session that are known again. There are 65,535 numbers: none of these has come round."""
 NO_LOSSES: Mapping[str, int] = MappingProxyType({})
 
 
@@ -39,6 +42,13 @@ class SpooledBatch:
     payload: bytes
     spooled_us: int | None = None
     """Real time at which it was spooled; None if that is not known."""
+
+
+class SessionMessage(NamedTuple):
+    """A message of the devices' session: the number that the broker gave it, and a digest of topic and payload."""
+
+    number: int
+    digest: bytes
 
 
 class DamagedBatchError(StoreError):
@@ -71,6 +81,10 @@ class Spool:
         How much waits to be acknowledged.
     cluster
         The cluster whose acknowledgements are obeyed; None before the first.
+    has_session
+        Whether the broker was asked to keep messages of devices, and agreed.
+    last_commit_us
+        When batches or positions were stored last, in real time; None if that is not known.
 
     Raises
     ------
@@ -88,11 +102,14 @@ class Spool:
                 found = self._connection.execute(
                     "SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches"
                 ).fetchone()
+                self.has_session = self._connection.execute("SELECT 1 FROM device_session").fetchone() is not None
+                last = self._connection.execute("SELECT at_us FROM last_commit").fetchone()
         except StoreError:
             self._connection.close()
             raise
         self.cluster: str | None = None if obeyed is None else str(obeyed[0])
         self.batches, self.size_bytes = int(found[0]), int(found[1])
+        self.last_commit_us: int | None = None if last is None else int(last[0])
 
     def _identify(self, proxy: str) -> str:
         with transaction(self._connection, self.path):
@@ -114,7 +131,10 @@ class Spool:
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
         losses: Mapping[str, int] = NO_LOSSES,
+        *,
         stamps: Iterable[tuple[str, KeptStamps]] = (),
+        session: Sequence[SessionMessage] = (),
+        now_us: int | None = None,
     ) -> None:
         """Store batches and the progress that they bring; on return they are on disk.
 
@@ -126,6 +146,10 @@ class Spool:
             By mote: samples stamped before this instant are missing, and perhaps not counted in a batch yet.
         stamps
             Of published tuples, each with the name of its stream.
+        session
+            Messages of the devices' session that have led to these batches, and are acknowledged next.
+        now_us
+            Real time; None if that is not to be noted.
 
         Raises
         ------
@@ -155,6 +179,16 @@ class Spool:
                     "INSERT OR IGNORE INTO published_stamps VALUES (?, ?, ?)",
                     [(stream, kept.mote, stamp_us) for stamp_us in kept.stamps_us],
                 )
+            if session:
+                self._connection.executemany(
+                    "INSERT INTO session_messages (number, digest) VALUES (?, ?)", list(session)
+                )
+                self._connection.execute(
+                    "DELETE FROM session_messages WHERE place <= (SELECT max(place) FROM session_messages) - ?",
+                    (MOST_SESSION_MESSAGES,),
+                )
+            if now_us is not None:
+                self._connection.execute("INSERT OR REPLACE INTO last_commit VALUES (1, ?)", (now_us,))
         self.batches += len(batches)
         self.size_bytes += sum(len(each.payload) for each in batches)
 
@@ -184,6 +218,27 @@ class Spool:
         with transaction(self._connection, self.path):
             self._connection.execute("INSERT OR REPLACE INTO cluster VALUES (1, ?)", (cluster,))
         self.cluster = cluster
+
+    def replace_session(self, *, lasts: bool) -> None:
+        """Forget the messages of the session before, whose numbers are given to others; raises StoreError.
+
+        Parameters
+        ----------
+        lasts
+            Whether the broker keeps the new one.
+        """
+        with transaction(self._connection, self.path):
+            self._connection.execute("DELETE FROM session_messages")
+            self._connection.execute("DELETE FROM device_session")
+            if lasts:
+                self._connection.execute("INSERT INTO device_session VALUES (1, 1)")
+        self.has_session = lasts
+
+    def session_messages(self) -> list[SessionMessage]:
+        """Return the messages of the session that were stored last, the latest last; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT number, digest FROM session_messages ORDER BY place").fetchall()
+        return [SessionMessage(int(number), bytes(digest)) for number, digest in rows]
 
     def delete_through(self, stream: str, sequence: int) -> None:
         """Delete the batches of a stream up to and including this one."""

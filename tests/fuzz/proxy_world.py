@@ -27,6 +27,7 @@ from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.receiving import Receiver
+from proxy.running.session_messages import SessionMessages
 from proxy.running.unpublished import Unpublished
 from proxy.storage.flushing import store_batches
 from tests.proxy.drivers.test_recorded_messages import DOCUMENT, documented
@@ -91,6 +92,7 @@ class ProxyWorld:
             NAME, self.fleet, accepting, neighbours, merging=self,  # type: ignore[arg-type]
             demands=demands, intake=self._intake, devices=self.devices, link=self, metrics=metrics,
             clocks=clocks, identity=IDENTITY, status=Message(topics.proxy_status(NAME), b""),
+            session=SessionMessages(),
         )  # fmt: skip
         self._metrics = metrics
         self._cut: list[CutBatch] = []
@@ -146,7 +148,9 @@ class ProxyWorld:
         """Spool what was cut, as a thread of a running proxy does; clusters can decode it."""
         spooled: list[bytes] = []
 
-        def append(batches: Iterable[SpooledBatch], *rows: Iterable[StreamProgress | MotePosition]) -> None:
+        def append(
+            batches: Iterable[SpooledBatch], *rows: Iterable[StreamProgress | MotePosition], **_: object
+        ) -> None:
             spooled.extend(each.payload for each in batches)
             numbers = [each for row in chain(*rows) for each in _values(row) if isinstance(each, int)]
             assert all(-(2**63) <= each < 2**63 for each in numbers), f"SQLite has no room for {max(numbers)}"

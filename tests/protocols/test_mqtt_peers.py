@@ -311,7 +311,8 @@ def test_mqtt5_reads_our_messages_and_we_its(message, number):
         correlation_data=b"c",
         subscription_ids=[1, 300],
     )
-    assert message_of(V5, more.write())[0] == Message(message.topic, message.payload, message.qos)
+    again = message.qos > 0
+    assert message_of(V5, more.write())[0] == Message(message.topic, message.payload, message.qos, again=again)
 
 
 def test_mqtt5_reads_what_we_connect_and_end_with():
@@ -325,6 +326,8 @@ def test_mqtt5_reads_what_we_connect_and_end_with():
         "status/a", b"offline", 1, True,
     )  # fmt: skip
     assert (found.will.message_expiry_interval, tuple(found.will.user_properties)) == (30, STIMULI)
+    found, _ = mqtt5.read(Connect("a client", session_seconds=604_800).frame(V5))
+    assert (found.clean_start, found.session_expiry_interval) == (False, 604_800)
     found, _ = mqtt5.read(subscribe_frame(V5, SUBSCRIPTIONS, 7))
     assert [(each.pattern, int(each.max_qos), each.retain_as_published) for each in found.topic_filters] == [
         ("to/+", 1, False), ("from/#", 0, False),
@@ -341,7 +344,7 @@ def test_we_read_what_mqtt5_answers():
     limits = {"receive_max": 20, "max_packet_size": 300_000, "server_keep_alive": 30, "reason_str": "welcome"}
     more = {"assigned_client_id": "x", "topic_alias_max": 9, "session_expiry_interval": 4, "retain_available": False}
     answer = mqtt5.ConnAckPacket(**limits, **more, user_properties=[("a", "b"), ("a", "c")]).write()
-    assert answer_of(V5, answer) == ConnectAnswer(0, 20, 300_000, 30, "welcome", retains=False)
+    assert answer_of(V5, answer) == ConnectAnswer(0, 20, 300_000, 30, "welcome", retains=False, session_seconds=4)
     reasons = mqtt5.PubAckReasonCode
     for reason in (reasons.SUCCESS, reasons.NO_MATCHING_SUBSCRIBERS, reasons.NOT_AUTHORIZED, reasons.QUOTA_EXCEEDED):
         assert answer_of(V5, mqtt5.PubAckPacket(7, reason_code=reason).write()) == PublishAnswer(7, int(reason))

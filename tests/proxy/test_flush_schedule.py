@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.running.flush_schedule import POSITIONS_EVERY_US, FlushSchedule
+from proxy.running.flush_schedule import ENOUGH_UNACKNOWLEDGED, POSITIONS_EVERY_US, STALL_SECONDS, FlushSchedule
 
 
 @pytest.fixture
@@ -58,3 +58,24 @@ def test_messages_are_held_back_once_in_a_slow_flush(flushes: FlushSchedule) -> 
     assert not flushes.holds_back(flushing=True, nearly_full=True)
     flushes.flushed()
     assert flushes.holds_back(flushing=True, nearly_full=True)
+
+
+def test_a_broker_that_waits_for_acknowledgements_gets_them_soon(flushes: FlushSchedule) -> None:
+    #  messages   8 . .          9           a flush
+    #  due              stalls   stalls
+    flushes.received(10.0, waits=True)
+    flushes.unacknowledged(10.0, ENOUGH_UNACKNOWLEDGED - 1)
+    assert flushes.seconds_left(10.0, 10.0, complete=False) == pytest.approx(1.0)
+    flushes.unacknowledged(10.0, ENOUGH_UNACKNOWLEDGED)
+    assert flushes.seconds_left(10.0, 10.0, complete=False) == pytest.approx(STALL_SECONDS)
+    assert flushes.pause_left(11.0, 10.0) == pytest.approx(STALL_SECONDS)
+    flushes.unacknowledged(10.0 + STALL_SECONDS / 2, ENOUGH_UNACKNOWLEDGED + 1)
+    assert flushes.seconds_left(10.0, 10.0 + STALL_SECONDS, complete=False) == pytest.approx(STALL_SECONDS / 2)
+    flushes.flushed()  # even if it could not write
+    assert flushes.pause_left(11.0, 10.5) == pytest.approx(0.5)
+
+
+def test_a_broker_with_room_is_not_hurried(flushes: FlushSchedule) -> None:
+    flushes.unacknowledged(10.0, ENOUGH_UNACKNOWLEDGED)
+    flushes.unacknowledged(10.0, 0)
+    assert flushes.pause_left(11.0, 10.0) == pytest.approx(1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,21 @@ from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
 from protocols.recording.entries import LogError, Sent, Stopped
 from protocols.recording.reading import read_runs
+from protocols.recording.ticking_loop import TickingLoop
+from protocols.wire import topics
 from proxy.drivers.driver_registry import DriverRegistry
+from proxy.drivers.settings import load_drivers
 from proxy.fleet.fleet import Fleet
 from proxy.running import service
 from proxy.running.delivery_window import DeliveryWindow
 from proxy.running.flush_schedule import FlushSchedule
-from proxy.running.recorded_run import replay
-from tests.proxy.recorded_proxy import record
+from proxy.running.paired_link import BEGUN, SESSION_TOPIC
+from proxy.running.recorded_run import begin_recording, replay, run_on
+from proxy.running.session_messages import SessionMessages
+from proxy.running.settings import ProxySettings
+from proxy.storage.stores import open_stores
+from tests.proxy.conftest import demand
+from tests.proxy.recorded_proxy import ClusterAndMotes, record
 
 LOG = Path(__file__).parent / "recorded" / "faulty_seconds.fjordlog"
 """Four seconds of a proxy with three motes; tests/proxy/recorded_proxy.py says how it was made."""
@@ -186,3 +195,74 @@ def test_each_start_of_the_process_is_a_run(tmp_path):
 def test_the_log_holds_no_password(log):
     (run,) = read_runs(log)
     assert not [each for each in run.header.settings if "password" in each]
+
+
+DRIVERS = """
+[[driver]]
+kind = "json"
+name = "rooms"
+topic = "rooms/{mote}"
+stream = "climate"
+minimum_period = "1ms"
+field = [{name = "t", path = "t", type = "real"}]
+"""
+
+
+class LinkOfDevices(ClusterAndMotes):
+    """A link with a session of devices, which delivers some of their messages again."""
+
+    def __init__(self, session):
+        super().__init__(session)
+        self.acknowledged = []
+
+    def acknowledge(self, numbers):
+        self.acknowledged += numbers
+
+
+async def _play(recorder, link, count):
+    await asyncio.sleep(0.02)
+    link.put(topics.demand("climate"), demand(("a", ["t"], 1_000), stream="climate"), retain=True)
+    link.put(SESSION_TOPIC, BEGUN)
+    for number in range(1, count + 1):
+        payload = b'{"t": %d}' % number
+        link.put("rooms/hall", payload, number=1 << 16 | number)
+        await asyncio.sleep(0.005)
+        if number % 5 == 0:
+            link.put("rooms/hall", payload, number=1 << 16 | number, again=True)
+            await asyncio.sleep(0.005)
+    while len(link.acknowledged) < count + count // 5:  # noqa: ASYNC110 - a disk makes it true
+        await asyncio.sleep(0.005)
+    recorder.stop()
+
+
+def test_messages_of_the_session_of_devices_are_recorded_with_their_numbers(tmp_path, monkeypatch):
+    (tmp_path / "drivers.toml").write_text(DRIVERS)
+    settings = ProxySettings(
+        name="p", data=str(tmp_path / "data"), flush_interval=20_000, drivers=str(tmp_path / "drivers.toml")
+    )
+    links = []
+
+    def make_link(session):
+        links.append(LinkOfDevices(session))
+        return links[0]
+
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        recorder = begin_recording(tmp_path / "log", 1 << 20, settings)
+        playing = []
+
+        def began(_):
+            playing.append(asyncio.create_task(_play(recorder, links[0], 20), context=recorder.outside.copy()))
+
+        async def run():
+            await run_on(recorder, settings, stores, make_link, load_drivers(tmp_path / "drivers.toml"), began)
+
+        with asyncio.Runner(loop_factory=lambda: TickingLoop(recorder)) as runner:
+            runner.run(run())
+        recorder.close()
+    assert [each & 0xFFFF for each in links[0].acknowledged][:6] == [1, 2, 3, 4, 5, 5]
+    (run,) = read_runs(tmp_path / "log")
+    found = outcome(run)
+    assert (found.first, found.differences) == (None, 0)
+    assert found.recorded["batches"] > 1
+    monkeypatch.setattr(SessionMessages, "received", lambda *_: True)
+    assert outcome(run).differences, "the replay recognises what came again"

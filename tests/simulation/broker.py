@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from protocols.mqtt.frames import AGAIN_BIT
 from protocols.mqtt.messages import Message
 from protocols.mqtt.octets import MalformedFrameError
 from protocols.mqtt.sent_frames import acknowledgements, publish_frame
@@ -69,7 +70,7 @@ class Session(asyncio.Protocol):
         self._qos: dict[str, int] = {}
         self._reader = RequestReader()
         self._transport: asyncio.Transport | None = None
-        self._unacknowledged: set[int] = set()
+        self._unacknowledged: dict[int, Message] = {}
         self._waiting: deque[Message] = deque()
         self._last_number = 0
         self._received_at = 0.0
@@ -105,12 +106,33 @@ class Session(asyncio.Protocol):
         sent = message if message.qos <= qos else msgspec.structs.replace(message, qos=qos)
         if not sent.qos:
             self._send(sent, 0)
-        elif len(self._unacknowledged) < self._window:
+        elif self._left and len(self._waiting) < self.broker.limits.queued:
+            self._waiting.append(sent)
+        elif not self._left and len(self._unacknowledged) < self._window:
             self._send(sent, self._next_number())
         elif len(self._waiting) < self.broker.limits.queued:
             self._waiting.append(sent)
         else:
             self.broker.dropped[message.topic.split("/")[1] if "/" in message.topic else ""] += 1
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it outlives the connection."""
+        return self.client is not None and self.client.lasting
+
+    def go_on(self, older: Session) -> None:
+        """Go on with a session from before: what was not acknowledged is sent again, under the same numbers."""
+        self.filters, self._qos, self._last_number = older.filters, older._qos, older._last_number
+        self._unacknowledged, self._waiting = older._unacknowledged, older._waiting
+
+    def _send_what_waited(self) -> None:
+        for number, message in list(self._unacknowledged.items()):
+            self._send(message, number, again=True)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        while self._waiting and len(self._unacknowledged) < self._window:
+            self._send(self._waiting.popleft(), self._next_number())
 
     def forget_filters(self) -> None:
         """Subscribe to nothing any more."""
@@ -134,8 +156,9 @@ class Session(asyncio.Protocol):
         match request:
             case Connecting():
                 self.client = request
-                self._write(accepted(request.version, self.broker.limits.in_flight))
-                self.broker.joined(self)
+                present = self.broker.joined(self)
+                self._write(accepted(request.version, self.broker.limits.in_flight, present=present))
+                self._send_what_waited()
                 if request.keep_alive_seconds:
                     self._check_silence()
             case Subscribing():
@@ -148,9 +171,8 @@ class Session(asyncio.Protocol):
                 self.broker.publish(message)
                 self._write(acknowledgements([number]))
             case Acknowledging(number):
-                self._unacknowledged.discard(number)
-                while self._waiting and len(self._unacknowledged) < self._window:
-                    self._send(self._waiting.popleft(), self._next_number())
+                self._unacknowledged.pop(number, None)
+                self._send_waiting()
             case Pinging():
                 self._write(PONG)
             case Leaving(with_will):
@@ -172,12 +194,12 @@ class Session(asyncio.Protocol):
         else:
             loop.call_later(left, self._check_silence)
 
-    def _send(self, message: Message, number: int) -> None:
+    def _send(self, message: Message, number: int, *, again: bool = False) -> None:
         assert self.client is not None
         if number:
-            self._unacknowledged.add(number)
+            self._unacknowledged[number] = message
         frame = publish_frame(self.client.version, message, number)
-        self._write(frame)
+        self._write(bytes((frame[0] | AGAIN_BIT,)) + frame[1:] if again else frame)
 
     def _next_number(self) -> int:
         while True:
@@ -186,7 +208,7 @@ class Session(asyncio.Protocol):
                 return self._last_number
 
     def _write(self, octets: bytes) -> None:
-        if self._transport is not None and octets:
+        if self._transport is not None and octets and not self._left:
             self._transport.write(octets)
 
 
@@ -203,6 +225,8 @@ class Broker:
         What it still knows from before.
     observe
         Called with each message that it accepts.
+    absent
+        Sessions that outlive their connections, by client.
     """
 
     def __init__(
@@ -211,6 +235,7 @@ class Broker:
         chance: Iterable[float],
         retained: dict[str, Message],
         observe: Callable[[Message], None] | None = None,
+        absent: dict[str, Session] | None = None,
     ) -> None:
         self.limits = limits
         self.retained = dict(retained)
@@ -220,19 +245,31 @@ class Broker:
         self._chance = iter(chance)
         self._observe = observe
         self._sessions: dict[str, Session] = {}
+        self._absent = {} if absent is None else absent
+        for each in self._absent.values():
+            each.broker, each._left = self, True
+
+    def kept_sessions(self) -> dict[str, Session]:
+        """Return the sessions that outlive their connections."""
+        return self._absent | {client: each for client, each in self._sessions.items() if each.lasts}
 
     def session(self) -> Session:
         """Return the protocol of a new connection."""
         return Session(self)
 
-    def joined(self, session: Session) -> None:
-        """Let a client in; an older connection of the same name ends."""
+    def joined(self, session: Session) -> bool:
+        """Let a client in; an older connection of the same name ends. Return whether its session goes on."""
         assert session.client is not None
         older = self._sessions.pop(session.client.client_id, None)
         if older is not None:
             older.end(SESSION_TAKEN_OVER)
             older.connection_lost(None)
         self._sessions[session.client.client_id] = session
+        absent = self._absent.pop(session.client.client_id, None)
+        if absent is None or not session.lasts:
+            return False
+        session.go_on(absent)
+        return True
 
     def left(self, session: Session, *, with_will: bool) -> None:
         """Forget a client, and publish its will."""
@@ -240,7 +277,10 @@ class Broker:
             return
         if self._sessions.get(session.client.client_id) is session:
             del self._sessions[session.client.client_id]
-        session.forget_filters()
+        if session.lasts:
+            self._absent[session.client.client_id] = session
+        else:
+            session.forget_filters()
         if with_will and session.client.will is not None:
             self.publish(session.client.will)
 
@@ -266,7 +306,7 @@ class Broker:
         if self._loses(message):
             self.lost_batches += 1
             return
-        for session in list(self._sessions.values()):
+        for session in (*self._sessions.values(), *self._absent.values()):
             best = session.qos_of(message.topic)
             for _ in range(times if best >= 0 else 0):
                 session.deliver(sent, qos=best)

@@ -12,7 +12,7 @@ from protocols.mqtt.properties import Property, read_properties, write_propertie
 
 CONNECT, PUBLISH, PUBACK, SUBSCRIBE, PING, DISCONNECT = 0x10, 0x30, 0x40, 0x82, 0xC0, 0xE0
 PONG = b"\xd0\x00"
-_WILL, _RETAIN, _PASSWORD, _USERNAME = 0x04, 0x20, 0x40, 0x80
+_CLEAN, _WILL, _RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
 _KIND = 0xF0
 
 
@@ -25,6 +25,8 @@ class Connecting:
     keep_alive_seconds: int
     receive_maximum: int
     will: Message | None
+    lasting: bool = False
+    """Whether its session outlives the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ class RequestReader:
                 read_properties(octets)
             topic = octets.text()
             will = Message(topic, octets.binary(), flags >> 3 & 1, bool(flags & _RETAIN))
-        return Connecting(version, client_id, keep_alive, properties.get(Property.RECEIVE_MAXIMUM, 0xFFFF), will)
+        most = properties.get(Property.RECEIVE_MAXIMUM, 0xFFFF)
+        return Connecting(version, client_id, keep_alive, most, will, lasting=not flags & _CLEAN)
 
     def _subscribing(self, octets: Octets) -> Subscribing:
         number = octets.two()
@@ -132,10 +135,10 @@ class RequestReader:
         return Subscribing(number, tuple(subscriptions))
 
 
-def accepted(version: Version, receive_maximum: int) -> bytes:
-    """Return the answer to a client that connects."""
+def accepted(version: Version, receive_maximum: int, *, present: bool = False) -> bytes:
+    """Return the answer to a client that connects; `present`: its session goes on."""
     properties = write_properties({Property.RECEIVE_MAXIMUM: receive_maximum}) if version is Version.V5 else b""
-    return _frame(0x20, b"\0\0" + properties)
+    return _frame(0x20, bytes((present, 0)) + properties)
 
 
 def granted(version: Version, request: Subscribing) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.broker import PORT, Broker, BrokerLimits
+from tests.simulation.broker import PORT, Broker, BrokerLimits, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,15 +60,16 @@ class BrokerHost:
     def start(self, memory: str = "kept") -> None:
         """Start it again, with its memory "kept", "lost" or "old"."""
         if self.host.incarnation is None:
-            self._begin({"kept": self.broker.retained, "lost": {}, "old": self._saved}[memory])
+            sessions = self.broker.kept_sessions() if memory == "kept" else {}
+            self._begin({"kept": self.broker.retained, "lost": {}, "old": self._saved}[memory], sessions)
 
     def count(self) -> None:
         """Add up what this process has counted."""
         self._count()
 
-    def _begin(self, retained: dict[str, Message]) -> None:
+    def _begin(self, retained: dict[str, Message], absent: dict[str, Session] | None = None) -> None:
         process = self.host.start()
-        self.broker = Broker(self.limits, iter(process.dice.random, None), retained, self._observe)
+        self.broker = Broker(self.limits, iter(process.dice.random, None), retained, self._observe, absent)
         self.network.listen(self.host, PORT, self.broker.session)
 
     def _observe(self, message: Message) -> None:

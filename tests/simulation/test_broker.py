@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version
+from protocols.mqtt.link import BrokerAddress, LastingSession, LinkError, Message, MqttLink, Subscription, Version
 from tests.simulation import sources
 from tests.simulation.broker import PORT, Broker, BrokerLimits
 from tests.simulation.forked import apart
@@ -28,9 +28,9 @@ class Cellar:
     def host(self, name):
         return Host(name, HostClock(self.loop.world))
 
-    def start(self, retained=None):
+    def start(self, retained=None, sessions=None):
         self.machine.start()
-        self.broker = Broker(self.limits, iter(Random(1).random, None), retained or {})
+        self.broker = Broker(self.limits, iter(Random(1).random, None), retained or {}, absent=sessions)
         self.network.listen(self.machine, PORT, self.broker.session)
 
     def kill(self, host):
@@ -260,3 +260,51 @@ def test_runs_of_one_seed_are_alike():
         return cellar.run(steer())
 
     assert trace(1) == trace(1) != trace(2)
+
+
+def test_a_session_that_lasts_goes_on_where_it_was(cellar):
+    #  device    1 2       3            4
+    #  client    1 2 | away    | 2 again 3    4
+    async def steer():
+        sensor = cellar.client("sensor")
+        process = cellar.host("proxy")
+
+        def receiver():
+            seen, running = [], process.start()
+            link = running.run(
+                lambda: MqttLink(
+                    ADDRESS,
+                    client_id="devices",
+                    subscriptions=[Subscription("d/+")],
+                    session=LastingSession(60),
+                    random_source=running.dice,
+                )
+            )
+
+            async def take(messages):
+                seen.extend(messages)
+
+            cellar.loop.spawn(running, link.run_in_bursts(take), "devices")
+            return link, seen
+
+        first, seen = receiver()
+        await asyncio.sleep(1)
+        await cellar.publish(sensor, Message("d/a", b"1"), Message("d/a", b"2"))
+        await asyncio.sleep(1)
+        assert not first.session_present
+        process.incarnation.run(lambda: first.acknowledge([seen[0].number]))
+        await asyncio.sleep(1)
+        cellar.kill(process)
+        await asyncio.sleep(1)
+        await cellar.publish(sensor, Message("d/a", b"3"))
+        kept = cellar.broker.kept_sessions()
+        cellar.kill(cellar.machine)
+        cellar.start(sessions=kept)
+        second, seen = receiver()
+        await asyncio.sleep(30)
+        assert second.session_present
+        await cellar.publish(sensor, Message("d/a", b"4"))
+        await asyncio.sleep(1)
+        assert [(each.payload, each.again) for each in seen] == [(b"2", True), (b"3", False), (b"4", False)]
+
+    cellar.run(steer())

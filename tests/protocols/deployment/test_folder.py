@@ -351,7 +351,7 @@ def test_the_configuration_lets_in_no_client_without_a_certificate():
     assert "listener 8883 127.0.0.1" in lines
     assert {"require_certificate true", "use_identity_as_username true", "allow_anonymous false"} <= set(lines)
     assert "crlfile /etc/fjord/revoked.crl" in lines
-    assert "persistence_location /var/lib/d/" in lines
+    assert {"persistence true", "persistence_location /var/lib/d/", "autosave_interval 30"} <= set(lines)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b"\xff", b'{"format": 2}'])

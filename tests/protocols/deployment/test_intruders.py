@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink, Subscription, Version
+from protocols.mqtt.link import BrokerAddress, LastingSession, LinkError, Message, MqttLink, Subscription, Version
 from protocols.security.certificates import Purpose, issue
 from protocols.security.private_files import PUBLIC, SECRET, write_file
 from protocols.security.tls import TlsFiles
@@ -209,6 +209,20 @@ async def test_a_proxy_may_leave_its_own_death_as_its_will(opened, tester):
         own = "fjord/v1/proxies/roadside/status"
         await vanish(address_of(opened, "roadside"), Message(own, b"offline"))
         await until(lambda: own in observer.topics)
+
+
+async def test_a_proxy_has_a_second_client_in_which_messages_of_its_devices_are_kept(opened, tester):
+    topic, address, filters = "zigbee2mqtt/hall", address_of(opened, "roadside"), ["zigbee2mqtt/+"]
+    async with Client(address, "fjord-proxy-roadside-e"):
+        async with Client(address, "fjord-devices-roadside-e", filters, session=LastingSession(60)) as devices:
+            assert devices.link.session_lasts
+        async with Client(tester("speaker"), "speaker") as speaker:
+            await speaker.link.publish(Message(topic, b"meanwhile"))
+        async with Client(address, "fjord-devices-roadside-e", filters, session=LastingSession(60)) as devices:
+            assert devices.link.session_present
+            await until(lambda: devices.received)
+            assert [each.payload for each in devices.received] == [b"meanwhile"]
+            devices.link.acknowledge([each.number for each in devices.received])
 
 
 async def test_a_name_that_no_rule_has_may_do_nothing(opened, tester):

@@ -13,8 +13,8 @@ from protocols.sealing.sealing import REASONS
 
 def test_quality_of_service_retention_and_refusal_are_kept() -> None:
     kept = [
-        Message("t", b"p", qos, retain, refusal=refusal)
-        for qos, retain, refusal in product((0, 1), (False, True), ("", *REASONS))
+        Message("t", b"p", qos, retain, refusal=refusal, again=again)
+        for qos, retain, refusal, again in product((0, 1), (False, True), ("", *REASONS), (False, True))
     ]
     assert [with_flags("t", b"p", flags_of(each)) for each in kept] == kept
     assert flags_of(Message("t", b"p")) == PLAIN

@@ -1,0 +1,3 @@
+CREATE TABLE session_messages (place INTEGER PRIMARY KEY, number INTEGER NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE device_session (only INTEGER PRIMARY KEY CHECK (only = 1), began INTEGER NOT NULL);
+CREATE TABLE last_commit (only INTEGER PRIMARY KEY CHECK (only = 1), at_us INTEGER NOT NULL);

@@ -1,0 +1,352 @@
+"""What devices publish while their proxy is away: acknowledged once it is on disk, and known when it comes again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from protocols.mqtt.link import LastingSession, Message, Version
+from protocols.mqtt.messages import VERSIONS
+from protocols.wire import topics
+from protocols.wire.batches import decode_batch
+from protocols.wire.frames import encode
+from proxy.errors import StoreFullError
+from proxy.running.link_interface import Clocks, client_session, lasting_session
+from proxy.running.paired_link import BEGUN, CONTINUED, NONE, SESSION_TOPIC, PairedLink
+from proxy.running.service import ProxyService
+from proxy.running.settings import ProxySettings
+from proxy.storage.spool import Spool
+from proxy.storage.stores import open_stores
+from tests.proxy.numbered_device import DEMAND, TOPIC, NumberDriver, settings_of
+from tests.proxy.test_service import FakeLink, until
+
+
+class SessionLink(FakeLink):
+    """A link whose session of devices the test plays."""
+
+    def __init__(self, client_session):
+        super().__init__(client_session)
+        self.acknowledged = []
+
+    def acknowledge(self, numbers):
+        self.acknowledged += numbers
+
+    @property
+    def numbers(self):
+        return [each & 0xFFFF for each in self.acknowledged]
+
+
+class Proxy:
+    """A proxy with a device of numbers, over its scripted link."""
+
+    def __init__(self, service, driver):
+        self.service, self.driver, self.link = service, driver, service.link
+
+    async def receive(self, *payloads, first=None, again=False, connection=1, **more):
+        """Let messages of the device come, whose payloads are their numbers unless others are given."""
+        found = [
+            Message(TOPIC, b"%d" % each, again=again, number=connection << 16 | (each if first is None else first + at))
+            for at, each in enumerate(payloads)
+        ]
+        await self.link.take(found)
+
+    async def open(self, state=CONTINUED):
+        await self.link.take([Message(SESSION_TOPIC, state)])
+
+    def counted(self, name):
+        return self.service.metrics.value(name)
+
+    @property
+    def rows(self):
+        batches = [decode_batch(each.payload) for each in self.link.on(topics.batches("p"))]
+        unique = {each.sequence: each for each in batches}
+        return [
+            value
+            for _, batch in sorted(unique.items())
+            for column in batch.columns
+            if column.name == "n"
+            for value in column.values(batch.rows)
+        ]
+
+
+@contextlib.asynccontextmanager
+async def proxy(folder, *, state=CONTINUED, stops=True, clocks=None, **more):
+    """Run a proxy; with `stops` it ends well, else it is killed."""
+    settings, driver = settings_of(folder, **more), NumberDriver()
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        service = ProxyService(settings, stores, SessionLink, clocks=clocks, drivers=[driver])
+        stop = asyncio.Event()
+        task = asyncio.create_task(service.run(stop))
+        await asyncio.wait_for(service.link.connected.wait(), 10)
+        running = Proxy(service, driver)
+        await running.open(state)
+        await service.link.take([Message(topics.demand("numbers"), encode(DEMAND), retain=True)])
+        await service.merging.settled()
+        yield running
+        if stops:
+            stop.set()
+        else:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait_for(task, 10)
+
+
+class Disk:
+    """A spool whose writes fail while the test wants it."""
+
+    def __init__(self, monkeypatch):
+        self.fails, self.attempts = False, 0
+        append = Spool.append
+
+        def failing(spool, *arguments, **more):
+            self.attempts += 1
+            if self.fails:
+                raise StoreFullError(spool.path, "disk full")
+            append(spool, *arguments, **more)
+
+        monkeypatch.setattr(Spool, "append", failing)
+
+
+async def test_a_message_is_acknowledged_after_the_commit_of_its_tuple_and_not_before(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    async with proxy(tmp_path) as running:
+        disk.fails = True
+        await running.receive(1, 2)
+        await until(lambda: disk.attempts > 1)
+        await running.receive(3)
+        assert running.link.acknowledged == []
+        disk.fails = False
+        await until(lambda: running.link.numbers == [1, 2, 3])
+        await until(lambda: running.rows == [1, 2, 3])
+
+
+async def test_a_message_that_leads_to_no_tuple_is_acknowledged_after_a_flush(tmp_path):
+    async with proxy(tmp_path) as running:
+        await running.link.take([Message(TOPIC, b"nonsense", number=1 << 16 | 1)])
+        await until(lambda: running.link.numbers == [1])
+        assert running.counted("frames_refused") == 1
+        assert len(running.service.stores.quarantine.frames()) == 1
+
+
+async def test_a_message_that_waits_in_its_driver_is_not_acknowledged(tmp_path):
+    async with proxy(tmp_path) as running:
+        await running.receive(1)
+        await until(lambda: running.link.numbers == [1])
+        await running.link.take([Message(TOPIC, b"half", number=1 << 16 | 2)])
+        for _ in range(3):  # with batches to write, or without
+            await running.service.flush()
+        assert running.link.numbers == [1]
+        await running.receive(3)
+        await until(lambda: running.link.numbers == [1, 2, 3])
+        assert running.rows == [1, 3]
+
+
+async def test_what_comes_beside_a_message_that_waits_in_its_driver_is_stored_and_not_acknowledged(tmp_path):
+    async with proxy(tmp_path) as running:
+        await running.link.take([Message(TOPIC, b"half", number=1 << 16 | 1)])
+        await running.receive(2)
+        running.driver.held_since_us = 0
+        await running.service.flush()
+        await until(lambda: running.rows == [2])
+        assert running.link.acknowledged == []
+        running.driver.held_since_us = None
+        await until(lambda: running.link.numbers == [1, 2])
+
+
+@pytest.mark.parametrize("stops", [True, False])
+async def test_what_is_on_disk_is_known_when_it_comes_again_and_the_rest_is_not(tmp_path, stops):
+    #  first proxy    1 2 3  on disk   no acknowledgement arrives    dies
+    #  second                1 2 3 again    4 again, which it never had    5
+    async with proxy(tmp_path, state=BEGUN, stops=stops) as running:
+        await running.receive(1, 2, 3)
+        await until(lambda: running.link.numbers == [1, 2, 3])
+    async with proxy(tmp_path) as running:
+        await running.receive(1, 2, 3, 4, again=True)
+        await running.receive(5)
+        await until(lambda: running.link.numbers == [1, 2, 3, 4, 5])
+        await until(lambda: running.rows == [1, 2, 3, 4, 5])
+        assert running.counted("redelivered") == 3
+
+
+async def test_a_device_may_say_the_same_twice(tmp_path):
+    async with proxy(tmp_path) as running:
+        await running.receive(7, first=1)
+        await running.receive(7, first=2)
+        await running.receive(7, first=3, again=True)
+        await until(lambda: running.rows == [7, 7, 7])
+        assert running.counted("redelivered") == 0
+
+
+async def test_a_connection_that_breaks_doubles_nothing(tmp_path, monkeypatch):
+    disk = Disk(monkeypatch)
+    async with proxy(tmp_path) as running:
+        disk.fails = True
+        await running.receive(1, 2)
+        await running.open()
+        await running.receive(1, 2, again=True, connection=2)
+        disk.fails = False
+        await until(lambda: running.link.numbers == [1, 2, 1, 2])
+        assert [each >> 16 for each in running.link.acknowledged] == [1, 1, 2, 2]
+        await until(lambda: running.rows == [1, 2])
+
+
+async def test_a_session_that_the_broker_has_forgotten_is_counted_and_its_numbers_are_free(tmp_path):
+    async with proxy(tmp_path, state=BEGUN) as running:
+        assert running.counted("sessions_lost") == 0
+        await running.receive(1)
+        await until(lambda: running.link.numbers == [1])
+    async with proxy(tmp_path, state=BEGUN) as running:
+        assert running.counted("sessions_lost") == 1
+        assert running.service.stores.spool.session_messages() == []
+        await running.receive(1, again=True)  # another message, which it got before it was killed
+        await until(lambda: running.rows == [1, 1])
+    async with proxy(tmp_path, state=NONE) as running:
+        assert running.counted("sessions_lost") == 1
+    async with proxy(tmp_path, state=NONE) as running:
+        assert running.counted("sessions_lost") == 0, "there was none to lose"
+
+
+async def test_a_session_that_is_not_wanted_any_more_is_ended_at_the_broker(tmp_path):
+    async with proxy(tmp_path, state=BEGUN) as running:
+        assert running.link.client_session.devices.session.versions
+    async with proxy(tmp_path, state=NONE, device_session="never") as running:
+        assert running.link.client_session.devices.session.versions == (), "a clean start under the same name"
+        assert running.counted("sessions_lost") == 0
+    async with proxy(tmp_path, state=NONE, device_session="never") as running:
+        assert running.link.client_session.devices is None
+
+
+async def test_frames_of_fjord_do_not_come_in_the_session_of_devices(tmp_path):
+    async with proxy(tmp_path) as running:
+        before = running.counted("packets")
+        await running.link.take([Message(topics.packet("p", "m"), b"forged", number=1 << 16 | 1)])
+        await until(lambda: running.link.numbers == [1])
+        assert (running.counted("packets"), running.counted("frames_refused")) == (before, 0)
+
+
+async def test_the_time_away_is_shown(tmp_path):
+    async with proxy(tmp_path, clocks=Clocks(real=lambda: 1_000_000_000)) as running:
+        assert running.service.away_us == 0
+        await running.receive(1)
+        await until(lambda: running.rows == [1])
+    async with proxy(tmp_path, clocks=Clocks(real=lambda: 91_000_000_000)) as running:
+        gauge = next(each for each in running.service.metrics.collect() if each.name == "fjord_proxy_away_seconds")
+        assert [each.value for each in gauge.samples] == [90_000.0]
+
+
+def test_the_latest_messages_of_a_session_are_stored_and_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.storage.spool.MOST_SESSION_MESSAGES", 3)
+    spool = Spool(tmp_path / "spool.sqlite", "p")
+    spool.append([], session=[(number, b"%d" % number) for number in (1, 2)])
+    spool.append([], session=[(number, b"%d" % number) for number in (3, 4, 5)])
+    assert [each.number for each in spool.session_messages()] == [3, 4, 5]
+    assert not spool.has_session
+    spool.replace_session(lasts=True)
+    spool.close()
+    spool = Spool(tmp_path / "spool.sqlite", "p")
+    assert (spool.has_session, spool.session_messages()) == (True, [])
+    spool.replace_session(lasts=False)
+    assert not spool.has_session
+    spool.close()
+
+
+async def _connected():
+    """Do nothing."""
+
+
+def test_the_session_has_a_name_of_its_own_that_stays():
+    def session(lasting, *filters):
+        return client_session("p", "e", 1, _connected, filters, lasting=lasting)
+
+    found = session(LastingSession(60), "rooms/+")
+    assert found.devices.client_id == session(LastingSession(60), "rooms/+", "x").devices.client_id
+    assert found.devices.client_id != found.client_id
+    assert "rooms/+" not in {each.filter for each in found.subscriptions}
+    assert session(LastingSession(60)).devices is None, "there are no devices"
+    assert session(None, "rooms/+").devices is None
+    assert "rooms/+" in {each.filter for each in session(None, "rooms/+").subscriptions}
+
+
+def test_settings_say_where_sessions_last():
+    assert ProxySettings().device_session == "auto"
+    assert lasting_session("auto", 7_000_001, has_one=False) == LastingSession(8, versions=(Version.V5,))
+    assert lasting_session("auto", 7_000_000, has_one=True) == LastingSession(7, versions=VERSIONS)
+    assert lasting_session("always", 7_000_000, has_one=False) == LastingSession(7, versions=VERSIONS)
+    assert lasting_session("never", 7_000_000, has_one=False) is None
+    assert lasting_session("never", 7_000_000, has_one=True) == LastingSession(7, versions=())
+
+
+class HalfLink:
+    """One of the links of a pair."""
+
+    def __init__(self, on_connect, *, present=True, lasts=True):
+        self.on_connect = on_connect
+        self.connected = asyncio.Event()
+        self.hangs_total, self.trouble = 1, None
+        self.session_present, self.session_lasts = present, lasts
+        self.take, self.published, self.acknowledged = None, [], []
+
+    async def run_in_bursts(self, take):
+        self.take = take
+        self.name = asyncio.current_task().get_name()
+        await self.on_connect()
+        self.connected.set()
+        await asyncio.Event().wait()
+
+    async def publish(self, message):
+        self.published.append(message)
+
+    def acknowledge(self, numbers):
+        self.acknowledged += numbers
+
+
+@contextlib.asynccontextmanager
+async def paired(take, on_connect=_connected, **devices):
+    pair = PairedLink(HalfLink, lambda each: HalfLink(each, **devices), on_connect)
+    task = asyncio.create_task(pair.run_in_bursts(take), name="link")
+    await until(lambda: pair._own.connected.is_set() and pair._devices.connected.is_set())
+    yield pair
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize(
+    ("present", "lasts", "state"), [(True, True, CONTINUED), (False, True, BEGUN), (False, False, NONE)]
+)
+async def test_what_has_become_of_the_session_comes_before_its_messages(present, lasts, state):
+    taken = []
+
+    async def take(messages):
+        taken.extend(messages)
+
+    async with paired(take, present=present, lasts=lasts) as pair:
+        assert taken == [Message(SESSION_TOPIC, state)]
+        await pair._devices.take([Message("a", b"", qos=0), Message(SESSION_TOPIC, BEGUN, qos=0), Message(
+            topics.packet("p", "m"), b"", qos=0), Message("b", b"", number=1)])  # fmt: skip
+        assert [each.topic for each in taken[1:]] == ["a", "b"]
+        await pair.publish(Message("c", b""))
+        pair.acknowledge([1])
+        assert (len(pair._own.published), pair._devices.acknowledged, pair.hangs_total) == (1, [1], 2)
+        assert pair._own.name == pair._devices.name == "link"
+
+
+async def test_messages_of_both_links_are_handled_one_after_another():
+    under_way, most, goes_on = 0, 0, asyncio.Event()
+
+    async def take(messages):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        if messages[0].topic != SESSION_TOPIC:
+            await goes_on.wait()
+        under_way -= 1
+
+    async with paired(take) as pair:
+        both = [asyncio.create_task(each.take([Message("t", b"")])) for each in (pair._own, pair._devices)]
+        await asyncio.sleep(0)
+        goes_on.set()
+        await asyncio.gather(*both)
+        assert most == 1

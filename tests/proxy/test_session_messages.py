@@ -1,0 +1,158 @@
+"""Which messages of the devices' session are acknowledged, and which are known again, without a proxy."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocols.mqtt.messages import Message
+from proxy.running.session_messages import SessionMessages
+from proxy.storage.spool import SessionMessage
+
+CONNECTION = 1 << 16
+
+
+def message(number: int, payload: bytes = b"open", *, again: bool = False, connection: int = 1, topic: str = "door"):
+    return Message(topic, payload, again=again, number=connection << 16 | number)
+
+
+def took(messages: SessionMessages, *received: Message, now_us: int = 1) -> list[bool]:
+    found = [messages.received(each) for each in received]
+    messages.handled(now_us)
+    return found
+
+
+def after_a_crash(stored: list[SessionMessage]) -> SessionMessages:
+    return SessionMessages(stored)
+
+
+def test_nothing_is_acknowledged_before_what_it_led_to_is_written():
+    #  received  1 2     3
+    #  cut           1 2
+    messages = SessionMessages()
+    took(messages, message(1), message(2))
+    assert messages.take() == []
+    assert [each.number for each in messages.cut()] == [1, 2]
+    took(messages, message(3))
+    assert messages.take() == []
+    messages.written()
+    assert messages.take() == [CONNECTION + 1, CONNECTION + 2]
+    assert len(messages) == 1
+    assert messages.take() == []
+
+
+def test_a_failed_write_acknowledges_nothing_and_the_next_cut_goes_on_behind_it():
+    messages = SessionMessages()
+    took(messages, message(1))
+    messages.cut()
+    took(messages, message(2))
+    # the write failed; it is tried again, without a cut
+    messages.written()
+    assert messages.take() == [CONNECTION + 1]
+    assert [each.number for each in messages.cut()] == [2]
+
+
+def test_a_message_that_is_being_handled_is_in_no_cut():
+    messages = SessionMessages()
+    messages.received(message(1))
+    assert messages.cut() == []
+    messages.written()
+    assert messages.take() == []
+    assert len(messages) == 1
+    messages.handled(1)
+    assert [each.number for each in messages.cut()] == [1]
+
+
+def test_what_waits_to_be_merged_is_acknowledged_after_its_tuple_and_what_came_later_too():
+    #  received     1 at 10   2 at 20 (waits)   3 at 30
+    messages = SessionMessages()
+    for number, now_us in ((1, 10), (2, 20), (3, 30)):
+        took(messages, message(number), now_us=now_us)
+    assert [each.number for each in messages.cut(held_since_us=20)] == [1]
+    messages.written()
+    assert messages.take() == [CONNECTION + 1]
+    assert [each.number for each in messages.cut()] == [2, 3]
+    messages.written()
+    assert messages.take() == [CONNECTION + 2, CONNECTION + 3]
+
+
+def test_after_a_crash_messages_that_were_stored_are_known_again_and_acknowledged_in_order():
+    before = SessionMessages()
+    took(before, message(1), message(2, b"closed"), message(3))
+    stored = before.cut()
+    took(before, message(4))  # in memory only
+    after = after_a_crash(stored)
+    again = [message(1, again=True), message(2, b"closed", again=True), message(3, again=True), message(4, again=True)]
+    assert took(after, *again) == [False, False, False, True]
+    assert [each.number for each in after.cut()] == [4]
+    after.written()
+    assert after.take() == [CONNECTION + 1, CONNECTION + 2, CONNECTION + 3, CONNECTION + 4]
+
+
+def test_the_same_payload_under_another_number_or_unmarked_or_on_another_topic_is_another_message():
+    before = SessionMessages()
+    took(before, message(7))
+    stored = before.cut()
+    for other in (
+        message(8, again=True),
+        message(7),
+        message(7, again=True, topic="gate"),
+        message(7, b"", again=True),
+    ):
+        assert took(after_a_crash(stored), other) == [True]
+    assert took(after_a_crash(stored), message(7, again=True)) == [False]
+
+
+def test_a_connection_that_breaks_lets_messages_come_again_that_are_in_memory():
+    messages = SessionMessages()
+    assert took(messages, message(1), message(2)) == [True, True]
+    assert took(messages, message(1, again=True, connection=2), message(2, again=True, connection=2)) == [False, False]
+    assert [each.number for each in messages.cut()] == [1, 2]
+    messages.written()
+    assert [each >> 16 for each in messages.take()] == [1, 1, 2, 2]
+
+
+def test_a_new_session_gives_the_numbers_to_other_messages():
+    messages = SessionMessages()
+    took(messages, message(1))
+    messages.began()
+    assert took(messages, message(1, again=True, connection=2)) == [True]
+
+
+def test_a_number_that_comes_round_is_not_mistaken_for_an_old_one():
+    messages = SessionMessages(most=100)
+    assert all(took(messages, *(message(number) for number in range(1, 102))))
+    assert took(messages, message(1, again=True), message(101, again=True)) == [True, False]
+
+
+@given(st.lists(st.sampled_from(["receive", "cut", "write", "fail", "crash"]), max_size=60))
+def test_every_message_leads_to_one_tuple_however_often_the_process_dies(steps):
+    """A broker with numbers, a proxy whose memory dies with it, and a disk: each message is stored once."""
+    sent, acknowledged, next_number = {}, set(), 1
+    disk: list[SessionMessage] = []
+    rows: list[int] = []
+    messages, waiting, batch = SessionMessages(), [], None
+
+    def receive(number, *, again=False):
+        if messages.received(message(number, again=again)):
+            waiting.append(number)
+        messages.handled(number)
+
+    for step in [*steps, "crash", "cut", "write"]:
+        match step:
+            case "receive":
+                sent[next_number] = True
+                receive(next_number)
+                next_number += 1
+            case "cut" if batch is None:
+                batch = (messages.cut(), waiting)
+                waiting = []
+            case "write" if batch is not None:
+                disk, batch = [*disk, *batch[0]], rows.extend(batch[1])
+                messages.written()
+                acknowledged |= {each & 0xFFFF for each in messages.take()}
+            case "crash":
+                messages, waiting, batch = SessionMessages(disk), [], None
+                for number in sorted(set(sent) - acknowledged):
+                    receive(number, again=True)
+    assert rows == sorted(sent)
