@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
 from protocols.wire.packets import Announcement, Packet
+from proxy.drivers.driver_registry import DrivenMote, DriverRegistry
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import (
@@ -24,7 +25,15 @@ from proxy.fleet.fleet_instructions import (
     RemoveEntry,
     TuplesDropped,
 )
-from proxy.motes.mote_events import MoteInstruction, PublishEntry, Rejected, Rejection, SendControl, TuplesAccepted
+from proxy.motes.mote_events import (
+    MoteInstruction,
+    PublishEntry,
+    Rebooted,
+    Rejected,
+    Rejection,
+    SendControl,
+    TuplesAccepted,
+)
 from proxy.records.waiting_tuples import PacketTuples
 from proxy.running.link_interface import Clocks
 from proxy.running.metrics import ProxyMetrics
@@ -49,11 +58,28 @@ class FrameIntake:
         Where rejected frames go, counters, and what the broker lacks of the catalog.
     clocks
         Give the time.
+    registry
+        Which motes are devices of other makers.
+
+    Attributes
+    ----------
+    rejections, not_demanded
+        How much was rejected, and how many tuples no query needed, since the start.
     """
 
     def __init__(
-        self, fleet: Fleet, *, quarantine: Quarantine, metrics: ProxyMetrics, unpublished: Unpublished, clocks: Clocks
+        self,
+        fleet: Fleet,
+        *,
+        quarantine: Quarantine,
+        metrics: ProxyMetrics,
+        unpublished: Unpublished,
+        clocks: Clocks,
+        registry: DriverRegistry,
     ) -> None:
+        self.rejections = 0
+        self.not_demanded = 0
+        self._registry = registry
         self._fleet = fleet
         self._quarantine = quarantine
         self._metrics = metrics
@@ -108,6 +134,22 @@ class FrameIntake:
             self._unpublished.entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
+    def uncounted(self) -> int:
+        """Return how many packets with accepted samples :meth:`count_accepted` has not counted yet."""
+        return len(self._accepted)
+
+    def tuples_since(self, uncounted: int) -> int:
+        """Return how many tuples were accepted since so many packets with accepted samples were not counted."""
+        return sum([len(each.starts_us) for each in self._accepted[uncounted:]])
+
+    def note_owner(self, owner: DrivenMote) -> None:
+        """Keep the owner of a mote across restarts, in the transaction that stores its announcement."""
+        self._changes.driven[owner.mote] = owner
+
+    def note_counts(self, mote: str, *, changed: bool = False) -> None:
+        """Publish the entry of a mote again: its counts are new, or with `changed` its trouble is."""
+        self._unpublished.entries.note(mote, changed=changed)
+
     def note_demand(self, stream: str, stored: StoredDemand) -> None:
         """Keep the demand on a stream across restarts, given what has changed in it."""
         before = self._changes.demands.get(stream)
@@ -127,6 +169,11 @@ class FrameIntake:
         times = self._metrics.count(counter, reason)
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
             log.warning("rejected", what=counter, reason=reason, detail=detail, times=times, **where)
+        self.rejections += 1
+        mote = where.get("mote", "")
+        if mote in self._registry:
+            self._registry.rejected(mote, reason or counter)
+            self.note_counts(mote)
         if message is not None:
             self._metrics.count("quarantined")
             payload = message.payload[:LONGEST_PAYLOAD_BYTES]
@@ -171,6 +218,8 @@ class FrameIntake:
                 elif reason in _CLOCK:
                     self._metrics.count("samples_rejected", reason, by=samples)
                 self.reject("packets_refused", reason.value, detail, message, mote=mote)
+            case Rebooted() if mote in self._registry:
+                pass  # its driver has begun anew, the device has not
             case _:
                 report(mote, instruction, self._metrics)
 

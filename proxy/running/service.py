@@ -16,7 +16,7 @@ from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from proxy.drivers.driver import Driver
-from proxy.drivers.driver_registry import DriverRegistry
+from proxy.drivers.driver_registry import Before, DriverRegistry
 from proxy.errors import StoreError
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
@@ -78,7 +78,14 @@ class ProxyService:
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
         began_us = self._clocks.real()
-        registry = DriverRegistry(drivers)
+        self._before = Before(
+            tuple(stores.catalog.driven()),
+            tuple(stores.catalog.announcements()),
+            {mote: each.boot for mote, each in stores.spool.positions().items()},
+            stores.spool.states(),
+            {each.stream: each.watermark_us for each in stores.spool.progress()},
+        )
+        registry = DriverRegistry(drivers, self._before)
         neighbours = Neighbours(settings.name, began_us)
         self.fleet = Fleet(
             settings.name,
@@ -91,7 +98,7 @@ class ProxyService:
             abilities_of=registry.abilities_of,
             neighbours=neighbours,
             checked=registry.__contains__,
-            sealed=lambda mote: bool(settings.keys) and mote not in registry,
+            sealed=lambda mote: bool(settings.keys) and not registry.has_no_key(mote),
         )
         self._session = client_session(
             settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions
@@ -125,6 +132,7 @@ class ProxyService:
             metrics=self.metrics,
             unpublished=self.unpublished,
             clocks=self._clocks,
+            registry=registry,
         )
         self.devices = DrivenDevices(
             registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
@@ -153,7 +161,7 @@ class ProxyService:
         self._flushing = asyncio.Lock()
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
-        self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size)
+        self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size, self.devices.changed_states)
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -161,6 +169,7 @@ class ProxyService:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set: then write waiting samples, publish the status "offline" and return."""
         self.intake.carry_out(self._restore())
+        self.devices.restore(self._before)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = [
@@ -208,7 +217,7 @@ class ProxyService:
                 instructions += self.fleet.receive_demand(
                     stream, found.demand, radio_us=now_us, unreadable=found.unreadable
                 )
-        return instructions + self.fleet.restore(self.stores.catalog.announcements())
+        return instructions + self.fleet.restore(self._before.announcements)
 
     async def _receive(self, messages: Sequence[Message]) -> None:
         if self._flushes.holds_back(flushing=self._flushing.locked(), nearly_full=self.fleet.nearly_full):
@@ -239,7 +248,7 @@ class ProxyService:
                 times = self.metrics.count("spool_full")
                 if times & (times - 1) == 0:
                     log.error("spool is full: samples wait in memory", spool_bytes=spool_bytes)
-            case Write(batches, positions, losses):
+            case Write(batches, positions, losses, states):
                 now_us = self._clocks.real()
                 spooled = await self.stores.in_thread(
                     store_batches,
@@ -249,6 +258,7 @@ class ProxyService:
                     positions,
                     now_us,
                     losses=losses,
+                    states=states,
                     packed=self.delivery.packed,
                 )
                 self._unwritten.written()

@@ -1,8 +1,9 @@
 """The spool: batches on disk until the cluster has acknowledged them.
 
-One transaction stores batches together with the progress of each stream, the last packet of each mote, and until when
-samples of it are missing. So after a crash numbers continue without a gap, nothing is stored twice, and samples lost in
-memory are counted as lost, as are those whose loss was known in memory only.
+One transaction stores batches together with the progress of each stream, the last packet of each mote, until when
+samples of it are missing, and what drivers keep of their devices. So after a crash numbers continue without a gap,
+nothing is stored twice, and samples lost in memory are counted as lost, as are those whose loss was known in memory
+only.
 
 SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
 would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.
@@ -25,6 +26,7 @@ from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.database import open_database, reading, transaction
 
 NO_LOSSES: Mapping[str, int] = MappingProxyType({})
+NO_STATES: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class Spool:
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
         losses: Mapping[str, int] = NO_LOSSES,
+        *,
+        states: Mapping[str, bytes] = NO_STATES,
     ) -> None:
         """Store batches and the progress that they bring; on return they are on disk.
 
@@ -121,6 +125,8 @@ class Spool:
             The batches, and of streams and motes how far they go.
         losses
             By mote: samples stamped before this instant are missing, and perhaps not counted in a batch yet.
+        states
+            By mote: what its driver keeps of it, as of the tuples in these batches and in those before.
 
         Raises
         ------
@@ -141,6 +147,7 @@ class Spool:
             )
             self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
             self._connection.executemany("INSERT OR REPLACE INTO losses VALUES (?, ?)", list(losses.items()))
+            self._connection.executemany("INSERT OR REPLACE INTO device_states VALUES (?, ?)", list(states.items()))
         self.batches += len(batches)
         self.size_bytes += sum(len(each.payload) for each in batches)
 
@@ -201,6 +208,11 @@ class Spool:
         """Return, by mote, until when samples were missing; raises StoreError."""
         with reading(self.path):
             return dict(self._connection.execute("SELECT mote, until_us FROM losses").fetchall())
+
+    def states(self) -> dict[str, bytes]:
+        """Return, by mote, what its driver kept of it; raises StoreError."""
+        with reading(self.path):
+            return dict(self._connection.execute("SELECT mote, state FROM device_states").fetchall())
 
     def first_waiting(self) -> dict[str, int]:
         """Return, by stream, the number of the first batch that is not acknowledged; raises StoreError."""
