@@ -146,6 +146,10 @@ class DriverRegistry:
         """All driven motes, with their drivers."""
         return tuple(self._of.items())
 
+    def driver_of(self, mote: str) -> Driver | None:
+        """Return the driver of a mote; None if the mote is not driven."""
+        return self._of.get(mote)
+
     @property
     def subscriptions(self) -> tuple[str, ...]:
         """Topic filters of all drivers, each once."""
@@ -256,11 +260,14 @@ class DriverRegistry:
         counts[reason] += 1
 
     def counts_of(self, mote: str) -> Mapping[str, int]:
-        """Return what became of a device's messages, by reason: the driver's own counts, and rejections."""
+        """Return what became of a device's messages, by reason: the driver's own counts, and rejections.
+
+        A rejection that the driver has counted itself is counted once.
+        """
         driver = self._of.get(mote)
         none: Mapping[str, int] = {}
         own = none if driver is None else _asked(driver, mote, lambda driver, mote: driver.counts_of(mote), none)
-        return Counter(own) + self._rejections.get(mote, Counter())
+        return Counter(own) | self._rejections.get(mote, Counter())
 
     def trouble_of(self, mote: str) -> str:
         """Return what keeps messages of a device from their stream, and what to do about it; empty for nothing."""

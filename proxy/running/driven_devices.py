@@ -166,7 +166,7 @@ class DrivenDevices:
                 "used" if tuples
                 else "refused" if self._intake.rejections > rejections
                 else "not_demanded" if self._intake.not_demanded > not_demanded
-                else "without_sample"
+                else "without_tuple"
             )  # fmt: skip
             self._metrics.count(f"device_messages_{outcome}", driver.name)
         self._intake.count_accepted()

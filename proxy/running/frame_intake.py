@@ -59,7 +59,7 @@ class FrameIntake:
     clocks
         Give the time.
     registry
-        Which motes are devices of other makers.
+        Which motes are devices of other makers; None for none.
 
     Attributes
     ----------
@@ -75,11 +75,11 @@ class FrameIntake:
         metrics: ProxyMetrics,
         unpublished: Unpublished,
         clocks: Clocks,
-        registry: DriverRegistry,
+        registry: DriverRegistry | None = None,
     ) -> None:
         self.rejections = 0
         self.not_demanded = 0
-        self._registry = registry
+        self._registry = registry or DriverRegistry()
         self._fleet = fleet
         self._quarantine = quarantine
         self._metrics = metrics

@@ -47,7 +47,9 @@ COUNTERS: Mapping[str, Counted] = {
     "device_messages_used": Counted("Messages of devices that led to tuples at once, by driver.", "driver"),
     "device_messages_refused": Counted("Messages of devices that were rejected, by driver.", "driver"),
     "device_messages_not_demanded": Counted("Messages of devices that no query needed, by driver.", "driver"),
-    "device_messages_without_sample": Counted("Messages of devices that led to nothing at once, by driver.", "driver"),
+    "device_messages_without_tuple": Counted(
+        "Messages of devices that led to nothing else at once, by driver.", "driver"
+    ),
     "device_tuples": Counted("Tuples of devices accepted into batches, by driver.", "driver"),
     "device_name_clashes": Counted("Frames of devices whose name another mote has, by driver.", "driver"),
     "motes_unresponsive": Counted("Motes that did not start a program that they were sent several times."),

@@ -15,7 +15,7 @@ from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
 from proxy.storage.catalog_store import CatalogStore
-from proxy.storage.spool import NO_LOSSES, Spool, SpooledBatch
+from proxy.storage.spool import NO_LOSSES, NO_STATES, Spool, SpooledBatch
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ def _positions_first() -> None:
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
         losses: Mapping[str, int] = NO_LOSSES,
+        states: Mapping[str, bytes] = NO_STATES,
     ) -> None:
         append(self, (), (), positions)
-        append(self, batches, progress, (), losses)
+        append(self, batches, progress, (), losses, states)
 
     put(Spool, "append", twice)
 
