@@ -12,13 +12,14 @@ from protocols.recording.command import DIFFERENT, NOT_COMPARABLE, app
 from protocols.recording.comparison import compare, recorded_messages
 from protocols.recording.entries import LogError, Sent, Stopped
 from protocols.recording.reading import read_runs
+from protocols.wire.batches import decode_batch
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.fleet.fleet import Fleet
 from proxy.running import service
 from proxy.running.delivery_window import DeliveryWindow
 from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.recorded_run import replay
-from tests.proxy.recorded_proxy import record
+from tests.proxy.recorded_proxy import DRIVERS, record
 
 LOG = Path(__file__).parent / "recorded" / "faulty_seconds.fjordlog"
 """Four seconds of a proxy with three motes; tests/proxy/recorded_proxy.py says how it was made."""
@@ -53,6 +54,16 @@ def test_a_proxy_that_was_just_recorded_does_the_same_in_the_same_turns(log):
     ]
     assert outcome(run).recorded["batches"] > 5
     assert max(turn for turn, _ in recorded) > 300
+
+
+def test_a_proxy_that_goes_on_with_devices_of_an_earlier_run_does_the_same_again(tmp_path):
+    for number in (1, 2):
+        record(tmp_path / "data", tmp_path / f"log{number}", seconds=0.5, drivers=DRIVERS)
+        (run,) = read_runs(tmp_path / f"log{number}")
+        found = outcome(run)
+        assert found.first is None, found.first
+        batches = [decode_batch(sent.payload) for _, sent in recorded_messages(run) if "/batches" in sent.topic]
+        assert sum(each.rows for each in batches if each.stream == "climate")
 
 
 def test_where_each_turn_is_long_the_clocks_are_read_as_often_again(tmp_path, monkeypatch):
