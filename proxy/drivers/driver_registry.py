@@ -25,7 +25,7 @@ _LONGEST_TOPIC = 120
 
 @dataclass(frozen=True, slots=True)
 class DrivenMote:
-    """Who drives a mote.
+    """The driver of a mote.
 
     Parameters
     ----------

@@ -198,11 +198,16 @@ class JsonDriver:
         plan = self._plan
         for each in devices:
             self._boots[each.mote] = each.boot
-            said = each.announcement
-            if said.stream != self._schema or self._names.name_of(each.device) != each.mote:
+            announced = each.announcement
+            if announced.stream != self._schema or self._names.name_of(each.device) != each.mote:
                 continue
             about = DeviceDescription(
-                each.mote, plan.kind, said.stream, said.properties, plan.default_period_us, plan.minimum_period_us
+                each.mote,
+                plan.kind,
+                announced.stream,
+                announced.properties,
+                plan.default_period_us,
+                plan.minimum_period_us,
             )
             feed = self._feeds[each.mote] = DeviceFeed(
                 about, plan.times, radio_us=radio_us, boot=each.boot, low_watermark_us=each.low_watermark_us

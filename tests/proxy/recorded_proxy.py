@@ -82,7 +82,7 @@ async def _drive(link, seconds, pause):
         if count % 17 != 16:  # else it is lost
             link.put(topics.packet("p", mote), sent[:-3] if count % 23 == 22 else sent)
         if count % 5 == 4:
-            link.put("rooms/kitchen", b'{"t": %d}' % count)  # for nobody, if there is no driver
+            link.put("rooms/kitchen", b'{"t": %d}' % count)  # ignored without a driver
         if count % 40 == 39:
             link.unacknowledged = 2
         if count == 25:

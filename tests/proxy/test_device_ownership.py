@@ -1,4 +1,4 @@
-"""Who owns a device, and what a restart of the proxy keeps of it.
+"""Which driver owns a device, and what a restart of the proxy keeps of it.
 
 run       1                                  2
 driver    announced, boot 1    rows          announced, boot 2, a promise | first message: a row at once
