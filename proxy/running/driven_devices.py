@@ -30,7 +30,7 @@ from proxy.motes.mote_events import SendControl
 from proxy.records.waiting_tuples import MotePosition
 from proxy.running.device_messages import DeviceMessages
 from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
-from proxy.running.frame_intake import FrameIntake
+from proxy.running.frame_intake import FrameIntake, Outcome, Outcomes
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
 from proxy.storage.spool import NO_STATES
@@ -40,6 +40,7 @@ log = get_logger(__name__)
 _OWN_TOPICS = topics.PREFIX + "/"
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement"}
 """Metric labels of the instructions that drivers carry out."""
+_OUTCOME_COUNTERS = {each: f"device_messages_{each}" for each in Outcome}
 
 
 class DrivenDevices:
@@ -141,11 +142,7 @@ class DrivenDevices:
     def _run(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None = None) -> None:
         """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
         exchange = Exchange()
-        uncounted, rejections, not_demanded = (
-            self._intake.uncounted(),
-            self._intake.rejections,
-            self._intake.not_demanded,
-        )
+        mark = self._intake.mark()
         exchange.answered(self._call(driver, call, message))
         while (each := exchange.next()) is not None:
             if isinstance(each, DriverOutput):
@@ -158,18 +155,16 @@ class DrivenDevices:
                     self._pass_on(driver, control, exchange, message)
                 else:
                     self._metrics.count("controls_unsent")
-        tuples = self._intake.tuples_since(uncounted)
-        self._metrics.count("device_tuples", driver.name, by=tuples)
-        if message is not None:
-            self._metrics.count("device_messages_received", driver.name)
-            outcome = (
-                "used" if tuples
-                else "refused" if self._intake.rejections > rejections
-                else "not_demanded" if self._intake.not_demanded > not_demanded
-                else "without_tuple"
-            )  # fmt: skip
-            self._metrics.count(f"device_messages_{outcome}", driver.name)
+        self._account(driver, self._intake.since(mark), received=message is not None)
         self._intake.count_accepted()
+
+    def _account(self, driver: Driver, done: Outcomes, *, received: bool) -> None:
+        """Count the tuples of an exchange, and, if a message was received, what became of it: one outcome for each."""
+        if done.tuples:
+            self._metrics.count("device_tuples", driver.name, by=done.tuples)
+        if received:
+            self._metrics.count("device_messages_received", driver.name)
+            self._metrics.count(_OUTCOME_COUNTERS[done.outcome], driver.name)
 
     def _call(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
         """Return the output of a driver; a failure loses one message of its own devices, and nothing else."""

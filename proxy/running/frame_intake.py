@@ -7,6 +7,8 @@ caller can reach the mote: over the broker or through a driver.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
@@ -47,6 +49,35 @@ log = get_logger(__name__)
 _CLOCK = frozenset({Rejection.CLOCK_AHEAD, Rejection.CLOCK_BEHIND})
 
 
+class Outcome(StrEnum):
+    """What a message of a device has led to."""
+
+    USED = "used"
+    """Tuples, at once."""
+    REFUSED = "refused"
+    NOT_DEMANDED = "not_demanded"
+    WITHOUT_TUPLE = "without_tuple"
+    """Nothing of these: it has no sample, or its driver counts why there is no tuple, or none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How many tuples were accepted, how much was rejected, and how many tuples no query needed."""
+
+    tuples: int
+    rejections: int
+    not_demanded: int
+
+    @property
+    def outcome(self) -> Outcome:
+        """What one message has led to."""
+        if self.tuples:
+            return Outcome.USED
+        if self.rejections:
+            return Outcome.REFUSED
+        return Outcome.NOT_DEMANDED if self.not_demanded else Outcome.WITHOUT_TUPLE
+
+
 class FrameIntake:
     """Frames of all motes of one proxy.
 
@@ -60,11 +91,6 @@ class FrameIntake:
         Give the time.
     registry
         Which motes are devices of other makers; None for none.
-
-    Attributes
-    ----------
-    rejections, not_demanded
-        How much was rejected, and how many tuples no query needed, since the start.
     """
 
     def __init__(
@@ -77,8 +103,7 @@ class FrameIntake:
         clocks: Clocks,
         registry: DriverRegistry | None = None,
     ) -> None:
-        self.rejections = 0
-        self.not_demanded = 0
+        self._rejections = 0
         self._registry = registry or DriverRegistry()
         self._fleet = fleet
         self._quarantine = quarantine
@@ -134,13 +159,18 @@ class FrameIntake:
             self._unpublished.entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
-    def uncounted(self) -> int:
-        """Return how many packets with accepted samples :meth:`count_accepted` has not counted yet."""
-        return len(self._accepted)
+    def mark(self) -> Outcomes:
+        """Return what has been counted so far, for :meth:`since`, before the next :meth:`count_accepted`."""
+        return Outcomes(len(self._accepted), self._rejections, self._metrics.value("samples_not_demanded", ""))
 
-    def tuples_since(self, uncounted: int) -> int:
-        """Return how many tuples were accepted since so many packets with accepted samples were not counted."""
-        return sum([len(each.starts_us) for each in self._accepted[uncounted:]])
+    def since(self, mark: Outcomes) -> Outcomes:
+        """Return what has happened since a mark."""
+        now, accepted = self.mark(), self._accepted[mark.tuples :]
+        return Outcomes(
+            sum([len(each.starts_us) for each in accepted]),
+            now.rejections - mark.rejections,
+            now.not_demanded - mark.not_demanded,
+        )
 
     def note_owner(self, owner: DrivenMote) -> None:
         """Keep the owner of a mote across restarts, in the transaction that stores its announcement."""
@@ -169,7 +199,7 @@ class FrameIntake:
         times = self._metrics.count(counter, reason)
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
             log.warning("rejected", what=counter, reason=reason, detail=detail, times=times, **where)
-        self.rejections += 1
+        self._rejections += 1
         mote = where.get("mote", "")
         if mote in self._registry:
             self._registry.rejected(mote, reason or counter)
