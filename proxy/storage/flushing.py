@@ -74,7 +74,7 @@ def store_batches(
             known = latest.get(mote)
             if known is None or (known.boot, known.sequence) < (position.boot, position.sequence):
                 latest[mote] = position
-    stores.spool.append(spooled, progress.values(), latest.values(), losses, states)
+    stores.spool.append(spooled, progress.values(), latest.values(), losses, states=states)
     return spooled
 
 

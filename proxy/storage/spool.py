@@ -114,6 +114,7 @@ class Spool:
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
         losses: Mapping[str, int] = NO_LOSSES,
+        *,
         states: Mapping[str, bytes] = NO_STATES,
     ) -> None:
         """Store batches and the progress that they bring; on return they are on disk.

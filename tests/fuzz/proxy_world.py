@@ -147,7 +147,9 @@ class ProxyWorld:
         """Spool what was cut, as a thread of a running proxy does; clusters can decode it."""
         spooled: list[bytes] = []
 
-        def append(batches: Iterable[SpooledBatch], *rows: Iterable[StreamProgress | MotePosition]) -> None:
+        def append(
+            batches: Iterable[SpooledBatch], *rows: Iterable[StreamProgress | MotePosition], **_: object
+        ) -> None:
             spooled.extend(each.payload for each in batches)
             numbers = [each for row in chain(*rows) for each in _values(row) if isinstance(each, int)]
             assert all(-(2**63) <= each < 2**63 for each in numbers), f"SQLite has no room for {max(numbers)}"

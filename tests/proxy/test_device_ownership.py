@@ -403,7 +403,7 @@ async def test_what_a_driver_keeps_is_stored_with_the_tuples_that_led_to_it(tmp_
             await send(service, f"rooms/{mote}", {})
         await until(lambda: service.stores.spool.states() == {"m1": b"2", "m2": b"1"})
         kept, append = [], service.stores.spool.append
-        service.stores.spool.append = lambda *given: [kept.append(given[4]), append(*given)][1]
+        service.stores.spool.append = lambda *given, **also: [kept.append(also["states"]), append(*given, **also)][1]
         await asyncio.sleep(1.0 - time.time() % 1)
         await send(service, "rooms/m2", {})
         await until(lambda: service.stores.spool.states()["m2"] == b"2")

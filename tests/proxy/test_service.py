@@ -277,7 +277,7 @@ async def test_failing_disk_is_tried_again_and_loses_nothing(settings, frames, m
         await introduce(service, frames)
         good = service.stores.spool.append
 
-        def fail(*arguments):
+        def fail(*arguments, **keywords):
             raise StoreFullError(service.stores.spool.path, "disk full")
 
         monkeypatch.setattr(service.stores.spool, "append", fail)
@@ -380,10 +380,10 @@ class SlowDisk:
         self.writing, self.go_on = threading.Event(), threading.Event()
         monkeypatch.setattr(service.stores.spool, "append", self.append)
 
-    def append(self, *arguments):
+    def append(self, *arguments, **keywords):
         self.writing.set()
         assert self.go_on.wait(10)
-        self._append(*arguments)
+        self._append(*arguments, **keywords)
 
 
 async def test_slow_disk_leaves_messages_with_the_broker_before_samples_are_dropped(settings, frames, monkeypatch):

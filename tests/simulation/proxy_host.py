@@ -194,9 +194,9 @@ class ProxyHost:
             identity = BatchId(self.name, spool.epoch, stream, sequence)
             self.spooled.setdefault(identity, Spooled(payload, self.loop.world.now_ns))
 
-        def noted(batches: Iterable[SpooledBatch], *arguments: object) -> None:
+        def noted(batches: Iterable[SpooledBatch], *arguments: object, **keywords: object) -> None:
             batches = list(batches)
-            append(batches, *arguments)  # type: ignore[arg-type]
+            append(batches, *arguments, **keywords)  # type: ignore[arg-type]
             for each in batches:
                 self.spooled[BatchId(self.name, spool.epoch, each.stream, each.sequence)] = Spooled(
                     each.payload, self.loop.world.now_ns
