@@ -22,7 +22,7 @@ from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram, program_number
-from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput
+from proxy.drivers.driver import NOTHING, Capabilities, DriverOutput
 from proxy.drivers.driver_registry import MOST_STRANGERS, Before, DrivenMote, DriverRegistry, pattern_of
 from proxy.drivers.settings import read_drivers
 from proxy.records.waiting_tuples import MotePosition
@@ -381,7 +381,7 @@ class Keeping:
         return NOTHING
 
     def capabilities_of(self, _mote):
-        return PASSIVE
+        return Capabilities()
 
     def owns(self, mote):
         return mote in self.messages

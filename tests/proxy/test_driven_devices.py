@@ -229,6 +229,15 @@ class Stubborn(Broken):
     def state_of(self, _mote):
         return b""
 
+    def counts_of(self, _mote):
+        return {}
+
+    def trouble_of(self, _mote):
+        return ""
+
+    def restore(self, _devices, **_times):
+        return NOTHING
+
     def time_passed(self, **_times):
         return NOTHING
 
