@@ -67,10 +67,23 @@ class DeviceFeed:
         Bounds on the instants of its values.
     radio_us
         Radio clock now.
+    boot
+        Of its frames.
+    low_watermark_us
+        No value may be stamped before this; None for no such bound.
     """
 
-    def __init__(self, description: DeviceDescription, times: FeedTimes, *, radio_us: int) -> None:
+    def __init__(
+        self,
+        description: DeviceDescription,
+        times: FeedTimes,
+        *,
+        radio_us: int,
+        boot: int = 1,
+        low_watermark_us: int | None = None,
+    ) -> None:
         self.description = description
+        self.boot = boot
         self.program: SamplingProgram = SLEEP
         self._samples = 0
         self.offline = False
@@ -78,7 +91,7 @@ class DeviceFeed:
         self._number = 0
         self._residual = ResidualFilter(SLEEP)
         self._sequence = 0
-        self._low_watermark_us: int | None = None
+        self._low_watermark_us = low_watermark_us
         self._begins_us: int | None = None
         self._filled: set[int] = set()
         self._received_radio_us = radio_us
@@ -92,7 +105,7 @@ class DeviceFeed:
         return Announcement(
             version=VERSION,
             mote=description.mote,
-            boot=0,
+            boot=self.boot,
             kind=description.kind,
             stream=description.stream,
             properties=dict(description.properties),
@@ -210,7 +223,7 @@ class DeviceFeed:
         packet = Packet(
             version=VERSION,
             mote=self.description.mote,
-            boot=0,
+            boot=self.boot,
             sequence=self._sequence,
             clock_us=clock_us,
             promise_us=self._low_watermark_us if self._low_watermark_us is not None else earliest_us,

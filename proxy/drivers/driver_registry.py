@@ -1,12 +1,72 @@
-"""The drivers of a proxy, and the motes that each of them drives."""
+"""The drivers of a proxy, the motes that each of them drives, and what became of these motes' messages. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from protocols.acquisition.program_reports import Abilities
+from protocols.event_log import get_logger
 from protocols.wire.packets import Announcement
-from proxy.drivers.driver import Capabilities, Driver
+from proxy.drivers.driver import Capabilities, Driver, KnownDevice
+
+log = get_logger(__name__)
+
+T = TypeVar("T")
+
+MOST_STRANGERS = 1_000
+"""Names without a mote whose rejections are counted: anyone can publish on a new topic."""
+_LONGEST_TROUBLE = 512
+_LONGEST_TOPIC = 120
+
+
+@dataclass(frozen=True, slots=True)
+class DrivenMote:
+    """The driver of a mote.
+
+    Parameters
+    ----------
+    mote
+        Its name.
+    driver
+        The name of the driver that owns it.
+    device
+        The driver's own name for it.
+    boot
+        Of the last announcement that the driver made of it.
+    """
+
+    mote: str
+    driver: str
+    device: str
+    boot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is known of motes and streams from before a restart of the proxy.
+
+    Parameters
+    ----------
+    driven, announcements
+        The catalog's.
+    boots, states
+        By mote: the boot of the last packet that is stored, and what the driver kept.
+    watermarks_us
+        The low watermark of each stream that has one.
+    """
+
+    driven: tuple[DrivenMote, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
+    boots: Mapping[str, int] = field(default_factory=dict)
+    states: Mapping[str, bytes] = field(default_factory=dict)
+    watermarks_us: Mapping[str, int | None] = field(default_factory=dict)
+
+
+NOTHING_BEFORE = Before()
 
 
 def abilities(capabilities: Capabilities) -> Abilities:
@@ -27,18 +87,55 @@ def abilities(capabilities: Capabilities) -> Abilities:
     )
 
 
+def pattern_of(topic_filter: str) -> re.Pattern[str]:
+    """Return the pattern of the topics that an MQTT topic filter matches.
+
+    Examples
+    --------
+    >>> bool(pattern_of("a/+/c").fullmatch("a/b/c")), bool(pattern_of("a/#").fullmatch("a")), bool(
+    ...     pattern_of("a/#").fullmatch("ab/c")
+    ... )
+    (True, True, False)
+    """
+    levels = topic_filter.split("/")
+    end = ""
+    if levels[-1] == "#":
+        levels.pop()
+        end = "(/.*)?" if levels else ".*"
+    found = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels)
+    return re.compile(found + end, re.DOTALL)
+
+
 class DriverRegistry:
-    """The drivers of one proxy. The first driver that delivers a mote drives it.
+    """The drivers of one proxy. A driver owns a mote from when it first announces it, also after a restart.
 
     Parameters
     ----------
     drivers
         Of the proxy.
+    before
+        What is known from before a restart. Motes announced as of boot 0 are those of drivers, too: earlier versions
+        kept no owners, and announced no driven device otherwise. Whichever driver meets such a device owns it.
     """
 
-    def __init__(self, drivers: Iterable[Driver] = ()) -> None:
+    def __init__(self, drivers: Iterable[Driver] = (), before: Before = NOTHING_BEFORE) -> None:
         self.drivers = tuple(drivers)
-        self._of: dict[str, Driver] = {}
+        named = {each.name: each for each in self.drivers}
+        self._topics = [(each, [pattern_of(topic) for topic in each.subscriptions]) for each in self.drivers]
+        self._of = {each.mote: named[each.driver] for each in before.driven if each.driver in named}
+        left = {each.mote for each in before.driven if each.driver not in named}
+        owned = {each.mote for each in before.driven}
+        self._free = {
+            each.mote: each
+            for each in before.announcements
+            if each.mote in left or (each.boot == 0 and each.mote not in owned)
+        }
+        """Announcements of motes that were driven, and that no driver owns now."""
+        self._left = Counter(each.driver for each in before.driven if each.driver not in named)
+        self._states = dict(before.states)
+        self._clashes: dict[str, str] = {}
+        self._rejections: dict[str, Counter[str]] = {}
+        self._strangers = 0
 
     def __contains__(self, mote: str) -> bool:
         """Return whether a mote is driven."""
@@ -58,6 +155,19 @@ class DriverRegistry:
         """Topic filters of all drivers, each once."""
         return tuple(dict.fromkeys(each for driver in self.drivers for each in driver.subscriptions))
 
+    @property
+    def left(self) -> Mapping[str, int]:
+        """How many devices there are of drivers that are not configured any more, by the driver's name."""
+        return self._left
+
+    def reading(self, topic: str) -> list[Driver]:
+        """Return the drivers that read messages on a topic."""
+        return [driver for driver, patterns in self._topics if any(each.fullmatch(topic) for each in patterns)]
+
+    def has_no_key(self, mote: str) -> bool:
+        """Return whether a mote is driven, or was before the restart: no key of its own seals its frames."""
+        return mote in self._of or mote in self._free
+
     def abilities_of(self, mote: str) -> Abilities:
         """Return what a mote can do: everything, if it is not driven."""
         driver = self._of.get(mote)
@@ -68,6 +178,11 @@ class DriverRegistry:
         driver = self._of.get(mote)
         return None if driver is None else driver.capabilities_of(mote).max_delay_us
 
+    def capabilities_of(self, mote: str) -> Capabilities | None:
+        """Return what a driven device can do; None if the mote is not driven."""
+        driver = self._of.get(mote)
+        return None if driver is None else driver.capabilities_of(mote)
+
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
         """Let a driver drive a mote; return why it may not, or an empty text.
 
@@ -76,12 +191,100 @@ class DriverRegistry:
         driver, mote
             Which driver for which mote.
         announced
-            The announcement that the fleet has of the mote; drivers announce boot 0, Fjord's own motes boot 1 or more.
+            The announcement that the fleet has of the mote.
         """
         other = self._of.get(mote)
-        if other is not None and other is not driver and other.owns(mote):
+        if other is driver:
+            return ""
+        if other is not None and other.owns(mote):
             return f"mote {mote!r} is a device of driver {other.name!r}: give {driver.name!r} a prefix"
-        if other is None and announced is not None and announced.boot > 0:
+        if other is None and announced is not None and self._free.get(mote) != announced:
             return f"mote {mote!r} is one of Fjord's own: give driver {driver.name!r} a prefix"
         self._of[mote] = driver
         return ""
+
+    def owner(self, driver: Driver, announcement: Announcement) -> DrivenMote:
+        """Return that a driver owns the mote that it has announced, for the catalog."""
+        mote = announcement.mote
+        device = _asked(driver, mote, lambda driver, mote: driver.device_of(mote), "")
+        return DrivenMote(mote, driver.name, device, announcement.boot)
+
+    def known_devices(self, driver: Driver, before: Before) -> list[KnownDevice]:
+        """Return the devices that a driver owned before the restart, each with a new boot."""
+        announcements = {each.mote: each for each in before.announcements}
+        return [
+            KnownDevice(
+                each.mote,
+                each.device,
+                max(each.boot, announcements[each.mote].boot, before.boots.get(each.mote, 0)) + 1,
+                announcements[each.mote],
+                before.states.get(each.mote, b""),
+                before.watermarks_us.get(announcements[each.mote].stream.name),
+            )
+            for each in before.driven
+            if each.driver == driver.name and each.mote in announcements
+        ]
+
+    def changed_states(self, motes: Iterable[str]) -> dict[str, bytes]:
+        """Return what drivers keep of these motes, if it is not what was returned before: to be stored now."""
+        found: dict[str, bytes] = {}
+        for mote in motes:
+            driver = self._of.get(mote)
+            if driver is None:
+                continue
+            state = _asked(driver, mote, lambda driver, mote: driver.state_of(mote), b"")
+            if state != self._states.get(mote, b""):
+                self._states[mote] = found[mote] = state
+        return found
+
+    def clashed(self, driver: Driver, mote: str, topic: str) -> bool:
+        """Note that a driver met a device whose name another mote has; return whether that is the first of the name.
+
+        Parameters
+        ----------
+        driver, mote
+            Which driver for which mote.
+        topic
+            Of the device; empty if it is not known.
+        """
+        if mote in self._clashes or len(self._clashes) >= MOST_STRANGERS:
+            return False
+        device = topic[:_LONGEST_TOPIC] or driver.device_of(mote)[:_LONGEST_TOPIC] or mote
+        self._clashes[mote] = f"another device `{device}` of driver {driver.name!r} has this name: give it a prefix"
+        return True
+
+    def rejected(self, mote: str, reason: str) -> None:
+        """Count a rejection of what a device sent, by its reason."""
+        counts = self._rejections.get(mote)
+        if counts is None:
+            if mote not in self._of:
+                if self._strangers >= MOST_STRANGERS:
+                    return
+                self._strangers += 1
+            counts = self._rejections[mote] = Counter()
+        counts[reason] += 1
+
+    def counts_of(self, mote: str) -> Mapping[str, int]:
+        """Return what became of a device's messages, by reason: the driver's own counts, and rejections.
+
+        A rejection that the driver has counted itself is counted once.
+        """
+        driver = self._of.get(mote)
+        none: Mapping[str, int] = {}
+        own = none if driver is None else _asked(driver, mote, lambda driver, mote: driver.counts_of(mote), none)
+        return Counter(own) | self._rejections.get(mote, Counter())
+
+    def trouble_of(self, mote: str) -> str:
+        """Return what keeps messages of a device from their stream, and what to do about it; empty for nothing."""
+        driver = self._of.get(mote)
+        own = "" if driver is None else _asked(driver, mote, lambda driver, mote: driver.trouble_of(mote), "")
+        return "; ".join(each for each in (self._clashes.get(mote), own) if each)[:_LONGEST_TROUBLE]
+
+
+def _asked(driver: Driver, mote: str, question: Callable[[Driver, str], T], otherwise: T) -> T:
+    """Return a driver's answer about a mote; a fault of the driver must not end what asks."""
+    try:
+        return question(driver, mote)
+    except Exception:
+        log.exception("a driver failed", driver=driver.name)
+        return otherwise

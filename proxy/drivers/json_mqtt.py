@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as default
 from typing import Any
@@ -14,7 +14,7 @@ from protocols.wire.packets import SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram
 from protocols.wire.streams import Field, StreamSchema, check_value
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
-from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Notice, Rejection
+from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, KnownDevice, Notice, Rejection
 from proxy.drivers.field_mapping import FieldMapping, TimeMapping
 from proxy.drivers.names import NameTable
 from proxy.drivers.payloads import PayloadError, read_json
@@ -103,6 +103,8 @@ class JsonDriver:
         self._schema = plan.schema
         self._names = NameTable(prefix=plan.prefix)
         self._feeds: dict[str, DeviceFeed] = {}
+        self._devices: dict[str, str] = {}
+        self._boots: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -192,6 +194,50 @@ class JsonDriver:
         heartbeats = (feed.heartbeat(radio_us=radio_us, received_us=received_us) for feed in self._feeds.values())
         return DriverOutput(frames=tuple(each for each in heartbeats if each is not None))
 
+    def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
+        """Return an announcement and a promise of each device that its messages still describe."""
+        output = NOTHING
+        plan = self._plan
+        for each in devices:
+            self._boots[each.mote] = each.boot
+            announced = each.announcement
+            if announced.stream != self._schema or self._names.name_of(each.device) != each.mote:
+                continue
+            about = DeviceDescription(
+                each.mote,
+                plan.kind,
+                announced.stream,
+                announced.properties,
+                plan.default_period_us,
+                plan.minimum_period_us,
+            )
+            feed = self._feeds[each.mote] = DeviceFeed(
+                about, plan.times, radio_us=radio_us, boot=each.boot, low_watermark_us=each.low_watermark_us
+            )
+            self._devices[each.mote] = each.device
+            promise = feed.empty(radio_us=radio_us, received_us=received_us)
+            output += DriverOutput(frames=(feed.announcement(), promise))
+        return output
+
+    def device_of(self, mote: str) -> str:
+        """Return the name of a device on its own topics."""
+        return self._devices.get(mote, "")
+
+    def state_of(self, mote: str) -> bytes:
+        """Return nothing."""
+        _ = mote
+        return b""
+
+    def counts_of(self, mote: str) -> Mapping[str, int]:
+        """Return nothing."""
+        _ = mote
+        return {}
+
+    def trouble_of(self, mote: str) -> str:
+        """Return nothing."""
+        _ = mote
+        return ""
+
     def _feed(self, device: str, parts: Mapping[str, str], radio_us: int) -> DeviceFeed:
         found = self._feeds.get(self._names.known(device) or "")
         if found is None:
@@ -207,7 +253,9 @@ class JsonDriver:
                 self._plan.default_period_us,
                 self._plan.minimum_period_us,
             )
-            found = self._feeds[mote] = DeviceFeed(about, self._plan.times, radio_us=radio_us)
+            boot = self._boots.get(mote, 1)
+            found = self._feeds[mote] = DeviceFeed(about, self._plan.times, radio_us=radio_us, boot=boot)
+            self._devices[mote] = device
         return found
 
     def _property(self, fixed: FixedProperty, mote: str, device: str, parts: Mapping[str, str]) -> SampleValue:

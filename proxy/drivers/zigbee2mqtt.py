@@ -8,6 +8,7 @@ then with ``error`` in words; availability is ``online`` or ``{"state": "online"
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,16 @@ from protocols.wire.frames import MEBIBYTE
 from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
 from protocols.wire.streams import StreamSchema
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
-from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, Notice, Publication, Rejection
+from proxy.drivers.driver import (
+    NOTHING,
+    PASSIVE,
+    Capabilities,
+    DriverOutput,
+    KnownDevice,
+    Notice,
+    Publication,
+    Rejection,
+)
 from proxy.drivers.names import NameTable, identifier
 from proxy.drivers.payloads import PayloadError, read_json
 from proxy.drivers.push_down import push_down
@@ -88,6 +98,7 @@ class Zigbee2MqttDriver:
         self._by_friendly_name: dict[str, _Known] = {}
         self._streams: dict[str, StreamSchema] = {}
         self._transactions = 0
+        self._boots: dict[str, int] = {}
 
     @property
     def name(self) -> str:
@@ -106,7 +117,33 @@ class Zigbee2MqttDriver:
 
     def owns(self, mote: str) -> bool:
         """Return whether a mote is a device of this bridge."""
-        return mote in self._motes
+        return mote in self._motes or (mote in self._boots and not self._motes)
+
+    def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
+        """Note the devices that the bridge is about to list."""
+        _ = radio_us, received_us
+        self._boots |= {each.mote: each.boot for each in devices}
+        return NOTHING
+
+    def device_of(self, mote: str) -> str:
+        """Return the friendly name of a device."""
+        known = self._motes.get(mote)
+        return "" if known is None else known.device.friendly_name
+
+    def state_of(self, mote: str) -> bytes:
+        """Return nothing."""
+        _ = mote
+        return b""
+
+    def counts_of(self, mote: str) -> Mapping[str, int]:
+        """Return nothing."""
+        _ = mote
+        return {}
+
+    def trouble_of(self, mote: str) -> str:
+        """Return nothing."""
+        _ = mote
+        return ""
 
     def received(
         self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
@@ -216,7 +253,8 @@ class Zigbee2MqttDriver:
             REPORTING.shortest_period_us,
         )
         can = any(reportable(device, exposed) for exposed in device.properties)
-        return _Known(device, DeviceFeed(about, self._plan.times, radio_us=radio_us), REPORTING if can else PASSIVE)
+        feed = DeviceFeed(about, self._plan.times, radio_us=radio_us, boot=self._boots.get(mote, 1))
+        return _Known(device, feed, REPORTING if can else PASSIVE)
 
     def _schema(self, device: ZigbeeDevice) -> StreamSchema:
         fields = tuple(exposed.field for exposed in device.properties)

@@ -380,6 +380,11 @@ class Fleet:
         """Return whether a mote is in this proxy's catalog."""
         return self._members.has(mote)
 
+    def has_announced(self, announcement: Announcement) -> bool:
+        """Return whether this is the last announcement of its mote, and was accepted."""
+        found = self.motes.get(announcement.mote)
+        return found is not None and found.announcement == announcement
+
     def has_motes(self, stream_name: str) -> bool:
         """Return whether motes feed a stream."""
         return bool(self._members.motes_of(stream_name))

@@ -15,7 +15,7 @@ There is no pause in between, so the frames of a device reach the fleet in the o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from protocols.event_log import get_logger
@@ -23,21 +23,25 @@ from protocols.mqtt.link import LinkError, Message
 from protocols.wire import topics
 from protocols.wire.packets import Announcement, Packet, RunProgram, SendAnnouncement
 from proxy.drivers.driver import NOTHING, Driver, DriverOutput
-from proxy.drivers.driver_registry import DriverRegistry
+from proxy.drivers.driver_registry import Before, DriverRegistry
+from proxy.fleet.batching import CutBatch
 from proxy.fleet.fleet import Fleet
 from proxy.motes.device_traits import DeviceTraits
 from proxy.motes.mote_events import SendControl
+from proxy.records.waiting_tuples import MotePosition
 from proxy.running.device_messages import DeviceMessages
 from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
-from proxy.running.frame_intake import FrameIntake
+from proxy.running.frame_intake import FrameIntake, Outcome, Outcomes
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
+from proxy.storage.spool import NO_STATES
 
 log = get_logger(__name__)
 
 _OWN_TOPICS = topics.PREFIX + "/"
 _INSTRUCTION_LABELS = {RunProgram: "run_program", SendAnnouncement: "send_announcement"}
 """Metric labels of the instructions that drivers carry out."""
+_OUTCOME_COUNTERS = {each: f"device_messages_{each}" for each in Outcome}
 
 
 def device_of(registry: DriverRegistry, mote: str) -> DeviceTraits | None:
@@ -96,9 +100,25 @@ class DrivenDevices:
         """Return whether messages on a topic go to the drivers: those on Fjord's own topics do not."""
         return bool(self._registry.drivers) and not topic.startswith(_OWN_TOPICS)
 
+    def restore(self, before: Before) -> None:
+        """Go on with the devices from before a restart, before any message: they announce themselves and promise."""
+        for name, count in self._registry.left.items():
+            log.warning("devices are not driven: their driver is not configured any more", driver=name, devices=count)
+        for driver in self._registry.drivers:
+            devices = self._registry.known_devices(driver, before)
+            if devices:
+                self._run(driver, partial(driver.restore, devices))
+
+    def changed_states(self, batches: Sequence[CutBatch], positions: Sequence[MotePosition]) -> Mapping[str, bytes]:
+        """Return what drivers keep of the motes of batches and positions, where it has changed."""
+        if not self._registry.drivers:
+            return NO_STATES
+        motes = dict.fromkeys(each.mote for batch in batches for each in batch.packets)
+        return self._registry.changed_states(motes | dict.fromkeys(each.mote for each in positions))
+
     def received(self, message: Message) -> None:
         """Handle a message of a device."""
-        for driver in self._registry.drivers:
+        for driver in self._registry.reading(message.topic):
             call = partial(driver.received, message.topic, message.payload, retained=message.retain)
             self._run(driver, call, message)
 
@@ -144,17 +164,29 @@ class DrivenDevices:
     def _run(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None = None) -> None:
         """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
         exchange = Exchange()
+        mark = self._intake.mark()
         exchange.answered(self._call(driver, call, message))
         while (each := exchange.next()) is not None:
             if isinstance(each, DriverOutput):
                 self._note(driver, each, message)
+                continue
+            if not self._claim(driver, each, exchange, message):
                 continue
             for control in self._deliver(driver, each, message):
                 if exchange.passes_on(each.mote):
                     self._pass_on(driver, control, exchange, message)
                 else:
                     self._metrics.count("controls_unsent")
+        self._account(driver, self._intake.since(mark), received=message is not None)
         self._intake.count_accepted()
+
+    def _account(self, driver: Driver, done: Outcomes, *, received: bool) -> None:
+        """Count the tuples of an exchange, and, if a message was received, what became of it: one outcome for each."""
+        if done.tuples:
+            self._metrics.count("device_tuples", driver.name, by=done.tuples)
+        if received:
+            self._metrics.count("device_messages_received", driver.name)
+            self._metrics.count(_OUTCOME_COUNTERS[done.outcome], driver.name)
 
     def _call(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
         """Return the output of a driver; a failure loses one message of its own devices, and nothing else."""
@@ -179,14 +211,27 @@ class DrivenDevices:
         self, driver: Driver, frame: Announcement | Packet, message: Message | None
     ) -> tuple[SendControl, ...]:
         """Deliver a frame to the intake; return the controls for its mote."""
-        known = self._fleet.motes.get(frame.mote)
-        problem = self._registry.claim(driver, frame.mote, None if known is None else known.announcement)
-        if problem:
-            self._reject(driver, "mote", problem, message, frame.mote)
-            return ()
-        return tuple(
-            self._intake.receive(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real())
-        )
+        controls = self._intake.receive(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real())
+        if isinstance(frame, Announcement) and self._fleet.has_announced(frame):
+            self._intake.note_owner(self._registry.owner(driver, frame))
+        return tuple(controls)
+
+    def _claim(self, driver: Driver, frame: Announcement | Packet, exchange: Exchange, message: Message | None) -> bool:
+        """Return whether a driver may deliver a frame: no other mote has its name."""
+        mote = frame.mote
+        known = self._fleet.motes.get(mote)
+        problem = self._registry.claim(driver, mote, None if known is None else known.announcement)
+        if not problem:
+            return True
+        if not exchange.refuses(mote):
+            return False  # one rejection is enough for what one message led to
+        if self._registry.clashed(driver, mote, "" if message is None else message.topic):
+            log.error("two devices have the same name", mote=mote, driver=driver.name, problem=problem)
+            self._intake.note_counts(mote, changed=True)
+        self._metrics.count("device_name_clashes", driver.name)
+        if message is not None:
+            self._reject(driver, "mote", problem, message, mote)
+        return False
 
     def _pass_on(self, driver: Driver, sent: SendControl, exchange: Exchange, message: Message | None) -> None:
         """Pass a control for one of its motes on to a driver, whose outputs belong to the same exchange."""
@@ -200,4 +245,6 @@ class DrivenDevices:
 
     def _reject(self, driver: Driver, reason: str, detail: str, message: Message | None, mote: str = "") -> None:
         cause = message or Message(f"drivers/{driver.name}", b"")  # where time led to it, not a message
+        if mote and mote not in self._registry:
+            self._registry.rejected(mote, reason)
         self._intake.reject("frames_refused", reason, detail, cause, mote=mote)

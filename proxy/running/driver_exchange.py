@@ -31,6 +31,7 @@ class Exchange:
 
     _waiting: deque[DriverOutput | Announcement | Packet] = field(default_factory=deque)
     _controls: Counter[str] = field(default_factory=Counter)
+    _refused: set[str] = field(default_factory=set)
 
     def answered(self, output: DriverOutput) -> None:
         """Note an output of the driver."""
@@ -48,6 +49,12 @@ class Exchange:
         """Return whether a control that a frame of this mote led to is passed on; otherwise it is not sent."""
         self._controls[mote] += 1
         return self._controls[mote] <= MOST_CONTROLS
+
+    def refuses(self, mote: str) -> bool:
+        """Note that a frame of this mote is refused for its name; return whether it is the first of the exchange."""
+        first = mote not in self._refused
+        self._refused.add(mote)
+        return first
 
 
 @dataclass(slots=True)

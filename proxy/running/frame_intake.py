@@ -7,10 +7,13 @@ caller can reach the mote: over the broker or through a driver.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
 from protocols.wire.packets import Announcement, Packet
+from proxy.drivers.driver_registry import DrivenMote, DriverRegistry
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.fleet import Fleet
 from proxy.fleet.fleet_instructions import (
@@ -28,6 +31,7 @@ from proxy.motes.mote_events import (
     MoteInstruction,
     NotDemanded,
     PublishEntry,
+    Rebooted,
     Rejected,
     Rejection,
     SendControl,
@@ -46,6 +50,35 @@ log = get_logger(__name__)
 _CLOCK = frozenset({Rejection.CLOCK_AHEAD, Rejection.CLOCK_BEHIND})
 
 
+class Outcome(StrEnum):
+    """What a message of a device has led to."""
+
+    USED = "used"
+    """Tuples, at once."""
+    REFUSED = "refused"
+    NOT_DEMANDED = "not_demanded"
+    WITHOUT_TUPLE = "without_tuple"
+    """Nothing of these: it has no sample, or its driver counts why there is no tuple, or none yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How many tuples were accepted, how much was rejected, and how many tuples no query needed."""
+
+    tuples: int
+    rejections: int
+    not_demanded: int
+
+    @property
+    def outcome(self) -> Outcome:
+        """What one message has led to."""
+        if self.tuples:
+            return Outcome.USED
+        if self.rejections:
+            return Outcome.REFUSED
+        return Outcome.NOT_DEMANDED if self.not_demanded else Outcome.WITHOUT_TUPLE
+
+
 class FrameIntake:
     """Frames of all motes of one proxy.
 
@@ -57,11 +90,22 @@ class FrameIntake:
         Where rejected frames go, counters, and what the broker lacks of the catalog.
     clocks
         Give the time.
+    registry
+        Which motes are devices of other makers; None for none.
     """
 
     def __init__(
-        self, fleet: Fleet, *, quarantine: Quarantine, metrics: ProxyMetrics, unpublished: Unpublished, clocks: Clocks
+        self,
+        fleet: Fleet,
+        *,
+        quarantine: Quarantine,
+        metrics: ProxyMetrics,
+        unpublished: Unpublished,
+        clocks: Clocks,
+        registry: DriverRegistry | None = None,
     ) -> None:
+        self._rejections = 0
+        self._registry = registry or DriverRegistry()
         self._fleet = fleet
         self._quarantine = quarantine
         self._metrics = metrics
@@ -116,6 +160,27 @@ class FrameIntake:
             self._unpublished.entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
+    def mark(self) -> Outcomes:
+        """Return what has been counted so far, for :meth:`since`, before the next :meth:`count_accepted`."""
+        return Outcomes(len(self._accepted), self._rejections, self._metrics.value("samples_not_demanded", ""))
+
+    def since(self, mark: Outcomes) -> Outcomes:
+        """Return what has happened since a mark."""
+        now, accepted = self.mark(), self._accepted[mark.tuples :]
+        return Outcomes(
+            sum([len(each.starts_us) for each in accepted]),
+            now.rejections - mark.rejections,
+            now.not_demanded - mark.not_demanded,
+        )
+
+    def note_owner(self, owner: DrivenMote) -> None:
+        """Keep the owner of a mote across restarts, in the transaction that stores its announcement."""
+        self._changes.driven[owner.mote] = owner
+
+    def note_counts(self, mote: str, *, changed: bool = False) -> None:
+        """Publish the entry of a mote again: its counts are new, or with `changed` its trouble is."""
+        self._unpublished.entries.note(mote, changed=changed)
+
     def note_demand(self, stream: str, stored: StoredDemand) -> None:
         """Keep the demand on a stream across restarts, given what has changed in it."""
         before = self._changes.demands.get(stream)
@@ -135,6 +200,11 @@ class FrameIntake:
         times = self._metrics.count(counter, reason)
         if times & (times - 1) == 0:  # the 1st, 2nd, 4th, 8th ...: a flood of them does not flood the log
             log.warning("rejected", what=counter, reason=reason, detail=detail, times=times, **where)
+        self._rejections += 1
+        mote = where.get("mote", "")
+        if mote in self._registry:
+            self._registry.rejected(mote, reason or counter)
+            self.note_counts(mote)
         if message is not None:
             self._metrics.count("quarantined")
             payload = message.payload[:LONGEST_PAYLOAD_BYTES]
@@ -181,6 +251,8 @@ class FrameIntake:
                 elif reason in _CLOCK:
                     self._metrics.count("samples_rejected", reason, by=samples)
                 self.reject("packets_refused", reason.value, detail, message, mote=mote)
+            case Rebooted() if mote in self._registry:
+                pass  # its driver has begun anew, the device has not
             case _:
                 report(mote, instruction, self._metrics)
 

@@ -44,6 +44,15 @@ COUNTERS: Mapping[str, Counted] = {
     "controls": Counted("Control frames sent in listen windows, by instruction.", "instruction"),
     "controls_unsent": Counted("Control frames not sent: the window had closed, or there was no connection."),
     "device_messages": Counted("Messages of drivers to devices."),
+    "device_messages_received": Counted("Messages of devices, by driver.", "driver"),
+    "device_messages_used": Counted("Messages of devices that led to tuples at once, by driver.", "driver"),
+    "device_messages_refused": Counted("Messages of devices that were rejected, by driver.", "driver"),
+    "device_messages_not_demanded": Counted("Messages of devices that no query needed, by driver.", "driver"),
+    "device_messages_without_tuple": Counted(
+        "Messages of devices that led to nothing else at once, by driver.", "driver"
+    ),
+    "device_tuples": Counted("Tuples of devices accepted into batches, by driver.", "driver"),
+    "device_name_clashes": Counted("Frames of devices whose name another mote has, by driver.", "driver"),
     "motes_unresponsive": Counted("Motes that did not start a program that they were sent several times."),
     "motes_silent_times": Counted("Times a mote fell silent."),
     "motes_wrong_clock_times": Counted("Times a mote's clock turned out to be wrong, ahead or behind.", "fault"),

@@ -18,7 +18,7 @@ from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.text.durations import format_duration
 from proxy.drivers.driver import Driver
-from proxy.drivers.driver_registry import DriverRegistry
+from proxy.drivers.driver_registry import Before, DriverRegistry
 from proxy.errors import StoreError
 from proxy.fleet.demand_assembly import DemandAssemblies
 from proxy.fleet.fleet import Fleet
@@ -83,7 +83,14 @@ class ProxyService:
         self._clocks = clocks or Clocks()
         now_us = self._clocks.radio()
         began_us = self._clocks.real()
-        registry = DriverRegistry(drivers)
+        self._before = Before(
+            tuple(stores.catalog.driven()),
+            tuple(stores.catalog.announcements()),
+            {mote: each.boot for mote, each in stores.spool.positions().items()},
+            stores.spool.states(),
+            {each.stream: each.watermark_us for each in stores.spool.progress()},
+        )
+        registry = DriverRegistry(drivers, self._before)
         neighbours = Neighbours(settings.name, began_us)
         self.fleet = Fleet(
             settings.name,
@@ -98,7 +105,7 @@ class ProxyService:
             device_of=partial(device_of, registry),
             neighbours=neighbours,
             checked=registry.__contains__,
-            sealed=lambda mote: bool(settings.keys) and mote not in registry,
+            sealed=lambda mote: bool(settings.keys) and not registry.has_no_key(mote),
             delay_of=registry.delay_of,
         )
         self._session = client_session(
@@ -144,6 +151,7 @@ class ProxyService:
             metrics=self.metrics,
             unpublished=self.unpublished,
             clocks=self._clocks,
+            registry=registry,
         )
         self.devices = DrivenDevices(
             registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
@@ -174,7 +182,7 @@ class ProxyService:
         self._flushing = asyncio.Lock()
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
-        self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size)
+        self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size, self.devices.changed_states)
         self._unwritten_messages: list[SessionMessage] = []
         """Of the devices' session: those that led to batches that are not written yet."""
         self._stopping = False
@@ -186,6 +194,7 @@ class ProxyService:
         self.intake.carry_out(self._restore())
         if self.away_us:
             log.info("begins again", away=format_duration(self.away_us), device_session=self._has_device_session)
+        self.devices.restore(self._before)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             running = [
@@ -235,7 +244,7 @@ class ProxyService:
                 instructions += self.fleet.receive_demand(
                     stream, found.demand, radio_us=now_us, unreadable=found.unreadable
                 )
-        return instructions + self.fleet.restore(self.stores.catalog.announcements())
+        return instructions + self.fleet.restore(self._before.announcements)
 
     def _acknowledge(self) -> None:
         """Acknowledge the messages of devices of which all that they led to is on disk."""
@@ -298,7 +307,7 @@ class ProxyService:
                 times = self.metrics.count("spool_full")
                 if times & (times - 1) == 0:
                     log.error("spool is full: samples wait in memory", spool_bytes=spool_bytes)
-            case Write(batches, positions, losses):
+            case Write(batches, positions, losses, states):
                 now_us = self._clocks.real()
                 if cuts:
                     self._unwritten_messages += self.device_messages.cut(self.devices.held_since_us)
@@ -310,6 +319,7 @@ class ProxyService:
                     positions,
                     now_us,
                     losses=losses,
+                    states=states,
                     packed=self.delivery.packed,
                     session=self._unwritten_messages,
                 )

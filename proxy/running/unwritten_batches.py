@@ -7,22 +7,26 @@ Pure. Batches are numbered when they are cut, so those of a failed write must be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.fleet import Fleet
 from proxy.records.waiting_tuples import MotePosition
 from proxy.running.flush_schedule import FlushSchedule
+from proxy.storage.spool import NO_STATES
+
+ChangedStates = Callable[[Sequence[CutBatch], Sequence[MotePosition]], Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write batches, positions of motes, and until when samples of motes are missing, in one transaction."""
+    """Write batches, positions and states of motes, and until when samples of them are missing, in one transaction."""
 
     batches: Sequence[CutBatch]
     positions: Sequence[MotePosition]
     losses: Mapping[str, int]
+    states: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,21 @@ class UnwrittenBatches:
         When batches are cut, and positions are due.
     most_spool_bytes
         The spool is full from this size on.
+    changed_states
+        Returns what drivers keep of the motes of batches and positions, where that has changed since the last time.
     """
 
-    def __init__(self, fleet: Fleet, schedule: FlushSchedule, most_spool_bytes: int) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        schedule: FlushSchedule,
+        most_spool_bytes: int,
+        changed_states: ChangedStates = lambda _, __: NO_STATES,
+    ) -> None:
         self._fleet = fleet
         self._schedule = schedule
         self._most_spool_bytes = most_spool_bytes
+        self._changed_states = changed_states
         self._unwritten = Write((), (), {})
 
     def __bool__(self) -> bool:
@@ -75,7 +88,9 @@ class UnwrittenBatches:
             positions = self._fleet.positions()
         # What a mote has not sent must not be forgotten by a restart behind a position that is stored now.
         losses = {**self._unwritten.losses, **self._fleet.new_losses()}
-        self._unwritten = Write(batches, positions, losses)
+        # No tuples wait any more: what drivers keep is as of all tuples that are in these batches, and before.
+        states = {**self._unwritten.states, **self._changed_states(batches, positions)}
+        self._unwritten = Write(batches, positions, losses, states)
         return self._unwritten if batches or positions else None
 
     def written(self) -> None:

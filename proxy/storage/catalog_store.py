@@ -16,6 +16,7 @@ from protocols.wire.demand_pieces import DemandPiece, WholeDemand, decode_demand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import Announcement, decode_announcement
 from protocols.wire.programs import SLEEP, SamplingProgram, program_number
+from proxy.drivers.driver_registry import DrivenMote
 from proxy.errors import StoreCorruptError, StoreError
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.records.program_table import MOST_PROGRAMS
@@ -26,6 +27,7 @@ T = TypeVar("T")
 log = get_logger(__name__)
 
 _NONE: Mapping[str, StoredDemand] = MappingProxyType({})
+_NATIVE: Mapping[str, DrivenMote] = MappingProxyType({})
 _programs = msgspec.msgpack.Decoder(SamplingProgram)
 _NOT_READABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of decoders for damaged bytes."""
@@ -56,12 +58,24 @@ class CatalogStore:
         announcements: Iterable[Announcement] = (),
         programs: Iterable[SamplingProgram] = (),
         demands: Mapping[str, StoredDemand] = _NONE,
+        driven: Mapping[str, DrivenMote] = _NATIVE,
     ) -> None:
-        """Store changes; the least recently demanded programs beyond a thousand are deleted."""
+        """Store changes; the least recently demanded programs beyond a thousand are deleted.
+
+        A mote that announces itself and is none of `driven` belongs to no driver any more.
+        """
+        announced = {each.mote: each for each in announcements}
         with transaction(self._connection, self.path):
             self._connection.executemany(
                 "INSERT OR REPLACE INTO announcements VALUES (?, ?)",
-                [(each.mote, encode(each)) for each in announcements],
+                [(mote, encode(each)) for mote, each in announced.items()],
+            )
+            self._connection.executemany(
+                "DELETE FROM driven_motes WHERE mote = ?", [(mote,) for mote in announced if mote not in driven]
+            )
+            self._connection.executemany(
+                "INSERT OR REPLACE INTO driven_motes VALUES (?, ?, ?, ?)",
+                [(each.mote, each.driver, each.device, each.boot) for each in driven.values()],
             )
             for program in programs:
                 if program == SLEEP:
@@ -86,6 +100,12 @@ class CatalogStore:
             The stored bytes cannot be read.
         """
         return self._read(decode_announcement, "SELECT payload FROM announcements ORDER BY rowid")
+
+    def driven(self) -> list[DrivenMote]:
+        """Return the motes that drivers own; raises StoreError."""
+        with reading(self.path):
+            rows = self._connection.execute("SELECT mote, driver, device, boot FROM driven_motes ORDER BY rowid")
+            return [DrivenMote(*row) for row in rows]
 
     def programs(self) -> list[SamplingProgram]:
         """Return the programs, the most recently demanded last; raises as :meth:`announcements`."""

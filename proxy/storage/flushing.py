@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from protocols.wire.batches import encode_batch
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
+from proxy.drivers.driver_registry import DrivenMote
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.quarantine import RejectedFrame
-from proxy.storage.spool import NO_LOSSES, SessionMessage, SpooledBatch
+from proxy.storage.spool import NO_LOSSES, NO_STATES, SessionMessage, SpooledBatch
 from proxy.storage.stores import Stores
 
 
@@ -24,16 +25,20 @@ class CatalogChanges:
     announcements: dict[str, Announcement] = field(default_factory=dict)
     programs: list[SamplingProgram] = field(default_factory=list)
     demands: dict[str, StoredDemand] = field(default_factory=dict)
+    driven: dict[str, DrivenMote] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.announcements or self.programs or self.demands)
+        return bool(self.announcements or self.programs or self.demands or self.driven)
 
     def followed_by(self, newer: CatalogChanges) -> CatalogChanges:
         """Return these changes and newer ones as one."""
         demands = dict(self.demands)
         for stream, each in newer.demands.items():
             demands[stream] = demands[stream].followed_by(each) if stream in demands else each
-        return CatalogChanges(self.announcements | newer.announcements, self.programs + newer.programs, demands)
+        kept = {mote: each for mote, each in self.driven.items() if mote not in newer.announcements}
+        return CatalogChanges(
+            self.announcements | newer.announcements, self.programs + newer.programs, demands, kept | newer.driven
+        )
 
 
 def store_batches(
@@ -44,14 +49,15 @@ def store_batches(
     now_us: int,
     *,
     losses: Mapping[str, int] = NO_LOSSES,
+    states: Mapping[str, bytes] = NO_STATES,
     packed: bool = True,
     session: Sequence[SessionMessage] = (),
 ) -> list[SpooledBatch]:
     """Encode batches and put them on disk, with the progress of streams and motes; `now_us` is real time.
 
-    `losses` are those of motes that have changed: until when samples are missing. `packed` is as in
-    :func:`protocols.wire.batches.encode_batch`. `session` are the messages of the devices' session that have led to
-    these batches.
+    `losses` are those of motes that have changed: until when samples are missing. `states` are what drivers keep of
+    devices, as of these batches. `packed` is as in :func:`protocols.wire.batches.encode_batch`. `session` are the
+    messages of the devices' session that have led to these batches.
 
     Raises
     ------
@@ -72,14 +78,21 @@ def store_batches(
                 latest[mote] = position
     stamps = [(each.schema.name, kept) for each in cut for kept in each.stamps]
     stores.spool.append(
-        spooled, progress.values(), latest.values(), losses, stamps=stamps, session=session, now_us=now_us
+        spooled,
+        progress.values(),
+        latest.values(),
+        losses,
+        stamps=stamps,
+        states=states,
+        session=session,
+        now_us=now_us,
     )
     return spooled
 
 
 def store_catalog(stores: Stores, changes: CatalogChanges) -> None:
     """Put changes of the catalog on disk; raises StoreError."""
-    stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands)
+    stores.catalog.remember(changes.announcements.values(), changes.programs, changes.demands, changes.driven)
 
 
 def store_rejected(stores: Stores, frames: list[RejectedFrame]) -> None:

@@ -1,9 +1,9 @@
 """The spool: batches on disk until the cluster has acknowledged them.
 
 One transaction stores batches together with the progress of each stream, the last packet of each mote, until when
-samples of it are missing, and the stamps that its next published tuples may lie next to. So after a crash numbers
-continue without a gap, nothing is stored twice, and samples lost in memory are counted as lost, as are those whose loss
-was known in memory only.
+samples of it are missing, the stamps that its next published tuples may lie next to, and what drivers keep of their
+devices. So after a crash numbers continue without a gap, nothing is stored twice, and samples lost in memory are counted
+as lost, as are those whose loss was known in memory only.
 
 SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
 would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.
@@ -30,6 +30,7 @@ from proxy.storage.database import open_database, reading, transaction
 MOST_SESSION_MESSAGES = 10_000
 """The latest messages of a session that are known again. There are 65,535 numbers: none of these has come round."""
 NO_LOSSES: Mapping[str, int] = MappingProxyType({})
+NO_STATES: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class Spool:
         stamps: Iterable[tuple[str, KeptStamps]] = (),
         session: Sequence[SessionMessage] = (),
         now_us: int | None = None,
+        states: Mapping[str, bytes] = NO_STATES,
     ) -> None:
         """Store batches and the progress that they bring; on return they are on disk.
 
@@ -150,6 +152,8 @@ class Spool:
             Messages of the devices' session that have led to these batches, and are acknowledged next.
         now_us
             Real time; None if that is not to be noted.
+        states
+            By mote: what its driver keeps of it, as of the tuples in these batches and in those before.
 
         Raises
         ------
@@ -189,6 +193,7 @@ class Spool:
                 )
             if now_us is not None:
                 self._connection.execute("INSERT OR REPLACE INTO last_commit VALUES (1, ?)", (now_us,))
+            self._connection.executemany("INSERT OR REPLACE INTO device_states VALUES (?, ?)", list(states.items()))
         self.batches += len(batches)
         self.size_bytes += sum(len(each.payload) for each in batches)
 
@@ -279,6 +284,11 @@ class Spool:
         for stream, mote, stamp_us in rows:
             found.setdefault(stream, {}).setdefault(mote, []).append(int(stamp_us))
         return found
+
+    def states(self) -> dict[str, bytes]:
+        """Return, by mote, what its driver kept of it; raises StoreError."""
+        with reading(self.path):
+            return dict(self._connection.execute("SELECT mote, state FROM device_states").fetchall())
 
     def first_waiting(self) -> dict[str, int]:
         """Return, by stream, the number of the first batch that is not acknowledged; raises StoreError."""

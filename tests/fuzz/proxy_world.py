@@ -84,6 +84,7 @@ class ProxyWorld:
             metrics=metrics,
             unpublished=Unpublished(NAME, self.fleet, demands, EntrySchedule(1, 1), now_us=0),
             clocks=clocks,
+            registry=registry,
         )
         self.devices = DrivenDevices(registry, self.fleet, self._intake, self, metrics=metrics, clocks=clocks)
         self._waiting: dict[str, tuple[StreamDemand, tuple[RefusedDemand, ...], Message]] = {}

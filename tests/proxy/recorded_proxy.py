@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from protocols.wire.batches import Ack, decode_batch
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.packets import RunProgram, decode_control
 from protocols.wire.programs import program_number
+from proxy.drivers.settings import read_drivers
 from proxy.running.recorded_run import begin_recording, run_on
 from proxy.running.settings import ProxySettings
 from proxy.storage.stores import open_stores
@@ -29,6 +31,15 @@ from tests.proxy.conftest import announcement, demand, packet
 
 MEBIBYTE = 1024 * 1024
 MOTES = ("m0", "m1", "m2")
+DRIVERS = """
+[[driver]]
+kind = "json"
+name = "rooms"
+topic = "rooms/{mote}"
+stream = "climate"
+minimum_period = "1ms"
+field = [{ name = "t", path = "t", type = "real" }]
+"""
 
 
 class ClusterAndMotes(ScriptedLink):
@@ -56,6 +67,7 @@ class ClusterAndMotes(ScriptedLink):
 
 async def _drive(link, seconds, pause):
     link.put(topics.demand("traffic"), demand(("a", ["speed"], 100_000)), retain=True)
+    link.put(topics.demand("climate"), demand(("b", ["t"], 1_000), stream="climate"), retain=True)
     for mote in MOTES:
         link.put(topics.announcement("p", mote), announcement(mote, minimum=50_000))
     numbers = Counter()
@@ -69,6 +81,8 @@ async def _drive(link, seconds, pause):
         numbers[mote] += 1
         if count % 17 != 16:  # else it is lost
             link.put(topics.packet("p", mote), sent[:-3] if count % 23 == 22 else sent)
+        if count % 5 == 4:
+            link.put("rooms/kitchen", b'{"t": %d}' % count)  # ignored without a driver
         if count % 40 == 39:
             link.unacknowledged = 2
         if count == 25:
@@ -76,8 +90,11 @@ async def _drive(link, seconds, pause):
         await asyncio.sleep(pause * (1 + count % 3))
 
 
-def record(folder, log, *, seconds=1.0, pause=0.005, log_bytes=MEBIBYTE, **settings):
-    """Record a proxy for so long, in real time; return the recorder."""
+def record(folder, log, *, seconds=1.0, pause=0.005, log_bytes=MEBIBYTE, drivers="", **settings):
+    """Record a proxy for so long, in real time, with drivers of a TOML text; return the recorder."""
+    if drivers:
+        settings["drivers"] = f"{folder}.toml"
+        Path(settings["drivers"]).write_text(drivers, "utf-8")
     settings = ProxySettings(name="p", data=str(folder), flush_interval=20_000, resend_after=200_000, **settings)
     links = []
 
@@ -100,7 +117,7 @@ def record(folder, log, *, seconds=1.0, pause=0.005, log_bytes=MEBIBYTE, **setti
                 settings,
                 stores,
                 make_link,
-                [],
+                read_drivers(tomllib.loads(drivers), "drivers") if drivers else [],
                 lambda _: driving.append(asyncio.create_task(drive(), context=recorder.outside.copy())),
             )
 

@@ -15,6 +15,7 @@ from protocols.recording.entries import LogError, Sent, Stopped
 from protocols.recording.reading import read_runs
 from protocols.recording.ticking_loop import TickingLoop
 from protocols.wire import topics
+from protocols.wire.batches import decode_batch
 from proxy.drivers.driver_registry import DriverRegistry
 from proxy.drivers.settings import load_drivers
 from proxy.fleet.fleet import Fleet
@@ -27,7 +28,7 @@ from proxy.running.session_messages import SessionMessages
 from proxy.running.settings import ProxySettings
 from proxy.storage.stores import open_stores
 from tests.proxy.conftest import demand
-from tests.proxy.recorded_proxy import ClusterAndMotes, record
+from tests.proxy.recorded_proxy import DRIVERS, ClusterAndMotes, record
 
 LOG = Path(__file__).parent / "recorded" / "faulty_seconds.fjordlog"
 """Four seconds of a proxy with three motes; tests/proxy/recorded_proxy.py says how it was made."""
@@ -62,6 +63,16 @@ def test_a_proxy_that_was_just_recorded_does_the_same_in_the_same_turns(log):
     ]
     assert outcome(run).recorded["batches"] > 5
     assert max(turn for turn, _ in recorded) > 300
+
+
+def test_a_proxy_that_goes_on_with_devices_of_an_earlier_run_does_the_same_again(tmp_path):
+    for number in (1, 2):
+        record(tmp_path / "data", tmp_path / f"log{number}", seconds=0.5, drivers=DRIVERS)
+        (run,) = read_runs(tmp_path / f"log{number}")
+        found = outcome(run)
+        assert found.first is None, found.first
+        batches = [decode_batch(sent.payload) for _, sent in recorded_messages(run) if "/batches" in sent.topic]
+        assert sum(each.rows for each in batches if each.stream == "climate")
 
 
 def test_where_each_turn_is_long_the_clocks_are_read_as_often_again(tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ from protocols.wire.demand_pieces import encode_piece
 from protocols.wire.demands import QueryDemand, encode_query_demand
 from protocols.wire.frames import VERSION, encode
 from protocols.wire.programs import SLEEP, SamplingProgram
+from proxy.drivers.driver_registry import DrivenMote
 from proxy.errors import DataFolderError, DataFolderInUseError, StoreCorruptError, StoreError, StoreVersionError
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
@@ -21,6 +22,7 @@ from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.catalog_store import CatalogStore
 from proxy.storage.data_folder import owned_data_folder
 from proxy.storage.database import migrations_of, open_database
+from proxy.storage.flushing import CatalogChanges
 from proxy.storage.quarantine import Quarantine, RejectedFrame
 from proxy.storage.spool import DamagedBatchError, Spool, SpooledBatch
 from proxy.storage.stores import open_stores
@@ -95,6 +97,19 @@ def test_a_spool_keeps_until_when_samples_of_motes_are_missing(tmp_path):
     made.close()
     again = Spool(tmp_path / "s", "p")
     assert again.losses() == {"m1": 7, "m2": 6}
+    again.close()
+
+
+def test_a_spool_keeps_what_drivers_do_with_the_batches_or_not_at_all(tmp_path):
+    made = Spool(tmp_path / "s", "p")
+    assert made.states() == {}
+    made.append([batch(1)], states={"m1": b"a", "m2": b""})
+    made.append([batch(2)], states={"m1": b"b"})
+    with pytest.raises(StoreError):
+        made.append([batch(1)], states={"m1": b"c"})
+    made.close()
+    again = Spool(tmp_path / "s", "p")
+    assert again.states() == {"m1": b"b", "m2": b""}
     again.close()
 
 
@@ -263,6 +278,36 @@ def test_catalog_remembers(tmp_path, frames):
     assert again.programs() == [SLOW, FAST]
     assert again.demands() == {"traffic": StoredDemand(encode(frames.demand(epoch=2)), {3: piece(3, 7)})}
     again.close()
+
+
+def test_catalog_remembers_who_drives_a_mote_until_it_announces_itself(tmp_path, frames):
+    path = tmp_path / "catalog.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript("; ".join(migrations_of("catalog")[:2]) + "; PRAGMA user_version = 2")
+        connection.execute("INSERT INTO announcements VALUES ('old', ?)", (encode(frames.announcement("old", boot=0)),))
+    connection.close()
+    store = CatalogStore(path)
+    assert store.driven() == []
+    one, two = DrivenMote("m1", "rooms", "hall/1", 1), DrivenMote("m2", "rooms", "hall/2", 1)
+    store.remember([frames.announcement("m1"), frames.announcement("m2")], driven={"m1": one, "m2": two})
+    store.remember([frames.announcement("m3")], [FAST])
+    store.remember([frames.announcement("m2", boot=7)])
+    later = DrivenMote("m1", "flat", "hall/1", 4)
+    store.remember([frames.announcement("m1", boot=4)], driven={"m1": later})
+    store.close()
+    again = CatalogStore(path)
+    assert again.driven() == [later]
+    assert [each.mote for each in again.announcements()] == ["old", "m3", "m2", "m1"]
+    again.close()
+
+
+def test_changes_that_were_put_back_know_the_last_owner_of_each_mote(frames):
+    owned, announced = DrivenMote("m1", "rooms", "hall", 1), frames.announcement("m1")
+    driven = CatalogChanges({"m1": announced}, driven={"m1": owned})
+    native = CatalogChanges({"m1": frames.announcement("m1", boot=7)})
+    assert driven.followed_by(CatalogChanges()).driven == {"m1": owned}
+    assert driven.followed_by(native).driven == {}
+    assert native.followed_by(driven).driven == {"m1": owned}
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -63,7 +63,7 @@ def test_a_new_device_announces_itself_and_opens_a_listen_window(session):
     output = session(driver()).send("tele/m/SENSOR", {"t": 20})
     announcement, packet = output.frames
     assert isinstance(announcement, Announcement)
-    assert (announcement.mote, announcement.boot, announcement.stream.name) == ("m", 0, "climate")
+    assert (announcement.mote, announcement.boot, announcement.stream.name) == ("m", 1, "climate")
     assert (packet.sequence, packet.records, packet.program) == (0, (), 0)
     assert packet.listen_us > 0
 

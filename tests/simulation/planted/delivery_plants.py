@@ -51,7 +51,7 @@ def _spool_not_synced() -> None:
 @PLANTS.planted("batches stored without progress", "numbers of batches and watermarks go on after a restart")
 def _without_progress() -> None:
     append = Spool.append
-    put(Spool, "append", lambda self, batches, progress=(), positions=(): append(self, batches, (), positions))
+    put(Spool, "append", lambda self, batches, _=(), *more, **also: append(self, batches, (), *more, **also))
 
 
 @PLANTS.planted("failed write given up", "a write that failed is made again, with the same batches")

@@ -15,11 +15,11 @@ from proxy.motes.packet_numbers import NEXT, Advance, PacketNumbers
 from proxy.records.watermarks import MoteWatermark
 from proxy.running.unpublished import Unpublished
 from proxy.storage.catalog_store import CatalogStore
-from proxy.storage.spool import NO_LOSSES, Spool, SpooledBatch
+from proxy.storage.spool import Spool, SpooledBatch
 from tests.simulation.planted.plant import Plants, Simulation, nothing, put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from proxy.counting.coverage import Coverage
     from proxy.fleet.batching import CutBatch
@@ -48,10 +48,11 @@ def _positions_first() -> None:
         batches: Sequence[SpooledBatch],
         progress: Iterable[StreamProgress] = (),
         positions: Iterable[MotePosition] = (),
-        losses: Mapping[str, int] = NO_LOSSES,
+        *more: Any,
+        **also: Any,
     ) -> None:
         append(self, (), (), positions)
-        append(self, batches, progress, (), losses)
+        append(self, batches, progress, (), *more, **also)
 
     put(Spool, "append", twice)
 
