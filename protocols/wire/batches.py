@@ -70,8 +70,8 @@ class Batch(Frame, frozen=True, gc=False):
     columns
         Those of :func:`wire_fields`: Fjord's own, then every field of the stream as the proxy's motes announce it,
         fixed ones included; columns are identified by name, not by order. If not all tuples are samples for all
-        queries, also those of :func:`aggregate_fields`; and if some count missing samples,
-        :data:`COMPLETENESS_FIELDS`.
+        queries, also those of :func:`aggregate_fields`; if some count missing samples, :data:`COMPLETENESS_FIELDS`; and
+        if some were published at instants of their own, :data:`PUBLISHED_FIELDS`.
     """
 
     proxy: Name

@@ -65,10 +65,12 @@ class _Grid:
         over = sorted(each for each in self.waiting if (each + 1) * self.period_us <= until_us)
         for each in over:
             del self.waiting[each]
-            if self.seen and self.seen[-1][1] == each:
-                self.seen[-1] = (self.seen[-1][0], each + 1)
-            else:
+            if not self.seen or self.seen[-1][1] < each:
                 self.seen.append((each, each + 1))
+            elif self.seen[-1][1] == each:
+                self.seen[-1] = (self.seen[-1][0], each + 1)
+            else:  # a restart, from before which later ones are known
+                self.seen = united([*self.seen, (each, each + 1)])
 
     def last_missing(self, end: int) -> int | None:
         """Return the number of the last due period before `end` that has no tuple; None if all have."""

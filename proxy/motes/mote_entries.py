@@ -118,8 +118,7 @@ def device_entry(
     """
     fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
     if device.publishes:
-        # No program is right for it, nor what one draws.
-        fields |= {"period_us": 0, "wanted": None, "doing": PUBLISHES, "milliwatts": 0.0, "lifetime_days": None}
+        fields |= {"period_us": 0, "doing": PUBLISHES}  # it is sent no program, so it is not known what it draws
     found = dict(counts)
     if counters.samples_not_demanded:
         found["not_demanded"] = found.get("not_demanded", 0) + counters.samples_not_demanded

@@ -411,7 +411,7 @@ class MoteTracking:
             or self.announcement is None
             or self._low_watermark_us is None
             or self._passed_over
-            or (self.publishes and not self._is_demanded)
+            or (self.device is not None and self.publishes and not self._is_demanded)
             or clock.fault is not None
             or not earliest_us <= packet.clock_us - received_us <= latest_us
             or not earliest_us <= packet.promise_us - received_us <= latest_us

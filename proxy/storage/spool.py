@@ -2,8 +2,8 @@
 
 One transaction stores batches together with the progress of each stream, the last packet of each mote, until when
 samples of it are missing, the stamps that its next published tuples may lie next to, and what drivers keep of their
-devices. So after a crash numbers continue without a gap, nothing is stored twice, and samples lost in memory are counted
-as lost, as are those whose loss was known in memory only.
+devices. So after a crash numbers continue without a gap, nothing is stored twice, and samples lost in memory are
+counted as lost, as are those whose loss was known in memory only.
 
 SQLite detects damage to its own pages only, not to the bytes of a batch: these have a checksum of ours. The cluster
 would reject a damaged batch as a garbled message, and acknowledge nothing, as it cannot know which batch it is.

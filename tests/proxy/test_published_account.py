@@ -149,6 +149,13 @@ def test_after_a_restart_a_pane_is_counted_whole():
     assert counts(account, 200) == [(200, 10, 3)]
 
 
+def test_a_period_of_which_there_were_tuples_before_and_after_a_restart_is_there_once():
+    account = PublishedAccount(NEED, "", PANE, every_us=10)
+    account.resume(165, 100, 10, (161, 185))
+    account.accepted([167, 172, 188], 165)
+    assert counts(account, 200) == [(200, 10, 1)]
+
+
 def test_after_a_silent_end_only_what_is_known_to_be_stored_is_there():
     account = PublishedAccount(NEED, "", PANE, every_us=10)
     account.resume(150, NEVER_US, 10, (145,))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from protocols.acquisition.program_reports import Abilities
 from protocols.wire.batches import NEXT_COLUMN, NO_NEIGHBOUR_US, PREVIOUS_COLUMN
 from protocols.wire.catalog import DeviceEntry, MoteState, decode_mote_entry
 from protocols.wire.demands import CompletenessDemand, EventDemand, PropertyBand, QueryDemand, StreamDemand
@@ -256,7 +257,8 @@ def test_late_tuples_are_rejected_and_counted(frames):
 
 
 def configured(frames, *demands, traits=SET):
-    devices = Devices(frames, "m1", traits=traits)
+    able = Abilities(filters=False, sends_on_change=True, aggregates=False, detects_events=False, several=False)
+    devices = Devices(frames, "m1", traits=traits, abilities_of=lambda _: able)
     devices.demand(*demands)
     program = devices.fleet.motes["m1"].desired
     devices.number = program_number(program)
@@ -351,6 +353,28 @@ def test_events_are_found_in_tuples_stamped_at_any_instant(frames, period, level
     assert events_in(rows) == expected
     assert len(rows) == len(levels) + len(expected), "the tuples themselves are stored, too"
     assert [row[PREVIOUS_COLUMN] is None for row in rows] == [bool(row["fjord_form"]) for row in rows]
+
+
+def test_a_tuple_that_comes_behind_a_later_one_is_in_no_event(frames):
+    demanded = QueryDemand("q", ("speed",), None, events=EventDemand("e", Threshold("speed", 0.5, 0.5)))
+    devices = Devices(frames, "m1")
+    devices.demand(demanded)
+    for stamp, level in ((1, 0), (3, 1), (2, 0), (5, 0)):
+        devices.publish(6, float(level), 1, "x", stamp=stamp, promise=0)
+    rows = devices.rows(9)
+    assert events_in(rows) == [(2.0, 2.0)]
+    assert stamps(row for row in rows if row[PREVIOUS_COLUMN] is not None) == [1, 2, 3, 5]
+
+
+def test_events_of_a_configured_device_belong_to_the_default_rate(frames):
+    devices, _ = configured(
+        frames, QueryDemand("q", ("speed",), S, events=EventDemand("e", Threshold("speed", 0.5, 0.5)))
+    )
+    for at in range(4):
+        devices.publish(at + 0.25, float(at == 1))
+    rows = devices.rows(9)
+    assert events_in(rows) == [(0.75, 1.0)]
+    assert [row["fjord_default_rate"] for row in rows] == [True, True, False, False, False]
 
 
 # Completeness.
@@ -537,7 +561,20 @@ class Storing:
         self.unwritten = []
 
 
+KILLED = ("kill", None, None)
+
+
 @given(actions, st.integers(1, 4), st.integers(3, 12))
+@example([("publish", "m", [10]), ("cut", 0, 0), KILLED, ("publish", "m", [5]), ("cut", 0, 0)], 4, 12)
+@example(
+    [
+        *(("publish", "m", [10]), ("cut", 0, 0), ("publish", "m", [20]), ("cut", 15, 0), KILLED),
+        *(("publish", "m", [2]), ("cut", 0, 0)),
+    ],
+    *(4, 12),
+)
+@example([("publish", "m", [10, 14]), ("publish", "m", [12]), ("cut", 25, 25)], 2, 12)
+@example([("publish", "m", [1, 1]), ("fail", 9, 9), ("publish", "m", [2]), ("cut", 0, 0), KILLED, ("cut", 0, 0)], 4, 12)
 def test_columns_are_those_of_all_that_was_stored_wherever_it_was_cut_and_killed(script, rows, room):
     with tempfile.TemporaryDirectory() as folder:
         storing = Storing(Path(folder), BatchLimits(room, rows))

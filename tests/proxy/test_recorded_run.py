@@ -208,7 +208,7 @@ def test_the_log_holds_no_password(log):
     assert not [each for each in run.header.settings if "password" in each]
 
 
-DRIVERS = """
+ROOMS = """
 [[driver]]
 kind = "json"
 name = "rooms"
@@ -247,7 +247,7 @@ async def _play(recorder, link, count):
 
 
 def test_messages_of_the_session_of_devices_are_recorded_with_their_numbers(tmp_path, monkeypatch):
-    (tmp_path / "drivers.toml").write_text(DRIVERS)
+    (tmp_path / "drivers.toml").write_text(ROOMS)
     settings = ProxySettings(
         name="p", data=str(tmp_path / "data"), flush_interval=20_000, drivers=str(tmp_path / "drivers.toml")
     )
