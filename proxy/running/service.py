@@ -103,6 +103,8 @@ class ProxyService:
             stamps=stores.spool.stamps(),
             abilities_of=registry.abilities_of,
             device_of=partial(device_of, registry),
+            counts_of=registry.counts_of,
+            trouble_of=registry.trouble_of,
             neighbours=neighbours,
             checked=registry.__contains__,
             sealed=lambda mote: bool(settings.keys) and not registry.has_no_key(mote),
