@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from protocols.errors import ProgramError
 from protocols.wire.frames import DurationMicroseconds, PositiveMicroseconds
-from protocols.wire.streams import FieldName
+from protocols.wire.streams import FieldName, StreamSchema
 
 SECOND_US = 1_000_000
 
@@ -311,6 +311,20 @@ def _as_program(report: ProgramReport, samples_per_packet: int, listen: ListenSc
 
 SLEEP = SamplingProgram()
 """The program of a mote after a reboot, and whenever no query demands its samples."""
+
+
+@lru_cache(maxsize=4_096)
+def publishing_program(schema: StreamSchema) -> SamplingProgram:
+    """Return the program of a device that publishes by its own rules: all sampled fields, stamped to the microsecond.
+
+    Examples
+    --------
+    >>> from protocols.wire.streams import Field, FieldType
+    >>> schema = StreamSchema("rooms", (Field("room", FieldType.TEXT, fixed=True), Field("t", FieldType.REAL)))
+    >>> publishing_program(schema).fields, publishing_program(schema).period_us
+    (('t',), 1)
+    """
+    return SamplingProgram(tuple(field.name for field in schema.sampled), 1)
 
 
 def program_number(program: SamplingProgram) -> int:

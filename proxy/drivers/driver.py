@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -143,6 +144,34 @@ class DriverOutput:
 NOTHING = DriverOutput()
 
 
+@dataclass(frozen=True, slots=True)
+class KnownDevice:
+    """A device from before a restart of the proxy.
+
+    Parameters
+    ----------
+    mote
+        Its name in Fjord.
+    device
+        Its own name, as :meth:`Driver.device_of` returned it.
+    boot
+        Of its frames from now on: higher than that of any frame before.
+    announcement
+        Its last one.
+    state
+        What :meth:`Driver.state_of` returned last; empty for nothing.
+    low_watermark_us
+        No value may be stamped before this; None for no such bound.
+    """
+
+    mote: str
+    device: str
+    boot: int
+    announcement: Announcement
+    state: bytes = b""
+    low_watermark_us: int | None = None
+
+
 class Driver(Protocol):
     """Translates between the devices of one kind and the fleet. No method raises because of a message's content."""
 
@@ -187,3 +216,24 @@ class Driver(Protocol):
 
     def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the output that is due; call it at least once a second."""
+
+    def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
+        """Go on with devices from before a restart, before any message.
+
+        Returns
+        -------
+        DriverOutput
+            An announcement and an empty packet, which is a promise, of each device that the driver is still to drive.
+        """
+
+    def device_of(self, mote: str) -> str:
+        """Return the name by which a device's own topics name it; empty if the mote is not one of its devices."""
+
+    def state_of(self, mote: str) -> bytes:
+        """Return what is to be kept of a device, as of the packets that were returned so far; empty for nothing."""
+
+    def counts_of(self, mote: str) -> Mapping[str, int]:
+        """Return what became of a device's messages and values, by reason: docs/how-to/connect-devices.md has them."""
+
+    def trouble_of(self, mote: str) -> str:
+        """Return what keeps values of a device from their stream, and what to do about it; empty for nothing."""

@@ -59,6 +59,11 @@ class DriverRegistry:
         driver = self._of.get(mote)
         return Abilities() if driver is None else abilities(driver.capabilities_of(mote))
 
+    def capabilities_of(self, mote: str) -> Capabilities | None:
+        """Return what a driven device can do; None if the mote is not driven."""
+        driver = self._of.get(mote)
+        return None if driver is None else driver.capabilities_of(mote)
+
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
         """Let a driver drive a mote; return why it may not, or an empty text.
 
