@@ -134,7 +134,7 @@ class Device:
         reading: Reading,
         at_us: int | None,
         *,
-        said: Callable[[], object] | None,
+        content: Callable[[], object] | None,
         radio_us: int,
         received_us: int,
     ) -> DriverOutput:
@@ -146,7 +146,7 @@ class Device:
             Its values.
         at_us
             Its instant by the device; None if it is stamped on arrival.
-        said
+        content
             Returns what copies of it have in common; None if it has no copies.
         radio_us, received_us
             The time now.
@@ -157,7 +157,7 @@ class Device:
             With reason ``late`` or ``clock``.
         """
         stamp_us = self.feed.stamp(at_us, received_us)
-        if said is not None and self._traits.same_within_us and self._recent.is_copy(said(), radio_us):
+        if content is not None and self._traits.same_within_us and self._recent.is_copy(content(), radio_us):
             self.count("duplicate")
             return self._noticed(())
         for fault in reading.faults:

@@ -17,19 +17,19 @@ MOST_REMEMBERED = 256
 
 
 class RecentMessages:
-    """The last messages of one device, by what they say.
+    """The last messages of one device, by their content.
 
     Parameters
     ----------
     within_us
-        A message that says the same as one received no longer ago is a copy of it; 0 if copies are not recognised.
+        A message of the same content as one received no longer ago is a copy of it; 0 if copies are not recognised.
     """
 
     def __init__(self, within_us: int) -> None:
         self._within_us = within_us
         self._received: OrderedDict[bytes, int] = OrderedDict()
 
-    def is_copy(self, said: object, radio_us: int) -> bool:
+    def is_copy(self, content: object, radio_us: int) -> bool:
         """Return whether a message is a copy; if it is none, remember it."""
         if not self._within_us:
             return False
@@ -38,7 +38,7 @@ class RecentMessages:
             if radio_us - received_us <= self._within_us and len(self._received) < MOST_REMEMBERED:
                 break
             del self._received[oldest]
-        digest = hashlib.blake2b(repr(said).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        digest = hashlib.blake2b(repr(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest in self._received:
             return True
         self._received[digest] = radio_us

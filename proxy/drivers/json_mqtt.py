@@ -331,14 +331,16 @@ class JsonDriver:
         if plan.time is not None and at_us is None:
             device.count("receipt_time")
         device.feed.message_received(radio_us=radio_us)
-        said = None
+        compared = None
         if plan.message_id is None:
             values = tuple(reading.values.items())
-            said = lambda: (at_us, values)  # noqa: E731 - most messages are compared with none
+            compared = lambda: (at_us, values)  # noqa: E731 - most messages are compared with none
         elif (found := look_up(content, plan.message_id)) is not MISSING and found is not None:
-            said = lambda: found  # noqa: E731 - as above
+            compared = lambda: found  # noqa: E731 - as above
         try:
-            return output + device.received(reading, at_us, said=said, radio_us=radio_us, received_us=received_us)
+            return output + device.received(
+                reading, at_us, content=compared, radio_us=radio_us, received_us=received_us
+            )
         except PayloadError as error:
             return output + device.rejected(error)
 

@@ -417,7 +417,9 @@ class Zigbee2MqttDriver:
         try:
             reading = _read_state(known, payload, radio_us, retained=retained)
             values = tuple(reading.values.items())
-            return known.unit.received(reading, None, said=lambda: values, radio_us=radio_us, received_us=received_us)
+            return known.unit.received(
+                reading, None, content=lambda: values, radio_us=radio_us, received_us=received_us
+            )
         except PayloadError as error:
             return known.unit.rejected(error)
 

@@ -442,8 +442,16 @@ def test_merging_columns_keeps_those_that_there_are(one, other, units_may_come):
 
 @pytest.mark.parametrize(
     ("versions", "version", "included"),
-    [("<2", "1.42.0", True), ("<2", "2", False), ("<2", "2.0.0-dev", False), (">=1.30,<2", "1.9", False)]
-    + [("==2", "2.0.0", True), ("!=2.1", "2.1", False), (">2.9", "2.10", True), ("<=2", "2.0.1", False)],
+    [
+        ("<2", "1.42.0", True),
+        ("<2", "2", False),
+        ("<2", "2.0.0-dev", False),
+        (">=1.30,<2", "1.9", False),
+        ("==2", "2.0.0", True),
+        ("!=2.1", "2.1", False),
+        (">2.9", "2.10", True),
+        ("<=2", "2.0.1", False),
+    ],
 )
 def test_versions(versions, version, included):
     assert VersionRange.parse(versions).includes(read_version(version)) is included
