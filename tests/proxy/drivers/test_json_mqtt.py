@@ -252,7 +252,7 @@ def test_each_message_is_a_tuple_or_counted_and_none_is_before_a_promise(events,
 
 def test_bad_messages_on_ever_new_topics_leave_nothing_behind():
     it = driver(property=[{"name": "floor", "type": "integer", "path": "floor"}])
-    payloads = (b"{", b'{"t": "warm"}', b'{"u": 1}', b'{"t": 1, "floor": "x"}', b"[" * 3_000)
+    payloads = (b"{", b'{"t": "warm"}', b'{"u": 1}', b'{"t": 1, "floor": "x"}', b"[" * 40 + b"]" * 40)
     times = {"radio_us": 0, "received_us": NOW}
     for number in range(2_000):
         output = it.received(f"tele/{number}/SENSOR", payloads[number % len(payloads)], **times)
