@@ -144,6 +144,11 @@ class StreamState:
         self.changed = True
         return self._waiting.add(packet)
 
+    def extend_schema(self, schema: StreamSchema) -> None:
+        """Give the tuples that wait the columns that the schema gets behind its own."""
+        if self.schema is not None:
+            self._waiting.widen(len(schema.fields) - len(self.schema.fields))
+
     def drop_waiting(self) -> int:
         """Drop the tuples that wait, as when the schema changes under them; return how many."""
         return self._waiting.drop_all()

@@ -92,6 +92,7 @@ class ProxyService:
             neighbours=neighbours,
             checked=registry.__contains__,
             sealed=lambda mote: bool(settings.keys) and mote not in registry,
+            same_driver=registry.same_driver,
         )
         self._session = client_session(
             settings.name, stores.spool.epoch, began_us, self._on_connect, registry.subscriptions
