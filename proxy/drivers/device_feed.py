@@ -300,8 +300,6 @@ class DeviceFeed:
         self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, received_us: int
     ) -> Packet:
         earliest_us = self._slot(received_us - (self._times.max_delay_us or 0))
-        if self._half is not None:
-            earliest_us = min(earliest_us, self._slot(self._half.stamp_us))
         self._raise_low_watermark(earliest_us)
         clock_us = max((received_us, *(start_us for start_us, _ in samples)))
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
