@@ -1,28 +1,35 @@
 """One driven device as a mote: its values become samples, packets and low watermarks.
 
-Pure. A mote of Fjord samples at whole multiples of its period, and queries rely on it. A driven device sends at any
-time, so its value becomes the sample of its slot: it is stamped with the multiple of the period at or before its
-instant, and only the first value of a slot counts. Between messages the feed makes empty packets, as motes send
-them, so that the device does not hold back the watermark and can be sent another program.
+Pure. What a device publishes is a tuple of its own, stamped by the device or on arrival, whatever queries run. Only
+where all queries take changes alone, and the device is set to send nothing else, its values are put on the grid of its
+program, as a mote's are: a value becomes the sample of its slot, the multiple of the period at or before its instant,
+and only the first value of a slot counts. Between messages the feed makes empty packets, as motes send them, so that
+the device does not hold back the watermark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from dataclasses import field as default
 
 from protocols.wire.frames import VERSION
 from protocols.wire.packets import Announcement, Health, Packet, Record, Sample, SampleValue
-from protocols.wire.programs import SECOND_US, SLEEP, SamplingProgram, program_number
+from protocols.wire.programs import (
+    SECOND_US,
+    SLEEP,
+    SamplingProgram,
+    SendOnChange,
+    program_number,
+    publishing_program,
+)
 from protocols.wire.streams import StreamSchema
-from proxy.drivers.driver import Rejection
+from proxy.drivers.joined_messages import HalfTuple
+from proxy.drivers.payloads import PayloadError
 from proxy.drivers.residual_filter import ResidualFilter
 
 ALWAYS_LISTENS_US = SECOND_US
 """The listen window of packets of a device that can be sent controls at any time."""
-
-MOST_SLOTS = 10_000
-"""Slots remembered as filled, where values may arrive out of order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +41,35 @@ class FeedTimes:
     max_delay_us
         How long after its instant a value may arrive; None if values are stamped on arrival.
     max_ahead_us
-        How far a value may be ahead of the proxy's clock.
+        How far the proxy's own clock may go back, until values are rejected. Before, they are stamped with the latest
+        instant that was promised.
     silence_after_us
         A device that sends no message for this long counts as offline, and no more empty packets are made.
+    merge_within_us
+        Messages within this time are one tuple; 0 if each is a tuple of its own.
     """
 
     max_delay_us: int | None = None
     max_ahead_us: int = 60 * SECOND_US
     silence_after_us: int = 3600 * SECOND_US
+    merge_within_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
-    """The fields of a device's announcement."""
+    """The fields of a device's announcement, and what its driver knows of it.
+
+    Parameters
+    ----------
+    mote, kind, stream, properties, default_period_us, minimum_period_us
+        As in an announcement.
+    publishes
+        Whether it publishes by its own rules.
+    events
+        Fields of which each change counts.
+    defaults
+        Values of fields that no message of a tuple has.
+    """
 
     mote: str
     kind: str
@@ -54,10 +77,17 @@ class DeviceDescription:
     properties: Mapping[str, SampleValue]
     default_period_us: int = SECOND_US
     minimum_period_us: int = 1
+    publishes: bool = True
+    events: Collection[str] = ()
+    defaults: Mapping[str, SampleValue] = default(default_factory=dict)
+
+
+def _count_nothing(reason: str, number: int = 1) -> None:
+    _ = reason, number
 
 
 class DeviceFeed:
-    """The state of one device.
+    """The packets of one device.
 
     Parameters
     ----------
@@ -70,7 +100,9 @@ class DeviceFeed:
     boot
         Of its frames.
     low_watermark_us
-        No value may be stamped before this; None for no such bound.
+        No value may be stamped before it; None for no such bound.
+    count
+        Counts what becomes of messages, by a reason and how many.
     """
 
     def __init__(
@@ -81,23 +113,33 @@ class DeviceFeed:
         radio_us: int,
         boot: int = 1,
         low_watermark_us: int | None = None,
+        count: Callable[[str, int], None] = _count_nothing,
     ) -> None:
-        self.description = description
         self.boot = boot
-        self.program: SamplingProgram = SLEEP
-        self._samples = 0
         self.offline = False
         self._times = times
+        self._count = count
+        self._samples = 0
         self._number = 0
         self._residual = ResidualFilter(SLEEP)
         self._sequence = 0
         self._low_watermark_us = low_watermark_us
         self._begins_us: int | None = None
-        self._filled: set[int] = set()
+        self._taken = range(0)
+        """The last slot that has its sample, in microseconds."""
+        self._half: HalfTuple | None = None
         self._received_radio_us = radio_us
         self._sent_radio_us = radio_us
         self._battery: float | None = None
         self._battery_news = False
+        self.program: SamplingProgram = SLEEP
+        self._published = False
+        self.describe(description)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a tuple waits for the rest of its fields."""
+        return self._half is not None
 
     def announcement(self) -> Announcement:
         """Return the announcement of the device."""
@@ -113,6 +155,15 @@ class DeviceFeed:
             minimum_period_us=description.minimum_period_us,
         )
 
+    def describe(self, description: DeviceDescription) -> None:
+        """Set another description of the same device; the numbers of its packets continue."""
+        published = self._published
+        self.description, self._published = description, description.publishes
+        if description.publishes:
+            self._set_program(publishing_program(description.stream))
+        elif published:
+            self._set_program(SLEEP)
+
     def run(
         self,
         program: SamplingProgram,
@@ -122,10 +173,8 @@ class DeviceFeed:
         not_before_us: int | None,
         on_device: Collection[str] = (),
     ) -> Packet:
-        """Start a program; return the packet that acknowledges it."""
-        self.program = program
-        self._number = program_number(program)
-        self._residual = ResidualFilter(program, on_device)
+        """Start a program of a configured device; return the packet that acknowledges it."""
+        self._set_program(program, on_device)
         if not_before_us is not None:
             self._begins_us = not_before_us if self._begins_us is None else max(self._begins_us, not_before_us)
         return self._packet((), radio_us, received_us)
@@ -138,10 +187,6 @@ class DeviceFeed:
         """Set whether the device is offline: no empty packets are made then."""
         self.offline = offline
 
-    def describe(self, description: DeviceDescription) -> None:
-        """Set another description of the same device; the numbers of its packets continue."""
-        self.description = description
-
     def message_received(self, *, radio_us: int, battery: float | None = None) -> None:
         """Note a message of the device; `battery` is the share that is left."""
         self._received_radio_us = radio_us
@@ -149,29 +194,52 @@ class DeviceFeed:
             self._battery = float(battery)
             self._battery_news = True
 
-    def sample(
-        self, values: Mapping[str, SampleValue], *, at_us: int, radio_us: int, received_us: int
-    ) -> Packet | Rejection | None:
-        """Return the packet for values of instant `at_us`, None if they are not needed, or why they are rejected."""
-        self.message_received(radio_us=radio_us)
-        if at_us - received_us > self._times.max_ahead_us:
-            ahead = (at_us - received_us) / SECOND_US
-            return self._rejection("clock", f"values are stamped {ahead:.1f} s ahead of the proxy's clock")
-        if self.program.sleeping:
-            return None
-        period_us = self.program.period_us
-        start_us = at_us // period_us * period_us
-        if self._low_watermark_us is not None and start_us < self._low_watermark_us:
-            return self._behind(at_us, period_us)
-        begins = self._begins_us is None or start_us >= self._begins_us
-        if not begins or start_us in self._filled:
-            return None
-        sampled = tuple(values.get(name) for name in self.program.fields)
-        if not self._residual.passes(start_us, sampled):
-            return None
-        self._samples += 1
-        self._fill(start_us)
-        return self._packet(((start_us, sampled),), radio_us, received_us)
+    def stamp(self, at_us: int | None, received_us: int) -> int:
+        """Return the stamp of a message: the device's own, or that of its arrival if `at_us` is None.
+
+        Raises
+        ------
+        PayloadError
+            With reason ``late``, or ``clock`` if the proxy's clock went back further than is put up with.
+        """
+        stamp_us = received_us if at_us is None else at_us
+        low_us = self._low_watermark_us
+        if low_us is None or stamp_us >= self._slot(low_us):
+            return stamp_us
+        behind_us = low_us - stamp_us
+        if at_us is not None:
+            raise PayloadError("late", f"values came {behind_us / SECOND_US:.3f} s after the device's max_delay")
+        if stamp_us in self._taken:
+            return stamp_us  # the slot has its sample: that is no fault of the clock
+        if behind_us > self._times.max_ahead_us:
+            detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind the low watermark"
+            raise PayloadError("clock", detail)
+        self._count("clock_back", 1)
+        return low_us
+
+    def add(
+        self, values: dict[str, SampleValue], stamp_us: int, *, radio_us: int, received_us: int
+    ) -> tuple[Packet, ...]:
+        """Return the packets that follow from values with a stamp that :meth:`stamp` returned."""
+        within_us = self._times.merge_within_us
+        if not within_us:
+            return self._tuple(stamp_us, values, radio_us, received_us)
+        half = self._half
+        waits = half is not None and radio_us < half.due_radio_us
+        if half is not None and waits and half.takes(values, stamp_us, within_us, self.description.events):
+            self._count("merged", 1)
+            self._count("field_overwritten", half.merge(values))
+            return ()
+        # The next tuple waits from now on, so that the packet of the last one does not promise beyond it.
+        self._half = HalfTuple(stamp_us, radio_us + within_us, dict(values))
+        return () if half is None else self._tuple(half.stamp_us, half.values, radio_us, received_us)
+
+    def due(self, *, radio_us: int, received_us: int, at_once: bool = False) -> tuple[Packet, ...]:
+        """Return the tuple that has waited long enough for the rest of its fields, if there is one."""
+        if self._half is None or (radio_us < self._half.due_radio_us and not at_once):
+            return ()
+        half, self._half = self._half, None
+        return self._tuple(half.stamp_us, half.values, radio_us, received_us)
 
     def heartbeat(self, *, radio_us: int, received_us: int) -> Packet | None:
         """Return the empty packet that is due, if one is."""
@@ -181,38 +249,57 @@ class DeviceFeed:
             return None
         return self._packet((), radio_us, received_us)
 
-    def _behind(self, at_us: int, period_us: int) -> Rejection | None:
-        """Return why values of a slot before the low watermark are rejected; None if they are just not needed."""
-        behind_us = (self._low_watermark_us or 0) - at_us
-        if behind_us <= (period_us if self._times.max_delay_us is None else 0):
-            return None  # the slot was filled, or had begun when the program did
-        if self._times.max_delay_us is None:
-            detail = f"the proxy's clock went back: values are {behind_us / SECOND_US:.3f} s behind the low watermark"
-            return self._rejection("clock", detail)
-        return self._rejection("late", f"values came {behind_us / SECOND_US:.3f} s after the device's max_delay")
+    @property
+    def _on_grid(self) -> bool:
+        return isinstance(self.program.report, SendOnChange)
 
-    def _fill(self, start_us: int) -> None:
-        if self._times.max_delay_us is None:
+    def _set_program(self, program: SamplingProgram, on_device: Collection[str] = ()) -> None:
+        self.program = program
+        self._number = program_number(program)
+        self._residual = ResidualFilter(program, on_device)
+
+    def _slot(self, instant_us: int) -> int:
+        """Return the instant with which a value of an instant is stamped."""
+        return instant_us // self.program.period_us * self.program.period_us if self._on_grid else instant_us
+
+    def _tuple(
+        self, stamp_us: int, values: Mapping[str, SampleValue], radio_us: int, received_us: int
+    ) -> tuple[Packet, ...]:
+        """Return the packet with a tuple; none if it is not needed, which is counted."""
+        if self.program.sleeping:
+            self._count("not_demanded", 1)
+            return ()
+        start_us = self._slot(stamp_us)
+        if self._begins_us is not None and start_us < self._begins_us:
+            self._count("before_program", 1)
+            return ()
+        low_us = self._low_watermark_us
+        if low_us is not None and start_us < low_us:
+            # The slot has its sample, or had begun when the program did.
+            self._count("slot_taken", 1)
+            return ()
+        defaults = self.description.defaults
+        sampled = tuple([values[name] if name in values else defaults.get(name) for name in self.program.fields])
+        if not self.description.publishes and not self._residual.passes(start_us, sampled):
+            self._count("unchanged", 1)
+            return ()
+        self._samples += 1
+        if self._on_grid:
             # Arrivals are in order, so the slot is over once it has its sample.
-            self._raise_low_watermark(start_us + self.program.period_us)
-            return
-        self._filled.add(start_us)
-        if len(self._filled) > MOST_SLOTS:
-            # Raising the low watermark keeps the set bounded; older values are rejected as late.
-            self._raise_low_watermark(sorted(self._filled)[MOST_SLOTS // 2])
+            self._taken = range(start_us, start_us + self.program.period_us)
+            self._raise_low_watermark(self._taken.stop)
+        return (self._packet(((start_us, sampled),), radio_us, received_us),)
 
     def _raise_low_watermark(self, instant_us: int) -> None:
+        if self._half is not None:
+            instant_us = min(instant_us, self._slot(self._half.stamp_us))
         if self._low_watermark_us is None or instant_us > self._low_watermark_us:
             self._low_watermark_us = instant_us
-            if self._filled:
-                self._filled = {each for each in self._filled if each >= instant_us}
 
     def _packet(
         self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, received_us: int
     ) -> Packet:
-        earliest_us = received_us - (self._times.max_delay_us or 0)
-        if not self.program.sleeping:
-            earliest_us = earliest_us // self.program.period_us * self.program.period_us
+        earliest_us = self._slot(received_us - (self._times.max_delay_us or 0))
         self._raise_low_watermark(earliest_us)
         clock_us = max((received_us, *(start_us for start_us, _ in samples)))
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
@@ -234,6 +321,3 @@ class DeviceFeed:
         self._sequence += 1
         self._sent_radio_us = radio_us
         return packet
-
-    def _rejection(self, reason: str, detail: str) -> Rejection:
-        return Rejection(reason, detail, self.description.mote)

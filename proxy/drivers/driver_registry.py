@@ -183,6 +183,11 @@ class DriverRegistry:
         driver = self._of.get(mote)
         return None if driver is None else driver.capabilities_of(mote)
 
+    def same_driver(self, mote: str, other: str) -> bool:
+        """Return whether one driver drives both motes: what it announces of their stream holds for both."""
+        driver = self._of.get(mote)
+        return driver is not None and driver is self._of.get(other)
+
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
         """Let a driver drive a mote; return why it may not, or an empty text.
 

@@ -1,23 +1,93 @@
-"""How values of a stream's fields are read from a JSON payload, and converted."""
+"""How values of a stream's fields are read from a payload, checked and converted.
+
+Pure. A value that cannot be used costs its field only: it is NULL there, and counted by one of these reasons.
+"""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, timezone
+from dataclasses import field as default
 from enum import StrEnum
 from typing import Any
 
 from protocols.errors import SchemaError
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType, check_value
-from proxy.drivers.payloads import MISSING, PayloadError, look_up
+from proxy.drivers.payloads import MISSING, NOT_A_NUMBER, PayloadError, look_up
 
 LONGEST_TEXT = 1024
-_LARGEST_US = 2**62
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_LONGEST_NUMBER = 64
+_SHOWN = 40
+_WITH_POINT = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?", re.ASCII)
+_WITH_COMMA = re.compile(r"[-+]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?", re.ASCII)
+
+
+class FieldKind(StrEnum):
+    """What the values of a field are."""
+
+    LEVEL = "level"
+    """What is measured: the next value may be any other."""
+    EVENT = "event"
+    """What happens: each change counts, however short it lasts."""
+    COUNTER = "counter"
+    """What only grows, until the device begins anew or its counter is full."""
+
+
+class ValueFault(StrEnum):
+    """Why a field is NULL although the message has a value for it."""
+
+    BROKEN = "field_broken"
+    """It is of another type, or no number."""
+    OUT_OF_RANGE = "field_out_of_range"
+    """It is outside of the valid range."""
+    NO_VALUE = "field_no_value"
+    """It is one of the numbers that the device sends for lack of a value."""
+    MISMATCH = "field_mismatch"
+    """The stream has another type or unit for this field."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """What is known of a field beyond its type.
+
+    Parameters
+    ----------
+    kind
+        What its values are.
+    modulus
+        Counters: the number at which the device's own counter begins again at 0; None if only resets make it smaller.
+    low, high
+        The valid range of the number as the device sends it, both included; None for no bound.
+    no_value
+        Numbers that the device sends for lack of a value.
+    default
+        Its value where the message has none; :data:`MISSING` for none.
+    decimal_comma
+        Whether numbers in texts have a decimal comma, and points between groups of three digits.
+    """
+
+    kind: FieldKind = FieldKind.LEVEL
+    modulus: int | float | None = None
+    low: float | None = None
+    high: float | None = None
+    no_value: tuple[float, ...] = ()
+    default: SampleValue = MISSING
+    decimal_comma: bool = False
+
+
+NO_RULES = FieldRules()
+
+
+class FaultyValueError(Exception):
+    """A value that costs its field."""
+
+    def __init__(self, fault: ValueFault, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +106,8 @@ class FieldMapping:
         Real fields: the value is the device's number times `scale`, plus `offset`.
     true, false
         Boolean fields: the words of the device for JSON's own.
+    rules
+        What else is known of it.
     """
 
     field: Field
@@ -45,110 +117,111 @@ class FieldMapping:
     offset: float = 0.0
     true: SampleValue = True
     false: SampleValue = False
+    rules: FieldRules = NO_RULES
 
-    def value(self, payload: Any) -> SampleValue:
-        """Return the field's value in a payload.
+    def raw(self, found: Any) -> SampleValue:
+        """Return the field's value as the device has it, before it is scaled.
 
         Raises
         ------
-        PayloadError
-            With reason ``missing`` or ``type``.
+        FaultyValueError
+            If it cannot be used.
         """
-        where = f"{self.field.name!r} (at {'.'.join(self.path) or 'the payload itself'})"
-        found = look_up(payload, self.path)
-        if found is MISSING:
-            if self.optional:
-                return None
-            raise PayloadError("missing", f"field {where} is missing", hint="set optional = true if it may be")
         if found is None:
             return None
+        where = f"{self.field.name!r} (at {'.'.join(self.path) or 'the payload itself'})"
+        if found == NOT_A_NUMBER:
+            raise FaultyValueError(ValueFault.BROKEN, f"{where} is not a number")
         if self.field.type is FieldType.BOOLEAN:
             return self._boolean(found, where)
+        numeric = self.field.type in {FieldType.INTEGER, FieldType.REAL}
         try:
-            value = check_value(self.field, found)
-        except (SchemaError, OverflowError) as error:
-            raise PayloadError("type", f"field {where}: {error}") from error
+            value = check_value(self.field, self._number(found) if numeric and isinstance(found, str) else found)
+        except (SchemaError, OverflowError, ValueError) as error:
+            raise FaultyValueError(ValueFault.BROKEN, f"{where}: {str(error)[:200]}") from error
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            raise PayloadError("type", f"field {where} has {len(value):,} characters, the limit is {LONGEST_TEXT:,}")
-        if self.field.type is FieldType.REAL and isinstance(value, float):
-            value = value * self.scale + self.offset
-            if not math.isfinite(value):
-                raise PayloadError("type", f"field {where} is not a finite number")
+            detail = f"{where} has {len(value):,} characters, the limit is {LONGEST_TEXT:,}"
+            raise FaultyValueError(ValueFault.BROKEN, detail)
+        if numeric and isinstance(value, int | float):
+            self._check_number(value, where)
         return value
+
+    def scaled(self, value: SampleValue) -> SampleValue:
+        """Return a value in the field's unit; NULL for one that is no finite number then."""
+        if self.field.type is FieldType.REAL and isinstance(value, int | float):
+            value = value * self.scale + self.offset
+            return value if math.isfinite(value) else None
+        return value
+
+    def _number(self, text: str) -> int | float:
+        text = text.strip()
+        shape = _WITH_COMMA if self.rules.decimal_comma else _WITH_POINT
+        if len(text) > _LONGEST_NUMBER or shape.fullmatch(text) is None:
+            raise ValueError(f"{text[:_SHOWN]!r} is not a number")
+        if self.rules.decimal_comma:
+            text = text.replace(".", "").replace(",", ".")
+        return int(text) if self.field.type is FieldType.INTEGER else float(text)
+
+    def _check_number(self, value: float, where: str) -> None:
+        rules = self.rules
+        if not math.isfinite(value):
+            raise FaultyValueError(ValueFault.BROKEN, f"{where} is not a finite number")
+        if value in rules.no_value:
+            raise FaultyValueError(ValueFault.NO_VALUE, f"{where} is {value}, which stands for no value")
+        out_of_range = (rules.low is not None and value < rules.low) or (rules.high is not None and value > rules.high)
+        if out_of_range or (rules.modulus is not None and not 0 <= value < rules.modulus):
+            raise FaultyValueError(ValueFault.OUT_OF_RANGE, f"{where} is {value}, which is out of its range")
 
     def _boolean(self, found: Any, where: str) -> bool:
         for word, meaning in ((self.true, True), (self.false, False)):
             if type(found) is type(word) and found == word:
                 return meaning
-        raise PayloadError("type", f"field {where} is {str(found)[:40]!r}, neither {self.true!r} nor {self.false!r}")
+        detail = f"{where} is {str(found)[:_SHOWN]!r}, neither {self.true!r} nor {self.false!r}"
+        raise FaultyValueError(ValueFault.BROKEN, detail)
 
 
-class TimeForm(StrEnum):
-    """How a device writes the time."""
-
-    SECONDS = "seconds"
-    """Since 1970-01-01T00:00:00Z, with or without a fraction."""
-    MILLISECONDS = "milliseconds"
-    ISO8601 = "iso8601"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeMapping:
-    """The instant of the values.
+@dataclass(slots=True)
+class Reading:
+    """The values of one message.
 
     Parameters
     ----------
-    path, form
-        Where it is, and how it is written.
-    zone
-        Of ISO 8601 times that have none.
+    values
+        As the device has them, by field; a field that the message does not have is left out.
+    faults
+        Why fields are NULL although the message has values for them.
     """
 
-    path: tuple[str, ...]
-    form: TimeForm
-    zone: timezone = UTC
-
-    def instant_us(self, payload: Any) -> int:
-        """Return the instant in a payload.
-
-        Raises
-        ------
-        PayloadError
-            With reason ``missing`` or ``time``.
-        """
-        found = look_up(payload, self.path)
-        if found is MISSING or found is None:
-            raise PayloadError("missing", f"the time (at {'.'.join(self.path)}) is missing")
-        if self.form is TimeForm.ISO8601:
-            return self._written(found)
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise PayloadError("time", f"{str(found)[:40]!r} is not a number of {self.form.value}")
-        unit_us = 1_000_000 if self.form is TimeForm.SECONDS else 1_000
-        # Comparing before multiplying keeps huge numbers and infinity out.
-        if not abs(found) <= _LARGEST_US / unit_us:
-            raise PayloadError("time", f"{str(found)[:40]} {self.form.value} are out of range")
-        return round(found * unit_us)
-
-    def _written(self, found: Any) -> int:
-        try:
-            instant = datetime.fromisoformat(found)
-            if instant.tzinfo is None:
-                instant = instant.replace(tzinfo=self.zone)
-            return (instant - _EPOCH) // _MICROSECOND
-        except (TypeError, ValueError, OverflowError) as error:
-            raise PayloadError("time", f"{str(found)[:40]!r} is not an ISO 8601 time") from error
+    values: dict[str, SampleValue] = default(default_factory=dict)
+    faults: list[FaultyValueError] = default(default_factory=list)
 
 
-def parse_zone(text: str) -> timezone:
-    """Return the time zone written ``+01:00``.
+def read_fields(mappings: Iterable[FieldMapping], payload: Any) -> Reading:
+    """Return the values of a payload.
 
     Raises
     ------
-    ValueError
-        If it has another form.
+    PayloadError
+        With reason ``missing`` if a field is missing that may not, ``type`` if a value is broken and there is no other.
     """
-    found = re.fullmatch(r"([+-])([01][0-9]|2[0-3]):([0-5][0-9])", text)
-    if found is None:
-        raise ValueError(f"{text!r} is not a time zone; write +01:00 or -05:30")
-    offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
-    return timezone(-offset if found[1] == "-" else offset)
+    reading = Reading()
+    for mapping in mappings:
+        found = look_up(payload, mapping.path)
+        name = mapping.field.name
+        if found is MISSING and mapping.rules.kind is FieldKind.COUNTER:
+            found = mapping.rules.default  # it is unwrapped, as others are
+        if found is MISSING:
+            if mapping.optional or mapping.rules.default is not MISSING:
+                continue
+            where = ".".join(mapping.path) or "the payload itself"
+            hint = "set optional = true if it may be"
+            raise PayloadError("missing", f"field {name!r} (at {where}) is missing", hint=hint)
+        try:
+            reading.values[name] = mapping.raw(found)
+        except FaultyValueError as fault:
+            reading.values[name] = None
+            reading.faults.append(fault)
+    broken = next((each for each in reading.faults if each.fault is ValueFault.BROKEN), None)
+    if broken is not None and all(value is None for value in reading.values.values()):
+        raise PayloadError("type", f"field {broken.detail}")
+    return reading

@@ -1,28 +1,39 @@
-"""Devices that publish JSON by their own rules: topics by pattern, fields by path. Nothing is ever sent to them."""
+"""Devices that publish JSON by their own rules: topics by pattern, fields by path. Nothing is ever sent to them.
+
+Pure. Each message is a tuple with all fields, whatever queries run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as default
-from typing import Any
+from typing import Any, Final
 
-from msgspec.structs import replace
+import msgspec
 
 from protocols.errors import SchemaError
 from protocols.wire.packets import SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram
-from protocols.wire.streams import Field, StreamSchema, check_value
-from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
+from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
+from proxy.drivers.bridge_versions import SHOWN, VersionRange, read_version
+from proxy.drivers.counters import decode_state
+from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
+from proxy.drivers.device_feed import DeviceDescription, FeedTimes
 from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, KnownDevice, Notice, Rejection
-from proxy.drivers.field_mapping import FieldMapping, TimeMapping
+from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, read_fields
+from proxy.drivers.instants import TimeMapping
 from proxy.drivers.names import NameTable
-from proxy.drivers.payloads import PayloadError, read_json
-from proxy.drivers.push_down import push_down
+from proxy.drivers.payloads import MISSING, PayloadError, look_up, read_json
+from proxy.drivers.stream_columns import StreamColumns
 from proxy.drivers.topic_pattern import TopicPattern
 
 MOTE_PART = "mote"
 """The part of the topic that names the device."""
+SENSOR = "sensor"
+"""The fixed column with the device's own name."""
+MUTE_US: Final = 60 * SECOND_US
+"""Properties of a device that change more often than this are announced with a delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +45,34 @@ class FixedProperty:
     field
         Of the stream; fixed.
     part
-        The part of the topic that holds it, as text; empty if it is configured.
+        The part of the topic that holds it, as text; empty if it is none.
+    path
+        Where messages have it; None if they do not.
     value, values
         What it is for every device, and for single ones by name.
     """
 
     field: Field
     part: str = ""
+    path: tuple[str, ...] | None = None
     value: SampleValue = None
     values: Mapping[str, SampleValue] = default(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionMapping:
+    """Other paths of fields, for some versions of the bridge.
+
+    Parameters
+    ----------
+    versions
+        For which.
+    fields
+        All fields, with these paths.
+    """
+
+    versions: VersionRange
+    fields: tuple[FieldMapping, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +99,18 @@ class JsonDriverPlan:
         Where the time is; None stamps values on arrival.
     times
         Bounds on the instants of values.
+    same_within_us
+        Messages of the same content within this time are copies of one; 0 if none are.
+    message_id
+        Where a message has what its copies have in common; None for all its values.
+    decimal_comma
+        Whether numbers in texts have a decimal comma.
+    version_topic, version_path
+        Where the bridge publishes its version; empty for nowhere.
+    mappings
+        By version of the bridge; the first that includes it counts.
+    capabilities
+        Of each device.
     default_period_us, minimum_period_us
         As in an announcement.
     max_motes
@@ -85,14 +127,37 @@ class JsonDriverPlan:
     prefix: str = ""
     time: TimeMapping | None = None
     times: FeedTimes = default(default_factory=FeedTimes)
+    same_within_us: int = 0
+    message_id: tuple[str, ...] | None = None
+    decimal_comma: bool = False
+    version_topic: str = ""
+    version_path: tuple[str, ...] = ()
+    mappings: tuple[VersionMapping, ...] = ()
+    capabilities: Capabilities = PASSIVE
     default_period_us: int = SECOND_US
     minimum_period_us: int = 1_000
     max_motes: int = 10_000
 
     @property
+    def has_sensor_column(self) -> bool:
+        """Whether the device's name is a column of its own: unless a field or property has its name."""
+        own = (*(each.field for each in self.properties), *(each.field for each in self.fields))
+        return SENSOR not in {each.name.casefold() for each in own}
+
+    @property
     def schema(self) -> StreamSchema:
-        """The stream's schema: properties, then sampled fields."""
-        return StreamSchema(self.stream, (*(p.field for p in self.properties), *(each.field for each in self.fields)))
+        """The stream's schema: the name of the device, properties, then sampled fields."""
+        sensor = (Field(SENSOR, FieldType.TEXT, fixed=True),) if self.has_sensor_column else ()
+        own = (*(p.field for p in self.properties), *(each.field for each in self.fields))
+        return StreamSchema(self.stream, sensor + own)
+
+
+@dataclass(slots=True)
+class _Announced:
+    """The properties of a device: those of its last announcement, and when they changed."""
+
+    properties: dict[str, SampleValue]
+    changed_radio_us: int | None = None
 
 
 class JsonDriver:
@@ -100,11 +165,24 @@ class JsonDriver:
 
     def __init__(self, plan: JsonDriverPlan) -> None:
         self._plan = plan
-        self._schema = plan.schema
         self._names = NameTable(prefix=plan.prefix)
-        self._feeds: dict[str, DeviceFeed] = {}
-        self._devices: dict[str, str] = {}
+        self._devices: dict[str, Device] = {}
+        self._announced: dict[str, _Announced] = {}
         self._boots: dict[str, int] = {}
+        """Of motes from before a restart, also of those that are no devices of the present file."""
+        self._streams = StreamColumns(units_may_come=True)
+        self._columns = self._streams.merge(plan.schema)
+        self._traits = DeviceTraits(
+            plan.times,
+            plan.same_within_us,
+            f"Give the stream or the columns of driver {plan.name!r} other names, or drop stream {plan.stream!r} and "
+            "create it anew with the columns of the drivers' file, and restart the proxy",
+        )
+        self._capabilities = plan.capabilities
+        self._note_events()
+        self._fields: tuple[FieldMapping, ...] | None = None if plan.mappings else plan.fields
+        self._version_read = ""
+        self._version_trouble = f"no version was received on {plan.version_topic}" if plan.mappings else ""
 
     @property
     def name(self) -> str:
@@ -113,45 +191,39 @@ class JsonDriver:
 
     @property
     def subscriptions(self) -> tuple[str, ...]:
-        """The one filter of the pattern."""
-        return (self._plan.pattern.filter,)
+        """The filter of the pattern, and the topic of the bridge's version if there is one."""
+        version = (self._plan.version_topic,) if self._plan.version_topic else ()
+        return (self._plan.pattern.filter, *version)
 
     def capabilities_of(self, mote: str) -> Capabilities:
-        """Return what one device can do: nothing."""
+        """Return what one device can do: publish by its own rules."""
         _ = mote
-        return replace(PASSIVE, max_delay_us=self._plan.times.max_delay_us or 0)
+        return self._capabilities
 
     def owns(self, mote: str) -> bool:
         """Return whether a mote is one of these devices."""
-        return mote in self._feeds
+        return mote in self._devices
 
     def received(
         self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
     ) -> DriverOutput:
-        """Return the announcement of a new device, and the sample in a message."""
-        parts = self._plan.pattern.match(topic)
+        """Return the announcement of a new device, and the tuple of a message."""
+        plan = self._plan
+        if plan.version_topic and topic == plan.version_topic:
+            return self._version(payload)
+        parts = plan.pattern.match(topic)
         if parts is None:
             return NOTHING
-        device = parts.get(MOTE_PART, self._plan.mote)
-        if retained:
-            return _rejected(Rejection("retained", "a value that the broker retained is out of date"))
+        name = parts.get(MOTE_PART, plan.mote)
+        known = self._devices.get(self._names.known(name) or "")
         try:
-            content = read_json(payload)
-            values = {each.field.name: each.value(content) for each in self._plan.fields}
-            at_us = received_us if self._plan.time is None else self._plan.time.instant_us(content)
-            known = len(self._feeds)
-            feed = self._feed(device, parts, radio_us)
+            return self._message(
+                name, known, parts, payload, radio_us=radio_us, received_us=received_us, retained=retained
+            )
         except PayloadError as error:
-            return _rejected(Rejection(error.reason, str(error), device[:64]))
-        output = NOTHING
-        if len(self._feeds) > known:
-            # In the listen window of the empty packet the fleet can send a program at once.
-            hello = feed.empty(radio_us=radio_us, received_us=received_us)
-            output = DriverOutput(frames=(feed.announcement(), hello))
-        sample = feed.sample(values, at_us=at_us, radio_us=radio_us, received_us=received_us)
-        if isinstance(sample, Rejection):
-            return output + _rejected(sample)
-        return output if sample is None else output + DriverOutput(frames=(sample,))
+            if known is not None:
+                return known.rejected(error)
+            return _rejected(Rejection(error.reason, str(error), name[:64]))
 
     def run(
         self,
@@ -162,112 +234,284 @@ class JsonDriver:
         received_us: int,
         not_before_us: int | None = None,
     ) -> DriverOutput:
-        """Start the program at once: the driver alone carries it out, on the messages of the device."""
-        feed = self._feeds.get(mote)
-        if feed is None:
+        """Do nothing: what a device publishes does not depend on programs."""
+        _ = program, radio_us, received_us, not_before_us
+        if mote not in self._devices:
             return _rejected(Rejection("unknown_mote", f"driver {self.name!r} has no mote {mote!r}", mote))
-        if feed.program == program:
-            return NOTHING
-        parts = push_down(program, PASSIVE)
-        if parts.accepted != program:
-            detail = f"a device that publishes JSON cannot report {', '.join(parts.left_out)}"
-            return _rejected(Rejection("program", detail, mote))
-        packet = feed.run(program, radio_us=radio_us, received_us=received_us, not_before_us=not_before_us)
-        notices = (Notice(mote, f"left to the proxy: {', '.join(parts.left_out)}"),) if parts.left_out else ()
-        return DriverOutput(frames=(packet,), notices=notices)
+        return NOTHING
 
     def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the announcement of a device again."""
         _ = radio_us, received_us
-        feed = self._feeds.get(mote)
-        return NOTHING if feed is None else DriverOutput(frames=(feed.announcement(),))
+        device = self._devices.get(mote)
+        return NOTHING if device is None else DriverOutput(frames=(device.feed.announcement(),))
 
     def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return an empty packet with a listen window: the driver can receive controls at any time."""
-        feed = self._feeds.get(mote)
-        if feed is None or feed.offline:
+        device = self._devices.get(mote)
+        if device is None or device.feed.offline:
             return NOTHING
-        return DriverOutput(frames=(feed.empty(radio_us=radio_us, received_us=received_us),))
+        return DriverOutput(frames=(device.feed.empty(radio_us=radio_us, received_us=received_us),))
 
     def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return the empty packets that are due."""
-        heartbeats = (feed.heartbeat(radio_us=radio_us, received_us=received_us) for feed in self._feeds.values())
-        return DriverOutput(frames=tuple(each for each in heartbeats if each is not None))
+        """Return the tuples that waited for the rest of their fields, and the empty packets that are due."""
+        devices = self._devices.values()
+        frames = [frame for each in devices for frame in each.time_passed(radio_us=radio_us, received_us=received_us)]
+        return DriverOutput(frames=tuple(frames))
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return an announcement and a promise of each device that its messages still describe."""
+        """Go on with devices from before a restart, and with the columns that their stream had."""
         output = NOTHING
-        plan = self._plan
-        for each in devices:
-            self._boots[each.mote] = each.boot
-            announced = each.announcement
-            if announced.stream != self._schema or self._names.name_of(each.device) != each.mote:
+        covered: list[KnownDevice] = []
+        self._boots.update({each.mote: each.boot for each in devices})
+        for known in devices:
+            if len(self._devices) + len(covered) >= self._plan.max_motes or not self._covers(known):
+                text = f"driver {self.name!r} does not drive {known.device[:64]!r} as {known.mote!r} any more"
+                output += DriverOutput(notices=(Notice(known.mote, text),))
                 continue
-            about = DeviceDescription(
-                each.mote,
-                plan.kind,
-                announced.stream,
-                announced.properties,
-                plan.default_period_us,
-                plan.minimum_period_us,
-            )
-            feed = self._feeds[each.mote] = DeviceFeed(
-                about, plan.times, radio_us=radio_us, boot=each.boot, low_watermark_us=each.low_watermark_us
-            )
-            self._devices[each.mote] = each.device
-            promise = feed.empty(radio_us=radio_us, received_us=received_us)
-            output += DriverOutput(frames=(feed.announcement(), promise))
+            covered.append(known)
+        # The columns that the stream had come first: a file may add to them, and change nothing.
+        self._streams = StreamColumns(units_may_come=True)
+        for known in covered:
+            if known.announcement.stream.name == self._plan.stream:
+                self._streams.merge(known.announcement.stream)
+        self._columns = self._streams.merge(self._plan.schema)
+        self._note_events()
+        for known in covered:
+            output += self._restored(known, radio_us, received_us)
         return output
 
     def device_of(self, mote: str) -> str:
-        """Return the name of a device on its own topics."""
-        return self._devices.get(mote, "")
+        """Return the name of a device in its topics."""
+        device = self._devices.get(mote)
+        return "" if device is None else device.name
 
     def state_of(self, mote: str) -> bytes:
-        """Return nothing."""
-        _ = mote
-        return b""
+        """Return the counters of a device, and the version of the bridge."""
+        device = self._devices.get(mote)
+        return b"" if device is None else device.state(self._version_read.encode())
 
     def counts_of(self, mote: str) -> Mapping[str, int]:
-        """Return nothing."""
-        _ = mote
-        return {}
+        """Return what became of a device's messages and values, by reason."""
+        device = self._devices.get(mote)
+        return {} if device is None else dict(device.counts)
 
     def trouble_of(self, mote: str) -> str:
-        """Return nothing."""
-        _ = mote
-        return ""
+        """Return what keeps values of a device from their stream."""
+        device = self._devices.get(mote)
+        if device is None:
+            return ""
+        return "; ".join(filter(None, (self._version_trouble, device.trouble())))
 
-    def _feed(self, device: str, parts: Mapping[str, str], radio_us: int) -> DeviceFeed:
-        found = self._feeds.get(self._names.known(device) or "")
-        if found is None:
-            if len(self._feeds) >= self._plan.max_motes:
-                raise PayloadError("too_many_motes", f"there are {self._plan.max_motes:,} devices already")
-            mote = self._names.name_of(device)
-            properties = {each.field.name: self._property(each, mote, device, parts) for each in self._plan.properties}
-            about = DeviceDescription(
-                mote,
-                self._plan.kind,
-                self._schema,
-                properties,
-                self._plan.default_period_us,
-                self._plan.minimum_period_us,
+    def _message(
+        self,
+        name: str,
+        device: Device | None,
+        parts: Mapping[str, str],
+        payload: bytes,
+        *,
+        radio_us: int,
+        received_us: int,
+        retained: bool,
+    ) -> DriverOutput:
+        plan = self._plan
+        if retained:
+            raise PayloadError("retained", "a value that the broker retained is out of date")
+        if self._fields is None:
+            raise PayloadError("bridge_version", f"{self._version_trouble}: which paths its fields have is not known")
+        content = read_json(payload, decimal_comma=plan.decimal_comma)
+        reading = read_fields(self._fields, content)
+        at_us = None if plan.time is None else plan.time.stamp_us(content, received_us)
+        output = NOTHING
+        if device is None:
+            device = self._met(name, parts, content, radio_us)
+            output = DriverOutput(frames=(device.feed.announcement(),))
+        elif any(each.path is not None or each.part for each in plan.properties):
+            output = self._properties_of_message(device, parts, content, radio_us)
+        if plan.time is not None and at_us is None:
+            device.count("receipt_time")
+        device.feed.message_received(radio_us=radio_us)
+        compared = None
+        if plan.message_id is None:
+            values = tuple(reading.values.items())
+            compared = lambda: (at_us, values)  # noqa: E731 - most messages are compared with none
+        elif (found := look_up(content, plan.message_id)) is not MISSING and found is not None:
+            compared = lambda: found  # noqa: E731 - as above
+        try:
+            return output + device.received(
+                reading, at_us, content=compared, radio_us=radio_us, received_us=received_us
             )
-            boot = self._boots.get(mote, 1)
-            found = self._feeds[mote] = DeviceFeed(about, self._plan.times, radio_us=radio_us, boot=boot)
-            self._devices[mote] = device
+        except PayloadError as error:
+            return output + device.rejected(error)
+
+    def _met(self, name: str, parts: Mapping[str, str], content: Any, radio_us: int) -> Device:
+        """Return a device that is met for the first time."""
+        if len(self._devices) >= self._plan.max_motes:
+            raise PayloadError("too_many_motes", f"there are {self._plan.max_motes:,} devices already")
+        mote = self._names.name_of(name)
+        try:
+            properties = self._properties(name, parts, content)
+        except PayloadError:
+            self._names.forget(name)  # a message that is rejected leaves nothing behind
+            raise
+        boot = self._boots.get(mote, 1)
+        device = Device(name, self._description(mote, properties), self._traits, radio_us=radio_us, boot=boot)
+        self._add(device, properties)
+        return device
+
+    def _restored(self, known: KnownDevice, radio_us: int, received_us: int) -> DriverOutput:
+        properties = self._properties(known.device, None, MISSING)
+        for each in self._plan.properties:
+            name = self._columns.names.get(each.field.name)
+            before = None if name is None else known.announcement.properties.get(name)
+            if name is not None and before is not None and (each.part or each.path is not None):
+                properties[name] = before
+        state = decode_state(known.state)
+        device = Device(
+            known.device,
+            self._description(known.mote, properties),
+            self._traits,
+            radio_us=radio_us,
+            boot=known.boot,
+            state=state,
+            low_watermark_us=known.low_watermark_us,
+        )
+        self._add(device, properties)
+        output = NOTHING
+        if state is not None and state.description and not self._version_read:
+            output += self._read_by(state.description.decode(errors="replace"))
+        notices: list[Notice] = []
+        if state is None:
+            device.count("state_unreadable")
+            notices.append(Notice(known.mote, "its counters begin anew: what was kept of them cannot be read"))
+        if self._columns.absent:
+            named = ", ".join(self._columns.absent)
+            notices.append(Notice(known.mote, f"columns that the file does not have any more are NULL: {named}"))
+        hello = device.feed.empty(radio_us=radio_us, received_us=received_us)
+        rejections = tuple(
+            Rejection("mismatch", f"{each}. {self._traits.remedy}", known.mote)
+            for each in self._columns.mismatches.values()
+        )
+        return output + DriverOutput((device.feed.announcement(), hello), (), rejections, tuple(notices))
+
+    def _note_events(self) -> None:
+        events = events_of(self._plan.fields, self._columns)
+        self._capabilities = msgspec.structs.replace(self._capabilities, event_fields=events)
+
+    def _covers(self, known: KnownDevice) -> bool:
+        """Return whether a device from before a restart is still one of these, by the same name."""
+        named = known.device == self._plan.mote if self._plan.mote else bool(known.device)
+        if not named or known.mote in self._devices:
+            return False
+        had = self._names.known(known.device)
+        if self._names.name_of(known.device) == known.mote:
+            return True
+        if had is None:
+            self._names.forget(known.device)
+        return False
+
+    def _add(self, device: Device, properties: dict[str, SampleValue]) -> None:
+        device.map(self._fields or self._plan.fields, self._columns)
+        self._devices[device.mote] = device
+        self._announced[device.mote] = _Announced(properties)
+
+    def _description(self, mote: str, properties: Mapping[str, SampleValue]) -> DeviceDescription:
+        plan = self._plan
+        return DeviceDescription(
+            mote,
+            plan.kind,
+            self._columns.schema,
+            properties,
+            plan.default_period_us,
+            plan.minimum_period_us,
+            events=events_of(plan.fields, self._columns),
+            defaults=defaults_of(plan.fields, self._columns),
+        )
+
+    def _properties_of_message(
+        self, device: Device, parts: Mapping[str, str], content: Any, radio_us: int
+    ) -> DriverOutput:
+        """Return a new announcement if properties have changed, and the last change is not too near."""
+        announced = self._announced[device.mote]
+        found = self._properties(device.name, parts, content, announced.properties)
+        if found == announced.properties:
+            return NOTHING
+        if announced.changed_radio_us is not None and radio_us - announced.changed_radio_us < MUTE_US:
+            device.count("property_delayed")
+            device.troubles["properties"] = "its properties change too often: give what changes to a [[driver.field]]"
+            return NOTHING
+        device.troubles.pop("properties", None)
+        self._announced[device.mote] = _Announced(found, radio_us)
+        device.feed.describe(replace(device.feed.description, properties=found))
+        return DriverOutput(frames=(device.feed.announcement(),))
+
+    def _properties(
+        self,
+        name: str,
+        parts: Mapping[str, str] | None,
+        content: Any,
+        before: Mapping[str, SampleValue] | None = None,
+    ) -> dict[str, SampleValue]:
+        """Return the properties of a device, by the stream's names; what a message does not have stays as before."""
+        plan, names = self._plan, self._columns.names
+        found: dict[str, SampleValue] = {}
+        if plan.has_sensor_column and SENSOR in names:
+            found[names[SENSOR]] = name if len(name) <= LONGEST_TEXT else self._names.name_of(name)
+        for fixed in plan.properties:
+            column = names.get(fixed.field.name)
+            if column is not None:
+                old = None if before is None else before.get(column)
+                found[column] = self._property(fixed, name, parts, content, old)
         return found
 
-    def _property(self, fixed: FixedProperty, mote: str, device: str, parts: Mapping[str, str]) -> SampleValue:
+    def _property(
+        self, fixed: FixedProperty, name: str, parts: Mapping[str, str] | None, content: Any, before: SampleValue
+    ) -> SampleValue:
         value: Any = fixed.value
-        for name in (device, mote):
-            value = fixed.values.get(name, value)
+        for each in (name, self._names.known(name)):
+            value = value if each is None else fixed.values.get(each, value)
         if fixed.part:
-            value = parts.get(fixed.part)
+            value = before if parts is None else parts.get(fixed.part)
+        elif fixed.path is not None:
+            given = look_up(content, fixed.path)
+            if given is MISSING or given is None:
+                return before if before is not None else value
+            value = given
+            if fixed.field.type is FieldType.TEXT and isinstance(value, list | dict):
+                value = msgspec.json.encode(value).decode()
         try:
-            return check_value(fixed.field, value)
-        except SchemaError as error:
-            raise PayloadError("type", str(error)) from error
+            checked = check_value(fixed.field, value)
+        except (SchemaError, OverflowError) as error:
+            raise PayloadError("type", f"property {str(error)[:200]}") from error
+        if isinstance(checked, str) and len(checked) > LONGEST_TEXT:
+            raise PayloadError("type", f"property {fixed.field.name!r} has more than {LONGEST_TEXT:,} characters")
+        return checked
+
+    def _version(self, payload: bytes) -> DriverOutput:
+        """Note the version of the bridge."""
+        try:
+            found = look_up(read_json(payload), self._plan.version_path)
+        except PayloadError as error:
+            return _rejected(Rejection(error.reason, str(error)))
+        return self._read_by("" if found is MISSING else str(found)[:SHOWN])
+
+    def _read_by(self, written: str) -> DriverOutput:
+        """Read fields by the mapping of this version of the bridge from now on."""
+        plan, version = self._plan, read_version(written)
+        mapping = next((each for each in plan.mappings if version and each.versions.includes(version)), None)
+        fields = plan.fields if mapping is None else mapping.fields
+        trouble = ""
+        if mapping is None and plan.mappings:
+            trouble = (
+                f"version {written!r} of the bridge has no [[driver.mapping]], so fields are read by their own paths: "
+                "add one for it"
+            )
+        if (fields, trouble, written) == (self._fields, self._version_trouble, self._version_read):
+            return NOTHING
+        self._fields, self._version_trouble, self._version_read = fields, trouble, written
+        for device in self._devices.values():
+            device.map(fields, self._columns)
+        return DriverOutput(notices=(Notice("", trouble or f"version of the bridge: {written}"),))
 
 
 def _rejected(rejection: Rejection) -> DriverOutput:

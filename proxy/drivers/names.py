@@ -46,6 +46,10 @@ class NameTable:
         self._used.add(name)
         return name
 
+    def forget(self, original: str) -> None:
+        """Forget a name that was given in vain."""
+        self._used.discard(self._given.pop(original, ""))
+
     def known(self, original: str) -> str | None:
         """Return the name of `original` if it was given one."""
         return self._given.get(original)

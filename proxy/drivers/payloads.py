@@ -15,8 +15,18 @@ MAX_DEPTH = 32
 MISSING: Any = msgspec.UNSET
 """Stands for a missing value; JSON's null is a value."""
 
+NOT_A_NUMBER = "\ufdd0not a number"
+"""Stands for a value that JSON has not, such as ``nan``: no field accepts it. (U+FDD0 is in no text of people.)"""
+
 _decoder = msgspec.json.Decoder()
 _SHOWN = 60
+_NO_JSON = re.compile(
+    rb"""("(?:[^"\\]|\\.)*+"?)|[-+]?\b(?:nan|inf(?:inity)?)\b|-?\b[0-9]++(?:\.[0-9]++)?e\+?[0-9]{3,}+""",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A string, which stays as it is, or what some devices write for a number. Possessive: its work is linear."""
+_MARK = msgspec.json.encode(NOT_A_NUMBER)
+_BARE_NUMBER = re.compile(rb"\s*([-+]?[0-9][0-9.,]{0,60})\s*")
 
 
 class PayloadError(ProxyError):
@@ -27,18 +37,26 @@ class PayloadError(ProxyError):
         self.reason = reason
 
 
-def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES) -> Any:
-    """Return the content of a payload.
+def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_comma: bool = False) -> Any:
+    """Return the content of a payload; with `decimal_comma` a payload such as ``21,5`` is that text.
 
     Raises
     ------
     PayloadError
         With reason ``size``, ``garbled`` (no JSON) or ``depth``.
+
+    Examples
+    --------
+    >>> read_json(b'{"t": nan, "u": "nan"}') == {"t": NOT_A_NUMBER, "u": "nan"}
+    True
     """
     if len(payload) > max_bytes:
         raise PayloadError("size", f"payload has {len(payload):,} bytes, the limit is {max_bytes:,}")
     try:
-        value = _decoder.decode(payload)
+        try:
+            value = _decoder.decode(payload)
+        except msgspec.DecodeError:
+            value = _decode_leniently(payload, decimal_comma=decimal_comma)
     except RecursionError as error:
         raise PayloadError("depth", f"payload is nested deeper than {MAX_DEPTH}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
@@ -54,6 +72,14 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES) -> Any:
         if not level:
             return value
     raise PayloadError("depth", f"payload is nested deeper than {MAX_DEPTH}")
+
+
+def _decode_leniently(payload: bytes, *, decimal_comma: bool) -> Any:
+    """Decode what is JSON but for numbers that JSON has not."""
+    bare = _BARE_NUMBER.fullmatch(payload) if decimal_comma else None
+    if bare is not None:
+        return bare[1].decode()
+    return _decoder.decode(_NO_JSON.sub(lambda found: found[1] or _MARK, payload))
 
 
 def parse_path(path: str) -> tuple[str, ...]:

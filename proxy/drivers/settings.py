@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.errors import FjordError
@@ -18,10 +21,12 @@ from protocols.wire import streams
 from protocols.wire.names import NAME_SHAPE, fault_of_identifier, normal
 from protocols.wire.streams import FieldType
 from protocols.wire.topics import check_name
+from proxy.drivers.bridge_versions import VersionRange
 from proxy.drivers.device_feed import FeedTimes
-from proxy.drivers.driver import Driver
-from proxy.drivers.field_mapping import FieldMapping, TimeForm, TimeMapping, parse_zone
-from proxy.drivers.json_mqtt import MOTE_PART, FixedProperty, JsonDriver, JsonDriverPlan
+from proxy.drivers.driver import PASSIVE, Capabilities, Driver
+from proxy.drivers.field_mapping import FaultyValueError, FieldKind, FieldMapping, FieldRules
+from proxy.drivers.instants import DAY_US, Implausible, TimeForm, TimeMapping, parse_zone
+from proxy.drivers.json_mqtt import MOTE_PART, FixedProperty, JsonDriver, JsonDriverPlan, VersionMapping
 from proxy.drivers.payloads import parse_path
 from proxy.drivers.topic_pattern import TopicPattern
 from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver, ZigbeeDriverPlan
@@ -57,33 +62,71 @@ class _Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
 
 
-class FieldSettings(_Settings):
-    """One ``[[driver.field]]``."""
+class _Rules(_Settings):
+    """What is known of a field beyond its type; the same for all kinds of drivers."""
+
+    kind: FieldKind | None = None
+    modulus: int | float | None = Field(None, gt=0, le=2**62, allow_inf_nan=False)
+    valid: list[float] | None = Field(None, min_length=2, max_length=2)
+    no_value: list[float] = Field(default_factory=list, max_length=50)
+
+    def rules(self, name: str, kind: FieldKind, *, decimal_comma: bool = False) -> FieldRules:
+        """Return the rules of a field; `kind` is what it is unless the settings say otherwise."""
+        kind = self.kind or kind
+        low, high = self.valid or (None, None)
+        if self.modulus is not None and kind is not FieldKind.COUNTER:
+            raise ConfigurationError(f"field {name!r}: modulus is for a counter", hint="write kind = 'counter'")
+        if low is not None and high is not None and not low <= high:
+            raise ConfigurationError(f"field {name!r}: no number lies in valid = [{low}, {high}]")
+        return FieldRules(kind, self.modulus, low, high, tuple(self.no_value), decimal_comma=decimal_comma)
+
+
+class FieldSettings(_Rules):
+    """One ``[[driver.field]]`` of kind ``json``."""
 
     name: FieldName
     path: str
     type: FieldType
     unit: str = Field("", max_length=32)
     optional: bool = False
+    default: Scalar | None = None
     scale: float = Field(1.0, allow_inf_nan=False)
     offset: float = Field(0.0, allow_inf_nan=False)
     true: Scalar = True
     false: Scalar = False
 
-    def mapping(self) -> FieldMapping:
-        """Return the field and where it is."""
+    def mapping(self, *, decimal_comma: bool) -> FieldMapping:
+        """Return the field and where it is.
+
+        Raises
+        ------
+        FjordError
+            If its settings do not go together.
+        """
         field = streams.Field(self.name, self.type, self.unit)
+        rules = self.rules(self.name, FieldKind.LEVEL, decimal_comma=decimal_comma)
+        numeric = self.type in {FieldType.INTEGER, FieldType.REAL}
+        if not numeric and (rules.kind is FieldKind.COUNTER or self.valid is not None or self.no_value):
+            raise ConfigurationError(f"field {self.name!r}: only numbers are counters, or have valid or no_value")
         path = parse_path(self.path)
-        return FieldMapping(field, path, self.optional, self.scale, self.offset, self.true, self.false)
+        mapping = FieldMapping(field, path, self.optional, self.scale, self.offset, self.true, self.false, rules)
+        return mapping if self.default is None else _with_default(mapping, self.default)
+
+
+class ZigbeeFieldSettings(_Rules):
+    """One ``[[driver.field]]`` of kind ``zigbee2mqtt``: what the bridge does not state of a field."""
+
+    name: FieldName
 
 
 class PropertySettings(_Settings):
-    """One ``[[driver.property]]``: from a part of the topic, or configured."""
+    """One ``[[driver.property]]``: from a part of the topic, from messages, or configured."""
 
     name: FieldName
     type: FieldType = FieldType.TEXT
     unit: str = Field("", max_length=32)
     part: str = ""
+    path: str | None = None
     value: Scalar | None = None
     values: dict[str, Scalar] = Field(default_factory=dict)
 
@@ -97,7 +140,41 @@ class PropertySettings(_Settings):
         """
         field = streams.Field(self.name, self.type, self.unit, fixed=True)
         values = {device: streams.check_value(field, value) for device, value in self.values.items()}
-        return FixedProperty(field, self.part, streams.check_value(field, self.value), values)
+        path = None if self.path is None else parse_path(self.path)
+        return FixedProperty(field, self.part, path, streams.check_value(field, self.value), values)
+
+
+class MappingSettings(_Settings):
+    """One ``[[driver.mapping]]``: other paths of fields, for some versions of the bridge."""
+
+    versions: str = Field(min_length=1, max_length=200)
+    paths: dict[FieldName, str] = Field(default_factory=dict)
+
+    def mapping(self, fields: tuple[FieldMapping, ...]) -> VersionMapping:
+        """Return all fields with these paths.
+
+        Raises
+        ------
+        ConfigurationError
+            If it names another field, or versions in another form.
+        """
+        try:
+            versions = VersionRange.parse(self.versions)
+        except ValueError as error:
+            raise ConfigurationError(f"mapping.versions: {error}") from error
+        if unknown := set(self.paths) - {each.field.name for each in fields}:
+            raise ConfigurationError(f"mapping.paths: there is no field {min(unknown)!r}")
+        paths = {name: parse_path(path) for name, path in self.paths.items()}
+        return VersionMapping(
+            versions, tuple(replace(each, path=paths.get(each.field.name, each.path)) for each in fields)
+        )
+
+
+class VersionSettings(_Settings):
+    """``[driver.version]``: where the bridge publishes its version."""
+
+    topic: str = Field(min_length=1, max_length=1_000, pattern=r"^[^+#\x00]+$")
+    path: str = "version"
 
 
 class TimeSettings(_Settings):
@@ -108,9 +185,37 @@ class TimeSettings(_Settings):
     zone: str = "+00:00"
     max_delay: Duration = 10_000_000
     max_ahead: Duration = 60_000_000
+    implausible: Implausible = Implausible.REJECT
+    plausible_for: Duration = 366 * DAY_US
+
+    def mapping(self) -> TimeMapping:
+        """Return where the time is, and what is believed.
+
+        Raises
+        ------
+        ConfigurationError
+            If the zone is not known.
+        """
+        try:
+            zone = parse_zone(self.zone)
+        except ValueError as error:
+            raise ConfigurationError(f"time.zone: {error}", hint="names need the package tzdata") from error
+        plausible_us = max(self.plausible_for, self.max_delay)
+        return TimeMapping(parse_path(self.path), self.form, zone, self.implausible, plausible_us, self.max_ahead)
 
 
-class JsonSettings(_Settings):
+class _DriverSettings(_Settings):
+    """What drivers of all kinds have."""
+
+    prefix: str = Field("", max_length=32)
+    merge_within: Duration | None = Field(None, le=DAY_US)
+    same_within: Duration | None = Field(None, le=DAY_US)
+    store: Literal["demanded", "always"] = "demanded"
+    expected_every: Duration | None = None
+    power: Literal["mains", "battery"] | None = None
+
+
+class JsonSettings(_DriverSettings):
     """A ``[[driver]]`` of kind ``json``."""
 
     kind: Literal["json"]
@@ -119,12 +224,15 @@ class JsonSettings(_Settings):
     stream: Name
     device_kind: str = Field("json", max_length=64)
     mote: str = ""
-    prefix: str = Field("", max_length=32)
     default_period: Duration = 1_000_000
     minimum_period: Duration = 1_000
     silence_after: Duration = 3_600_000_000
     max_motes: int = Field(10_000, ge=1, le=1_000_000)
+    message_id: str | None = None
+    decimal: Literal[".", ","] = "."
     time: TimeSettings | None = None
+    version: VersionSettings | None = None
+    mapping: list[MappingSettings] = Field(default_factory=list, max_length=50)
     field: list[FieldSettings] = Field(min_length=1, max_length=200)
     property: list[PropertySettings] = Field(default_factory=list, max_length=50)
 
@@ -142,6 +250,40 @@ class JsonSettings(_Settings):
                 "topic: a device is named either by {mote} in the topic or by the setting mote",
                 hint="write tele/{mote}/SENSOR, or mote = 'greenhouse' for a single device",
             )
+        self._check(pattern)
+        decimal_comma = self.decimal == ","
+        fields = tuple(each.mapping(decimal_comma=decimal_comma) for each in self.field)
+        if self.merge_within is not None:
+            _check_merging(self.field)
+        time, times = None, FeedTimes(silence_after_us=self.silence_after)
+        if self.time is not None:
+            time = self.time.mapping()
+            times = FeedTimes(self.time.max_delay, self.time.max_ahead, self.silence_after)
+        plan = JsonDriverPlan(
+            name=self.name,
+            pattern=pattern,
+            stream=self.stream,
+            kind=self.device_kind,
+            fields=fields,
+            properties=tuple(each.fixed() for each in self.property),
+            mote=self.mote,
+            prefix=self.prefix,
+            time=time,
+            times=replace(times, merge_within_us=self.merge_within or 0),
+            same_within_us=self.same_within or 0,
+            message_id=None if self.message_id is None else parse_path(self.message_id),
+            decimal_comma=decimal_comma,
+            version_topic="" if self.version is None else self.version.topic,
+            version_path=() if self.version is None else parse_path(self.version.path),
+            mappings=tuple(each.mapping(fields) for each in self.mapping),
+            capabilities=_capabilities(self),
+            default_period_us=self.default_period,
+            minimum_period_us=self.minimum_period,
+            max_motes=self.max_motes,
+        )
+        return JsonDriver(plan)
+
+    def _check(self, pattern: TopicPattern) -> None:
         for fixed in self.property:
             if fixed.part and fixed.part not in pattern.parts:
                 raise ConfigurationError(
@@ -150,48 +292,38 @@ class JsonSettings(_Settings):
                 )
             if fixed.part and fixed.type is not FieldType.TEXT:
                 raise ConfigurationError(f"property {fixed.name!r}: a part of a topic is text")
-        time, times = None, FeedTimes(silence_after_us=self.silence_after)
-        if self.time is not None:
-            try:
-                time = TimeMapping(parse_path(self.time.path), self.time.form, parse_zone(self.time.zone))
-            except ValueError as error:
-                raise ConfigurationError(f"time.zone: {error}") from error
-            times = FeedTimes(self.time.max_delay, self.time.max_ahead, self.silence_after)
-        plan = JsonDriverPlan(
-            name=self.name,
-            pattern=pattern,
-            stream=self.stream,
-            kind=self.device_kind,
-            fields=tuple(each.mapping() for each in self.field),
-            properties=tuple(each.fixed() for each in self.property),
-            mote=self.mote,
-            prefix=self.prefix,
-            time=time,
-            times=times,
-            default_period_us=self.default_period,
-            minimum_period_us=self.minimum_period,
-            max_motes=self.max_motes,
-        )
-        return JsonDriver(plan)
+            if fixed.part and fixed.path is not None:
+                raise ConfigurationError(f"property {fixed.name!r}: it has a part of the topic and a path")
+        if self.mapping and self.version is None:
+            raise ConfigurationError("mapping: the bridge's version is not known", hint="add [driver.version]")
+        if self.message_id is not None and self.same_within is None:
+            raise ConfigurationError("message_id: copies are not recognised", hint="add same_within = '5s'")
 
 
-class ZigbeeSettings(_Settings):
+class ZigbeeSettings(_DriverSettings):
     """A ``[[driver]]`` of kind ``zigbee2mqtt``."""
 
     kind: Literal["zigbee2mqtt"]
     name: Name = "zigbee2mqtt"
     base: str = Field("zigbee2mqtt", pattern=r"^[^+#/\x00]+(/[^+#/\x00]+)*$")
     stream: str = Field("{base}_{model}", min_length=1, max_length=200)
-    prefix: str = Field("", max_length=32)
     default_period: Duration = 60_000_000
     request: Literal["device/configure_reporting", "device/reporting/configure"] = "device/configure_reporting"
     answer_within: Duration = 30_000_000
     retry_after: Duration = 60_000_000
     attempts: int = Field(3, ge=1, le=100)
     silence_after: Duration = 90_000_000_000
+    field: list[ZigbeeFieldSettings] = Field(default_factory=list, max_length=200)
 
     def driver(self) -> Driver:
-        """Return the driver."""
+        """Return the driver.
+
+        Raises
+        ------
+        ConfigurationError
+            If the settings of a field do not go together.
+        """
+        rules = {each.name.casefold(): each.rules(each.name, FieldKind.LEVEL) for each in self.field}
         plan = ZigbeeDriverPlan(
             name=self.name,
             base=self.base,
@@ -202,9 +334,39 @@ class ZigbeeSettings(_Settings):
             answer_within_us=self.answer_within,
             retry_after_us=self.retry_after,
             attempts=self.attempts,
-            times=FeedTimes(silence_after_us=self.silence_after),
+            times=FeedTimes(silence_after_us=self.silence_after, merge_within_us=self.merge_within or 0),
+            same_within_us=self.same_within or 0,
+            rules=rules,
+            stored_always=self.store == "always",
+            expected_every_us=self.expected_every,
+            mains=None if self.power is None else self.power == "mains",
         )
         return Zigbee2MqttDriver(plan)
+
+
+def _capabilities(settings: _DriverSettings) -> Capabilities:
+    return msgspec.structs.replace(
+        PASSIVE,
+        stored_always=settings.store == "always",
+        expected_every_us=settings.expected_every,
+        mains=settings.power == "mains",
+    )
+
+
+def _check_merging(fields: Sequence[FieldSettings]) -> None:
+    if any(each.kind is FieldKind.COUNTER and each.default is not None for each in fields):
+        raise ConfigurationError(
+            "merge_within: a counter with a default would begin anew with each half that leaves it out",
+            hint="leave the default out, or merge_within",
+        )
+
+
+def _with_default(mapping: FieldMapping, default: Scalar) -> FieldMapping:
+    """Return a mapping with a default, which is written as the device would send it."""
+    try:
+        return replace(mapping, rules=replace(mapping.rules, default=mapping.raw(default)))
+    except FaultyValueError as fault:
+        raise ConfigurationError(f"default of field {fault.detail}") from fault
 
 
 _KINDS: dict[str, type[JsonSettings | ZigbeeSettings]] = {"json": JsonSettings, "zigbee2mqtt": ZigbeeSettings}

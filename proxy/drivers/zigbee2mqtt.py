@@ -7,16 +7,20 @@ then with ``error`` in words; availability is ``online`` or ``{"state": "online"
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from protocols.wire.frames import MEBIBYTE
+from protocols.wire.frames import KIBIBYTE, MEBIBYTE
+from protocols.wire.packets import SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
-from protocols.wire.streams import StreamSchema
+from protocols.wire.streams import Field, FieldType, StreamSchema
+from proxy.drivers.bridge_versions import SHOWN
+from proxy.drivers.counters import decode_state
+from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import (
     NOTHING,
@@ -28,14 +32,21 @@ from proxy.drivers.driver import (
     Publication,
     Rejection,
 )
+from proxy.drivers.field_mapping import FieldMapping, FieldRules, Reading, read_fields
 from proxy.drivers.names import NameTable, identifier
 from proxy.drivers.payloads import PayloadError, read_json
 from proxy.drivers.push_down import push_down
 from proxy.drivers.reporting_change import ReportingChange
+from proxy.drivers.stream_columns import MergedColumns, StreamColumns
 from proxy.drivers.zigbee_devices import BATTERY, ZigbeeDevice, read_devices
 from proxy.drivers.zigbee_reporting import REPORTING, plan_reporting, reportable
 
 MAX_DEVICES_BYTES = 8 * MEBIBYTE
+_MAX_DESCRIPTION_BYTES: Final = 32 * KIBIBYTE
+_NAMED = (Field("sensor", FieldType.TEXT, fixed=True), Field("address", FieldType.TEXT, fixed=True))
+"""The fixed columns with a device's friendly name and its IEEE address."""
+_NO_STATE = ("bridge/", "/set", "/get", "/availability")
+_description = msgspec.msgpack.Decoder(ZigbeeDevice)
 _AVAILABILITY = "/availability"
 _PERCENT = 100
 
@@ -66,6 +77,14 @@ class ZigbeeDriverPlan:
         How often a request is sent, before the device is left to its own reporting.
     times
         Bounds on the instants of values.
+    same_within_us
+        Messages of the same content within this time are copies of one; 0 if none are.
+    rules
+        What is known of fields beyond what the bridge states, by their names without case.
+    stored_always, expected_every_us
+        As in :class:`~proxy.drivers.driver.Capabilities`.
+    mains
+        Whether its devices have no batteries; None to take the bridge's word for it.
     """
 
     name: str
@@ -78,14 +97,28 @@ class ZigbeeDriverPlan:
     retry_after_us: int = 60 * SECOND_US
     attempts: int = 3
     times: FeedTimes = field(default_factory=lambda: FeedTimes(silence_after_us=25 * 3600 * SECOND_US))
+    same_within_us: int = 0
+    rules: Mapping[str, FieldRules] = field(default_factory=dict)
+    stored_always: bool = False
+    expected_every_us: int | None = None
+    mains: bool | None = None
 
 
 @dataclass(slots=True)
 class _Known:
-    device: ZigbeeDevice
-    feed: DeviceFeed
+    unit: Device
     capabilities: Capabilities
+    device: ZigbeeDevice | None = None
+    """None if the bridge has not listed it since a restart, and nothing was kept of it."""
+    fields: tuple[FieldMapping, ...] = ()
+    description: bytes = b""
+    columns: MergedColumns | None = None
     change: ReportingChange | None = None
+
+    @property
+    def feed(self) -> DeviceFeed:
+        """Its packets."""
+        return self.unit.feed
 
 
 class Zigbee2MqttDriver:
@@ -96,9 +129,20 @@ class Zigbee2MqttDriver:
         self._names = NameTable(prefix=plan.prefix)
         self._motes: dict[str, _Known] = {}
         self._by_friendly_name: dict[str, _Known] = {}
-        self._streams: dict[str, StreamSchema] = {}
-        self._transactions = 0
+        self._streams = StreamColumns()
+        self._kept_streams: dict[str, str] = {}
+        """The streams of devices from before a restart."""
         self._boots: dict[str, int] = {}
+        """Of motes from before a restart, and of those that the bridge does not list any more."""
+        self._listed = False
+        self._bridge_version = ""
+        self._transactions = 0
+        self._traits = DeviceTraits(
+            plan.times,
+            plan.same_within_us,
+            f"Give driver {plan.name!r} another pattern of streams, such as stream = '{{base}}_{{model}}_2', or drop "
+            "the stream and create it anew",
+        )
 
     @property
     def name(self) -> str:
@@ -117,33 +161,7 @@ class Zigbee2MqttDriver:
 
     def owns(self, mote: str) -> bool:
         """Return whether a mote is a device of this bridge."""
-        return mote in self._motes or (mote in self._boots and not self._motes)
-
-    def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
-        """Note the devices that the bridge is about to list."""
-        _ = radio_us, received_us
-        self._boots |= {each.mote: each.boot for each in devices}
-        return NOTHING
-
-    def device_of(self, mote: str) -> str:
-        """Return the friendly name of a device."""
-        known = self._motes.get(mote)
-        return "" if known is None else known.device.friendly_name
-
-    def state_of(self, mote: str) -> bytes:
-        """Return nothing."""
-        _ = mote
-        return b""
-
-    def counts_of(self, mote: str) -> Mapping[str, int]:
-        """Return nothing."""
-        _ = mote
-        return {}
-
-    def trouble_of(self, mote: str) -> str:
-        """Return nothing."""
-        _ = mote
-        return ""
+        return mote in self._motes
 
     def received(
         self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
@@ -152,21 +170,23 @@ class Zigbee2MqttDriver:
         if not topic.startswith(f"{self._plan.base}/"):
             return NOTHING
         rest = topic[len(self._plan.base) + 1 :]
-        mote = ""
         try:
             if rest == "bridge/devices":
                 return self._devices(read_json(payload, max_bytes=MAX_DEVICES_BYTES), radio_us, received_us)
             if rest == f"bridge/response/{self._plan.request}":
                 return NOTHING if retained else self._answered(read_json(payload), radio_us, received_us)
+            if rest == "bridge/info":
+                return self._info(read_json(payload, max_bytes=MAX_DEVICES_BYTES))
             known = self._by_friendly_name.get(rest)
             if known is not None:
-                mote = known.feed.description.mote
-                return NOTHING if retained else self._state(known, read_json(payload), radio_us, received_us)
+                return self._state(known, payload, radio_us, received_us, retained=retained)
             known = self._by_friendly_name.get(rest.removesuffix(_AVAILABILITY))
             if known is not None and rest.endswith(_AVAILABILITY):
                 known.feed.set_offline(offline=_means_offline(payload))
+            elif known is None and not self._listed and not retained and _may_be_state(rest, payload):
+                return _rejected("unlisted", f"the bridge has not listed {rest[:64]!r} yet", "")
         except PayloadError as error:
-            return _rejected(error.reason, str(error), mote)
+            return _rejected(error.reason, str(error), "")
         return NOTHING
 
     def run(
@@ -182,6 +202,8 @@ class Zigbee2MqttDriver:
         known = self._motes.get(mote)
         if known is None:
             return _rejected("unknown_mote", f"driver {self.name!r} has no mote {mote!r}", mote)
+        if known.capabilities.publishes or known.device is None:
+            return NOTHING
         if known.change is not None and known.change.program == program:
             known.change.not_before(not_before_us)
             return self._advance(known, radio_us, received_us)
@@ -217,73 +239,189 @@ class Zigbee2MqttDriver:
         for known in self._motes.values():
             if known.change is not None:
                 output += self._advance(known, radio_us, received_us)
-        heartbeats = (
-            known.feed.heartbeat(radio_us=radio_us, received_us=received_us) for known in self._motes.values()
-        )
-        return output + DriverOutput(frames=tuple(each for each in heartbeats if each is not None))
+        frames = [
+            frame
+            for known in self._motes.values()
+            for frame in known.unit.time_passed(radio_us=radio_us, received_us=received_us)
+        ]
+        return output + DriverOutput(frames=tuple(frames))
+
+    def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
+        """Go on with devices from before a restart; what the bridge lists is compared with them."""
+        output = NOTHING
+        self._boots.update({each.mote: each.boot for each in devices})
+        covered = [each for each in devices if self._covers(each)]
+        for known in covered:
+            self._streams.merge(known.announcement.stream)
+            self._kept_streams[known.mote] = known.announcement.stream.name
+        for known in covered:
+            restored = self._restored(known, radio_us)
+            self._motes[known.mote] = self._by_friendly_name[known.device] = restored
+            hello = restored.feed.empty(radio_us=radio_us, received_us=received_us)
+            output += DriverOutput(frames=(restored.feed.announcement(), hello))
+        return output
+
+    def device_of(self, mote: str) -> str:
+        """Return the friendly name of a device."""
+        known = self._motes.get(mote)
+        return "" if known is None else known.unit.name
+
+    def state_of(self, mote: str) -> bytes:
+        """Return the counters of a device, and how it was last listed: its messages may come before the next list."""
+        known = self._motes.get(mote)
+        return b"" if known is None else known.unit.state(known.description)
+
+    def counts_of(self, mote: str) -> Mapping[str, int]:
+        """Return what became of a device's messages and values, by reason."""
+        known = self._motes.get(mote)
+        return {} if known is None else dict(known.unit.counts)
+
+    def trouble_of(self, mote: str) -> str:
+        """Return what keeps values of a device from their stream."""
+        known = self._motes.get(mote)
+        return "" if known is None else known.unit.trouble()
+
+    def _covers(self, known: KnownDevice) -> bool:
+        return bool(known.device) and known.mote not in self._motes and self._names.name_of(known.device) == known.mote
+
+    def _restored(self, known: KnownDevice, radio_us: int) -> _Known:
+        state, before = decode_state(known.state), known.announcement
+        description = b"" if state is None else state.description
+        device = _read_description(description)
+        schema = self._streams.schema_of(before.stream.name) or before.stream
+        # A device of which nothing was kept has no program until the bridge lists it.
+        about = DeviceDescription(
+            known.mote, before.kind, schema, before.properties, before.default_period_us, before.minimum_period_us,
+            publishes=False,
+        )  # fmt: skip
+        unit = Device(
+            known.device, about, self._traits, radio_us=radio_us, boot=known.boot, state=state,
+            low_watermark_us=known.low_watermark_us,
+        )  # fmt: skip
+        found = _Known(unit, REPORTING)
+        if state is None:
+            unit.count("state_unreadable")
+        if device is not None:
+            self._describe(found, device)
+        return found
+
+    def _info(self, content: Any) -> DriverOutput:
+        """Note the version of the bridge."""
+        version = content.get("version") if isinstance(content, dict) else None
+        if not isinstance(version, str) or version[:SHOWN] == self._bridge_version:
+            return NOTHING
+        before, self._bridge_version = self._bridge_version, version[:SHOWN]
+        was = f", was {before}" if before else ""
+        return DriverOutput(notices=(Notice("", f"version of the bridge: {self._bridge_version}{was}"),))
 
     def _devices(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         devices, wrong = read_devices(content)
+        self._listed = True
         before, self._motes, self._by_friendly_name = self._motes, {}, {}
         output = DriverOutput(rejections=tuple(Rejection("shape", each) for each in wrong))
+        # All columns of a stream come before the first of its devices is announced: its devices have the same ones.
+        for device in devices:
+            self._streams.merge(self._offered(device, self._names.name_of(device.friendly_name)))
         for device in devices:
             mote = self._names.name_of(device.friendly_name)
             known = before.get(mote)
-            if known is None or known.device != device:
-                changed = self._known(device, mote, radio_us)
+            announced = None if known is None else known.feed.announcement()
+            if known is None:
+                known = self._met(device, mote, radio_us)
+            output += self._listed_as(known, device)
+            if known.feed.announcement() != announced:
                 # A device that only changed is no new mote: the numbers of its packets continue.
-                known = changed if known is None else self._renewed(known, changed)
                 hello = known.feed.empty(radio_us=radio_us, received_us=received_us)
                 output += DriverOutput(frames=(known.feed.announcement(), hello))
             self._motes[mote] = self._by_friendly_name[device.friendly_name] = known
+        for mote, known in before.items():
+            if mote not in self._motes:
+                # The numbers of its packets begin anew if it comes back.
+                self._boots[mote] = known.feed.boot + 1
+                rest = known.feed.due(radio_us=radio_us, received_us=received_us, at_once=True)
+                output += DriverOutput(frames=rest)
         return output
 
-    def _renewed(self, known: _Known, changed: _Known) -> _Known:
-        known.device, known.capabilities = changed.device, changed.capabilities
-        known.feed.describe(changed.feed.description)
-        return known
+    def _met(self, device: ZigbeeDevice, mote: str, radio_us: int) -> _Known:
+        schema = self._offered(device, mote)
+        about = DeviceDescription(mote, identifier(device.model), schema, {}, publishes=False)
+        boot = self._boots.get(mote, 1)
+        unit = Device(device.friendly_name, about, self._traits, radio_us=radio_us, boot=boot)
+        return _Known(unit, PASSIVE)
 
-    def _known(self, device: ZigbeeDevice, mote: str, radio_us: int) -> _Known:
-        about = DeviceDescription(
-            mote,
-            identifier(device.model),
-            self._schema(device),
-            {},
-            self._plan.default_period_us,
-            REPORTING.shortest_period_us,
+    def _listed_as(self, known: _Known, device: ZigbeeDevice) -> DriverOutput:
+        """Note how the bridge lists a device; return what is new that does not fit its stream."""
+        mismatches = {} if known.columns is None else known.columns.mismatches
+        if known.device != device or known.columns != self._columns_of(device, known.unit.mote):
+            self._describe(known, device)
+        new = (
+            []
+            if known.columns is None
+            else [each for name, each in known.columns.mismatches.items() if mismatches.get(name) != each]
         )
-        can = any(reportable(device, exposed) for exposed in device.properties)
-        feed = DeviceFeed(about, self._plan.times, radio_us=radio_us, boot=self._boots.get(mote, 1))
-        return _Known(device, feed, REPORTING if can else PASSIVE)
+        rejections = tuple(Rejection("mismatch", f"{each}. {self._traits.remedy}", known.unit.mote) for each in new)
+        return DriverOutput(rejections=rejections)
 
-    def _schema(self, device: ZigbeeDevice) -> StreamSchema:
-        fields = tuple(exposed.field for exposed in device.properties)
+    def _describe(self, known: _Known, device: ZigbeeDevice) -> None:
+        plan, mote = self._plan, known.unit.mote
+        columns = self._columns_of(device, mote)
+        fields = _fields(device, plan.rules)
+        known.device, known.fields, known.columns = device, fields, columns
+        known.description = _write_description(device)
+        can = any(reportable(device, exposed) for exposed in device.properties)
+        known.capabilities = msgspec.structs.replace(
+            REPORTING if can else PASSIVE,
+            stored_always=plan.stored_always,
+            event_fields=events_of(fields, columns),
+            expected_every_us=plan.expected_every_us,
+            mains=device.mains if plan.mains is None else plan.mains,
+        )
+        named: dict[str, SampleValue] = {"sensor": device.friendly_name[:1_024], "address": device.address[:1_024]}
+        fixed = {each.name for each in columns.schema.fixed}
+        offered = {each.name for each in self._offered(device, mote).fixed}
+        properties = {column: named[own] for own, column in columns.names.items() if own in named and own in offered}
+        known.feed.describe(
+            DeviceDescription(
+                mote,
+                identifier(device.model),
+                columns.schema,
+                {name: value for name, value in properties.items() if name in fixed},
+                plan.default_period_us,
+                REPORTING.shortest_period_us,
+                publishes=known.capabilities.publishes,
+                events=events_of(fields, columns),
+                defaults=defaults_of(fields, columns),
+            )
+        )
+        known.unit.map(fields, columns)
+
+    def _columns_of(self, device: ZigbeeDevice, mote: str) -> MergedColumns:
+        return self._streams.merge(self._offered(device, mote))
+
+    def _offered(self, device: ZigbeeDevice, mote: str) -> StreamSchema:
+        """Return the stream of a device with its own columns."""
         words = {"{base}": self._plan.base, "{model}": device.model, "{vendor}": device.vendor}
         name = self._plan.stream
         for part, word in words.items():
             name = name.replace(part, word.lower())
         name = identifier(name)[:48].rstrip("_")
-        if self._streams.setdefault(name, StreamSchema(name, fields)).fields != fields:
-            # The same model with other fields: another firmware, or options of this one device.
-            name = f"{name}_{hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:8]}"
-        return StreamSchema(name, fields)
+        kept = self._kept_streams.get(mote, "")
+        # In earlier versions a device with other fields than the first of its model had a stream with a hash.
+        if re.fullmatch(re.escape(name) + "_[0-9a-f]{8}", kept):
+            name = kept
+        own = tuple(exposed.field for exposed in device.properties)
+        taken = {each.name.casefold() for each in own}
+        return StreamSchema(name, (*(each for each in _NAMED if each.name not in taken), *own))
 
-    def _state(self, known: _Known, content: Any, radio_us: int, received_us: int) -> DriverOutput:
-        if not isinstance(content, dict):
-            raise PayloadError("shape", f"state of {known.device.friendly_name[:64]!r} is not a JSON object")
-        battery = content.get(BATTERY)
-        share: float | None = None
-        if isinstance(battery, int | float) and not isinstance(battery, bool) and 0 <= battery <= _PERCENT:
-            share = battery / _PERCENT
-        known.feed.message_received(radio_us=radio_us, battery=share)
-        known.feed.set_offline(offline=False)
-        if known.change is not None:
-            known.change.device_awake()
-        values = {exposed.field.name: exposed.value(content.get(exposed.key)) for exposed in known.device.properties}
-        sample = known.feed.sample(values, at_us=received_us, radio_us=radio_us, received_us=received_us)
-        if isinstance(sample, Rejection):
-            return DriverOutput(rejections=(sample,))
-        return NOTHING if sample is None else DriverOutput(frames=(sample,))
+    def _state(self, known: _Known, payload: bytes, radio_us: int, received_us: int, *, retained: bool) -> DriverOutput:
+        try:
+            reading = _read_state(known, payload, radio_us, retained=retained)
+            values = tuple(reading.values.items())
+            return known.unit.received(
+                reading, None, content=lambda: values, radio_us=radio_us, received_us=received_us
+            )
+        except PayloadError as error:
+            return known.unit.rejected(error)
 
     def _answered(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         transaction = content.get("transaction") if isinstance(content, dict) else None
@@ -340,6 +478,47 @@ class Zigbee2MqttDriver:
 def _means_offline(payload: bytes) -> bool:
     text = payload[:64].strip()
     return text == b"offline" or (text.startswith(b"{") and b'"offline"' in text)
+
+
+def _read_state(known: _Known, payload: bytes, radio_us: int, *, retained: bool) -> Reading:
+    """Return the values of a state; raises PayloadError."""
+    if retained:
+        raise PayloadError("retained", "a value that the broker retained is out of date")
+    content = read_json(payload)
+    if not isinstance(content, dict):
+        raise PayloadError("shape", f"state of {known.unit.name[:64]!r} is not a JSON object")
+    battery = content.get(BATTERY)
+    share: float | None = None
+    if isinstance(battery, int | float) and not isinstance(battery, bool) and 0 <= battery <= _PERCENT:
+        share = battery / _PERCENT
+    known.feed.message_received(radio_us=radio_us, battery=share)
+    known.feed.set_offline(offline=False)
+    if known.change is not None:
+        known.change.device_awake()
+    if known.device is None:
+        raise PayloadError("unlisted", f"the bridge has not listed {known.unit.name[:64]!r} yet")
+    return read_fields(known.fields, content)
+
+
+def _may_be_state(topic: str, payload: bytes) -> bool:
+    return payload[:1] == b"{" and not topic.startswith(_NO_STATE[0]) and not topic.endswith(_NO_STATE[1:])
+
+
+def _fields(device: ZigbeeDevice, rules: Mapping[str, FieldRules]) -> tuple[FieldMapping, ...]:
+    return tuple(each.mapping(rules.get(each.field.name.casefold())) for each in device.properties)
+
+
+def _write_description(device: ZigbeeDevice) -> bytes:
+    content = msgspec.msgpack.encode(device)
+    return content if len(content) <= _MAX_DESCRIPTION_BYTES else b""
+
+
+def _read_description(content: bytes) -> ZigbeeDevice | None:
+    """Return how a device was listed; None if that was not kept, or by a version with another form."""
+    try:
+        return _description.decode(content) if content else None
+    except (msgspec.DecodeError, ValueError):
+        return None
 
 
 def _rejected(reason: str, detail: str, mote: str) -> DriverOutput:

@@ -6,14 +6,13 @@ Facts from the Zigbee2MQTT documentation, guide/usage: "MQTT topics and messages
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType
-from proxy.drivers.field_mapping import LONGEST_TEXT
+from proxy.drivers.field_mapping import NO_RULES, FieldKind, FieldMapping, FieldRules
 from proxy.drivers.names import identifier
 from proxy.drivers.payloads import PayloadError
 
@@ -27,6 +26,8 @@ _PUBLISHED = 1
 _UNITS = {"°C": "degC", "°F": "degF", "µg/m³": "ug/m3", "m³/h": "m3/h", "m³": "m3", "°": "deg"}
 _TYPES = {"numeric": FieldType.REAL, "binary": FieldType.BOOLEAN, "enum": FieldType.TEXT, "text": FieldType.TEXT}
 _LONGEST_UNIT = 32
+_MAINS = ("mains", "dc source", "emergency mains")
+"""How zigbee-herdsman names power sources that are no batteries begin."""
 _LONGEST_NUMBER = 3
 """Endpoints go to 255."""
 
@@ -56,29 +57,12 @@ class ExposedProperty:
     value_on: SampleValue = True
     value_off: SampleValue = False
 
-    def value(self, found: Any) -> SampleValue:
-        """Return a value of the state as the field holds it.
-
-        Raises
-        ------
-        PayloadError
-            With reason ``type``.
-        """
-        if found is None:
-            return None
-        match self.field.type:
-            case FieldType.REAL if isinstance(found, int | float) and not isinstance(found, bool):
-                if abs(found) <= sys.float_info.max:
-                    return float(found)
-            case FieldType.BOOLEAN:
-                for word, meaning in ((self.value_on, True), (self.value_off, False)):
-                    if type(found) is type(word) and found == word:
-                        return meaning
-            case FieldType.TEXT if isinstance(found, str) and len(found) <= LONGEST_TEXT:
-                return found
-            case _:
-                pass
-        raise PayloadError("type", f"{self.key!r} holds {self.field.type.value}, not {str(found)[:40]!r}")
+    def mapping(self, rules: FieldRules | None) -> FieldMapping:
+        """Return how its values are read; without rules, words and switches are events."""
+        if rules is None:
+            rules = NO_RULES if self.field.type is FieldType.REAL else FieldRules(kind=FieldKind.EVENT)
+        path = (self.key,)
+        return FieldMapping(self.field, path, optional=True, true=self.value_on, false=self.value_off, rules=rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +90,8 @@ class ZigbeeDevice:
         What its state holds.
     endpoints
         By number.
+    mains
+        Whether its power source is no battery.
     """
 
     address: str
@@ -114,6 +100,7 @@ class ZigbeeDevice:
     vendor: str
     properties: tuple[ExposedProperty, ...]
     endpoints: tuple[Endpoint, ...] = ()
+    mains: bool = False
 
 
 def read_devices(content: Any) -> tuple[list[ZigbeeDevice], list[str]]:
@@ -160,6 +147,7 @@ def _device(entry: Mapping[str, Any]) -> ZigbeeDevice | None:
         _text(definition.get("vendor")),
         _properties(exposes),
         _endpoints(entry.get("endpoints")),
+        _text(entry.get("power_source")).casefold().startswith(_MAINS),
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -246,6 +247,12 @@ class WaitingTuples:
         # No more together than fit into a batch: each batch that is cut off looks at all that are together.
         self._queue.extend([packet] if count <= rows else (packet.cut(at, at + rows) for at in range(0, count, rows)))
         self._count += count
+
+    def widen(self, columns: int) -> None:
+        """Give the tuples that wait so many further columns, which are NULL."""
+        nulls = (None,) * columns
+        for place, packet in enumerate(self._queue):
+            self._queue[place] = msgspec.structs.replace(packet, rows=tuple([row + nulls for row in packet.rows]))
 
     def drop_all(self) -> int:
         """Drop all waiting tuples; return how many."""

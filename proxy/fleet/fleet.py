@@ -15,7 +15,7 @@ from protocols.wire.catalog import MOST_WAITS, MoteEntry, MoteState, StreamWait
 from protocols.wire.demands import RefusedDemand, StreamDemand
 from protocols.wire.packets import Announcement, NumberedAnnouncement, Packet
 from protocols.wire.programs import SECOND_US, SamplingProgram
-from proxy.fleet.announcement_checks import problem_of
+from proxy.fleet.announcement_checks import extends, problem_of
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.fleet_instructions import (
     FleetInstruction,
@@ -82,6 +82,8 @@ class Fleet:
         Returns whether the frames of a mote are sealed with a key of its own.
     delay_of
         Returns by how much values of a driven device may be delayed; None for a mote of Fjord.
+    same_driver
+        Returns whether two motes are devices of one driver: one announces for all what columns their stream gets.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class Fleet:
         checked: Callable[[str], bool] = lambda _: False,
         sealed: Callable[[str], bool] = lambda _: False,
         delay_of: Callable[[str], int | None] = lambda _: None,
+        same_driver: Callable[[str, str], bool] = lambda *_: False,
     ) -> None:
         self.attention = Attention(now_us)
         self._delay_of = delay_of
@@ -123,6 +126,7 @@ class Fleet:
         self._counts_of = counts_of
         self._trouble_of = trouble_of
         self._checked = checked
+        self._same_driver = same_driver
         self._neighbours = neighbours or Neighbours(proxy, 0)
         self._limits = limits
         self._now_us = now_us
@@ -173,7 +177,7 @@ class Fleet:
             announcement = announcement.plain()
         # After a reboot no missing packet arrives any more, and packets may be numbered from 0 again.
         instructions = self._process_held(mote, mote.reordering.release_all(), radio_us)
-        problem = problem_of(announcement, self._members, self._neighbours)
+        problem = problem_of(announcement, self._members, self._neighbours, self._same_driver)
         if problem is not None:
             self._members.leave(mote)
             mote.handle(AnnouncementRejected(announcement.boot, radio_us))
@@ -183,6 +187,8 @@ class Fleet:
         known = mote.announcement
         if known is None or known.stream.name != stream.name:
             self._members.leave(mote)
+        if stream.schema is not None and extends(announcement.stream, stream.schema):
+            instructions += self._extend(stream, announcement, radio_us, received_us)
         if stream.schema != announcement.stream:
             dropped = stream.drop_waiting()
             if dropped:
@@ -414,6 +420,22 @@ class Fleet:
 
     def _too_many_motes(self, mote: str) -> RejectAnnouncement:
         return RejectAnnouncement(mote, "too_many_motes", f"there are {self._limits.motes} motes already")
+
+    def _extend(
+        self, stream: StreamState, announcement: Announcement, radio_us: int, received_us: int
+    ) -> list[FleetInstruction]:
+        """Let a stream and all its motes have the columns that one of them announces for all."""
+        if stream.schema == announcement.stream:
+            return []
+        stream.extend_schema(announcement.stream)
+        instructions = self._offer(stream, announcement)
+        for mote in self._members.motes_of(stream.name):
+            if mote.mote != announcement.mote and mote.announcement is not None:
+                wider = msgspec.structs.replace(mote.announcement, stream=announcement.stream)
+                event = AnnouncementReceived(wider, radio_us, received_us, not self._checked(mote.mote))
+                instructions += [ForMote(mote.mote, each) for each in mote.handle(event)]
+                instructions.append(RememberAnnouncement(wider))
+        return instructions
 
     def _offer(self, stream: StreamState, announcement: Announcement) -> list[FleetInstruction]:
         """Let a stream have the announced schema; return its offer, and the demands that do not fit it."""

@@ -182,6 +182,11 @@ class StreamState:
         watermark_us, floor_us = self.progress.watermark_us, self.stamps.floor_us(mote)
         return watermark_us if floor_us is None else max(floor_us, LOWEST_US if watermark_us is None else watermark_us)
 
+    def extend_schema(self, schema: StreamSchema) -> None:
+        """Give the tuples that wait the columns that the schema gets behind its own."""
+        if self.schema is not None:
+            self._waiting.widen(len(schema.fields) - len(self.schema.fields))
+
     def drop_waiting(self) -> int:
         """Drop the tuples that wait, as when the schema changes under them; return how many."""
         return self._waiting.drop_all()

@@ -109,6 +109,7 @@ class ProxyService:
             checked=registry.__contains__,
             sealed=lambda mote: bool(settings.keys) and not registry.has_no_key(mote),
             delay_of=registry.delay_of,
+            same_driver=registry.same_driver,
         )
         self._session = client_session(
             settings.name,

@@ -22,6 +22,7 @@ from proxy.motes.clock_bounds import ClockBounds
 from proxy.motes.mote_events import Rejected, SendControl
 from proxy.motes.tracking_limits import TrackingLimits
 from proxy.records.waiting_tuples import MotePosition
+from tests.proxy.conftest import TRAFFIC
 
 S = 1_000_000
 SPEED = SamplingProgram(("speed",), 10 * S)
@@ -123,6 +124,45 @@ def test_demand_before_or_after_the_announcement_gives_the_same_program(frames):
     after.receive_demand("traffic", frames.demand(("a", ["speed"], None)), radio_us=0)
     packet = frames.packet(0, listen=9)
     assert controls(receive(before, packet)) == controls(receive(after, packet)) == [RunProgram(SPEED, 0)]
+
+
+LONGER = StreamSchema("traffic", (*TRAFFIC.fields, Field("sensor", FieldType.TEXT, fixed=True)))
+
+
+def test_a_driver_announces_columns_for_all_devices_of_its_stream(frames):
+    proxy = fleet(same_driver=lambda *_: True)
+    for mote in ("m1", "m2"):
+        announce(proxy, frames.announcement(mote))
+    proxy.receive_demand("traffic", frames.demand(("q", ["speed"], 10 * S)), radio_us=0)
+    receive(proxy, frames.packet(0, (0, 60.0), mote="m2", program=NUMBER))
+    found = announce(proxy, frames.announcement("m1", schema=LONGER))
+    assert OfferStream(LONGER) in found
+    assert not any(isinstance(each, TuplesDropped | RejectAnnouncement) for each in found)
+    remembered = [each.announcement for each in found if isinstance(each, RememberAnnouncement)]
+    assert {each.mote: each.stream for each in remembered} == {"m1": LONGER, "m2": LONGER}
+    receive(proxy, frames.packet(1, (10 * S, 61.0), mote="m2", clock=10 * S, program=NUMBER), radio=10 * S)
+    (batch,) = proxy.cut(20 * S)
+    assert batch.schema == LONGER
+    assert [each.values for each in batch.tuples] == [(7, 60.0, None, None, None), (7, 61.0, None, None, None)]
+    assert announce(proxy, frames.announcement("m2", schema=LONGER, properties={"segment": 7, "sensor": "b"}))[0]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        LONGER,
+        StreamSchema("traffic", TRAFFIC.fields[:-1]),
+        StreamSchema("traffic", (*TRAFFIC.fields[:-1], Field("note", FieldType.REAL))),
+        StreamSchema("traffic", LONGER.fields[::-1]),
+    ],
+)
+def test_columns_that_change_or_are_of_one_driver_among_several_are_rejected(frames, schema):
+    proxy = fleet(same_driver=lambda *_: schema != LONGER)
+    for mote in ("m1", "m2"):
+        announce(proxy, frames.announcement(mote))
+    found = announce(proxy, frames.announcement("m1", schema=schema))
+    assert [each.reason for each in found if isinstance(each, RejectAnnouncement)] == ["schema"]
+    assert proxy.streams["traffic"].schema == TRAFFIC
 
 
 def test_unknown_field_of_a_demand_is_rejected_when_the_schema_becomes_known(frames):

@@ -9,17 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.wire.packets import Announcement, Packet
-from protocols.wire.programs import Band, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
+from protocols.wire.programs import (
+    Band,
+    DeadBand,
+    SamplingProgram,
+    SendOnChange,
+    program_number,
+    publishing_program,
+)
+from proxy.drivers.driver import NOTHING
 from proxy.drivers.payloads import MAX_PAYLOAD_BYTES
 from proxy.drivers.settings import read_drivers
-from proxy.fleet.fleet import Fleet
-from proxy.fleet.fleet_instructions import ForMote
-from proxy.fleet.fleet_members import FleetLimits
-from proxy.motes.mote_events import TuplesAccepted
 
 S = 1_000_000
 NOW = 1_700_000_000 * S
 PROGRAM = SamplingProgram(("temperature",), 10 * S)
+CHANGES = SendOnChange((DeadBand("temperature", 1.0),), 40 * S)
 REAL = {"name": "temperature", "path": "t", "type": "real", "unit": "degC"}
 
 
@@ -50,64 +55,62 @@ def reasons(output):
 
 @pytest.fixture
 def running(session):
-    def start(program=PROGRAM, **changes):
+    def start(**changes):
         it = session(driver(**changes))
         it.send("tele/m/SENSOR", {"t": 1.0, **({"at": NOW / S} if "time" in changes else {})})
-        it.run("m", program)
         return it
 
     return start
 
 
-def test_a_new_device_announces_itself_and_opens_a_listen_window(session):
+def test_a_new_device_announces_itself_and_its_first_message_is_a_tuple(session):
     output = session(driver()).send("tele/m/SENSOR", {"t": 20})
     announcement, packet = output.frames
     assert isinstance(announcement, Announcement)
     assert (announcement.mote, announcement.boot, announcement.stream.name) == ("m", 1, "climate")
-    assert (packet.sequence, packet.records, packet.program) == (0, (), 0)
-    assert packet.listen_us > 0
+    assert announcement.properties == {"sensor": "m"}
+    assert (packet.sequence, packet.promise_us, packet.boot) == (0, NOW, 1)
+    assert packet.program == program_number(publishing_program(announcement.stream))
+    assert stamps(output) == [(0, 20.0)]
 
 
-# slots of 10 s:   |0         |10        |20
-# messages:         ^  ^       ^           ^
-def test_the_first_value_of_a_slot_is_its_sample(running):
+# seconds:          0  1  4       11          22
+# messages:         ^  ^  ^       ^           ^     each is a tuple, whatever queries run
+def test_each_message_is_a_tuple_with_its_own_stamp(running):
     it = running()
-    found = [
-        stamps(it.at(second).send("tele/m/SENSOR", {"t": value}))
-        for second, value in ((1, 1), (4, 2), (11, 3), (22, 4))
-    ]
-    assert found == [[(0, 1.0)], [], [(10 * S, 3.0)], [(20 * S, 4.0)]]
+    found = []
+    for second, value in ((1, 1), (4.25, 2), (4.250001, 3), (22, 4)):
+        it.at(second).run("m", PROGRAM)
+        found += stamps(it.send("tele/m/SENSOR", {"t": value}))
+    assert found == [(S, 1.0), (4_250_000, 2.0), (4_250_001, 3.0), (22 * S, 4.0)]
+
+
+def test_programs_do_nothing_to_a_device_that_publishes(running):
+    it = running()
+    banded = SamplingProgram(("temperature",), 10 * S, bands=(Band("temperature", low=100.0),), report=CHANGES)
+    for program in (PROGRAM, banded, SamplingProgram()):
+        assert it.run("m", program) == NOTHING
+        assert len(stamps(it.at(it.radio_us / S + 1).send("tele/m/SENSOR", {"t": 2.0}))) == 1
+    assert reasons(it.run("other", PROGRAM)) == ["unknown_mote"]
 
 
 def test_empty_packets_keep_a_quiet_device_from_holding_the_watermark(running):
     it = running(silence_after="1m")
     (packet,) = it.at(35).tick().frames
-    assert (packet.records, packet.promise_us, packet.program) == ((), NOW + 30 * S, program_number(PROGRAM))
+    assert (packet.records, packet.promise_us) == ((), NOW + 35 * S)
     assert it.at(36).tick().frames == ()
     assert it.at(61).tick().frames == ()  # away
 
 
-def test_samples_begin_no_sooner_than_demanded(session):
-    it = session(driver())
-    it.send("tele/m/SENSOR", {"t": 1})
-    it.run("m", PROGRAM, not_before_us=NOW + 20 * S)
-    assert stamps(it.at(11).send("tele/m/SENSOR", {"t": 1})) == []
-    assert stamps(it.at(21).send("tele/m/SENSOR", {"t": 2})) == [(20 * S, 2.0)]
-
-
-def test_running_the_same_program_again_does_nothing(running):
+def test_a_clock_that_goes_back_a_little_loses_nothing(running):
     it = running()
-    assert it.run("m", PROGRAM).frames == ()
-    assert reasons(it.run("m", SamplingProgram(("temperature",), S, report=Panes(S)))) == ["program"]
-    assert reasons(it.run("other", PROGRAM)) == ["unknown_mote"]
-
-
-def test_bands_and_dead_bands_are_left_to_the_proxy(running):
-    report = SendOnChange((DeadBand("temperature", 1.0),), 40 * S)
-    it = running(SamplingProgram(("temperature",), 10 * S, bands=(Band("temperature", low=0.0),), report=report))
-    values = (5.0, 5.5, -3.0, 6.5, 6.5, 6.5, 6.5, 6.5)
-    found = [stamps(it.at(10 * slot).send("tele/m/SENSOR", {"t": value})) for slot, value in enumerate(values)]
-    assert [bool(each) for each in found] == [True, False, False, True, False, False, False, True]
+    it.at(100).send("tele/m/SENSOR", {"t": 1.0})
+    back = {"radio_us": 101 * S, "received_us": NOW + 70 * S}
+    payload = b'{"t": 2.0}'
+    assert stamps(it.driver.received("tele/m/SENSOR", payload, **back)) == [(100 * S, 2.0)]
+    far = {"radio_us": 102 * S, "received_us": NOW + 30 * S}
+    assert reasons(it.driver.received("tele/m/SENSOR", payload, **far)) == ["clock"]
+    assert it.driver.counts_of("m") == {"clock_back": 1, "clock": 1}
 
 
 TIME = {"time": {"path": "at", "form": "seconds", "max_delay": "30s"}}
@@ -117,28 +120,13 @@ def test_the_low_watermark_waits_for_late_values_and_later_ones_are_rejected(run
     it = running(**TIME)
     at = NOW / S
     first = it.at(100).send("tele/m/SENSOR", {"t": 1, "at": at + 95})
-    assert stamps(first) == [(90 * S, 1.0)]
+    assert stamps(first) == [(95 * S, 1.0)]
     assert first.frames[-1].promise_us == NOW + 70 * S
-    assert stamps(it.send("tele/m/SENSOR", {"t": 2, "at": at + 75})) == [(70 * S, 2.0)]
-    assert stamps(it.send("tele/m/SENSOR", {"t": 3, "at": at + 79})) == []  # the slot has its sample
+    assert stamps(it.send("tele/m/SENSOR", {"t": 2, "at": at + 75})) == [(75 * S, 2.0)]
+    assert stamps(it.send("tele/m/SENSOR", {"t": 3, "at": at + 75})) == [(75 * S, 3.0)]
     assert reasons(it.send("tele/m/SENSOR", {"t": 4, "at": at + 69})) == ["late"]
     assert reasons(it.send("tele/m/SENSOR", {"t": 5, "at": at + 200})) == ["clock"]
-
-
-@pytest.mark.parametrize(
-    ("form", "written"),
-    [
-        ("seconds", 1_700_000_000.25),
-        ("milliseconds", 1_700_000_000_250),
-        ("iso8601", "2023-11-14T22:13:20.25Z"),
-        ("iso8601", "2023-11-14T23:13:20.250000"),  # in the zone of the configuration
-    ],
-)
-def test_time_stamps_are_read_in_every_configured_form(session, form, written):
-    it = session(driver(time={"path": "now", "form": form, "zone": "+01:00", "max_delay": "1s"}))
-    it.send("tele/m/SENSOR", {"t": 1, "now": written})
-    it.run("m", SamplingProgram(("temperature",), S // 4))
-    assert stamps(it.at(0.5).send("tele/m/SENSOR", {"t": 1, "now": written})) == [(S // 4, 1.0)]
+    assert it.driver.counts_of("m") == {"late": 1, "clock": 1}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +134,9 @@ def test_time_stamps_are_read_in_every_configured_form(session, form, written):
     [
         (b"", "garbled"),
         (b"23,4", "garbled"),
-        (b'{"t": NaN}', "garbled"),
+        (b'{"t": NaN}', "type"),
+        (b'{"t": -inf, "u": "nan"}', "type"),
+        (b'{"t": nano}', "garbled"),
         (b'"\xff"', "garbled"),
         (b"[" * 60_000, "depth"),
         (b"[" * 40 + b"]" * 40, "depth"),
@@ -156,10 +146,10 @@ def test_time_stamps_are_read_in_every_configured_form(session, form, written):
         (b'{"t": "warm"}', "type"),
         (b'{"t": true}', "type"),
         (b'{"t": 1' + b"0" * 400 + b"}", "type"),
-        (b'{"t": 1e999}', "garbled"),
+        (b'{"t": 1e999}', "type"),
         (b'{"t": {"t": 1}}', "type"),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_payloads_that_do_not_fit_are_rejected_by_reason(running, payload, reason):
     assert reasons(running().send("tele/m/SENSOR", payload)) == [reason]
@@ -183,8 +173,10 @@ def test_booleans_scales_and_properties(session):
     ]
     it = session(driver(topic="f/{line}/{mote}", field=fields, property=properties))
     announced = [it.send(f"f/north/{name}", {"s": "ON"}).frames[0].properties for name in "ab"]
-    assert announced == [{"line": "north", "floor": 1}, {"line": "north", "floor": 2}]
-    it.run("a", SamplingProgram(("on", "kelvin"), S))
+    assert announced == [
+        {"sensor": "a", "line": "north", "floor": 1},
+        {"sensor": "b", "line": "north", "floor": 2},
+    ]
     assert stamps(it.at(1).send("f/north/a", {"s": "OFF", "c": 10})) == [(S, False, 293.15)]
     assert stamps(it.at(2).send("f/north/a", {"s": "ON"})) == [(2 * S, True, None)]
     assert reasons(it.at(3).send("f/north/a", {"s": True})) == ["type"]
@@ -217,62 +209,57 @@ def test_garbage_never_raises(payload, form):
 
 EVENTS = st.lists(
     st.tuples(
-        st.integers(-3, 40),  # seconds since the event before; clocks step back, too
-        st.sampled_from(["send", "tick", "run", "sleep"]),
+        st.integers(-3, 40),  # tenths of seconds since the event before; clocks step back, too
+        st.sampled_from(["send", "tick", "half"]),
         st.integers(-60, 70),  # the device's clock against the proxy's
-        st.sampled_from([S // 2, S, 3 * S, 10 * S]),
+        st.integers(0, 3),
     ),
     max_size=60,
 )
 
 
-@given(EVENTS, st.booleans())
-def test_no_sample_is_stamped_before_an_earlier_low_watermark(events, device_time):
-    it = driver(**(TIME if device_time else {}))
-    radio_us, received_us, frames = 0, NOW, []
-    for step, what, ahead, period_us in events:
-        received_us += step * S
-        radio_us += max(0, step) * S
+@given(EVENTS, st.booleans(), st.sampled_from([None, "100ms", "10s", "2m"]), st.sampled_from([None, "1s"]))
+def test_each_message_is_a_tuple_or_counted_and_none_is_before_a_promise(events, device_time, merge, same):
+    bounds = {name: each for name, each in (("merge_within", merge), ("same_within", same)) if each}
+    fields = [{**REAL, "optional": True}, {**REAL, "name": "u", "path": "u", "optional": True}]
+    it = driver(**(TIME if device_time else {}), **bounds, field=fields)
+    radio_us, received_us, frames, sent, rejected = 0, NOW, [], 0, 0
+    for step, what, ahead, value in events:
+        received_us += step * S // 10
+        radio_us += max(0, step) * S // 10
         times = {"radio_us": radio_us, "received_us": received_us}
-        if what == "send":
-            payload = json.dumps({"t": 1, "at": received_us / S + ahead}).encode()
-            frames += it.received("tele/m/SENSOR", payload, **times).frames
-        elif what == "tick":
+        if what == "tick":
             frames += it.time_passed(**times).frames
-        elif it.owns("m"):
-            program = SamplingProgram(("temperature",), period_us) if what == "run" else SamplingProgram()
-            frames += it.run("m", program, **times).frames
+            continue
+        payload = {"t" if what == "send" else "u": value, "at": received_us / S + ahead}
+        output = it.received("tele/m/SENSOR", json.dumps(payload).encode(), **times)
+        frames += output.frames
+        sent, rejected = sent + 1, rejected + len(output.rejections)
+    frames += it.time_passed(radio_us=radio_us + 200 * S, received_us=received_us + 200 * S).frames
     packets = [each for each in frames if isinstance(each, Packet)]
     assert [each.sequence for each in packets] == list(range(len(packets)))
-    guaranteed, seen = None, set()
+    promised, tuples = None, 0
     for packet in packets:
         for sample in packet.samples:
-            start_us = packet.clock_us - sample.age_us
             assert sample.age_us >= 0
-            assert guaranteed is None or start_us >= guaranteed
-            assert start_us not in seen
-            seen.add(start_us)
-        assert guaranteed is None or packet.promise_us >= guaranteed
-        guaranteed = packet.promise_us
+            assert promised is None or packet.clock_us - sample.age_us >= promised
+            tuples += 1
+        assert promised is None or packet.promise_us >= promised
+        promised = packet.promise_us
+    counts = it.counts_of("m")
+    assert tuples + rejected + counts.get("merged", 0) + counts.get("duplicate", 0) == sent
 
 
-def test_the_fleet_handles_a_driven_device_like_a_mote(session, frames):
-    fleet = Fleet("p", FleetLimits(), now_us=0)
-    it = session(driver())
-
-    def deliver(output):
-        found = []
-        for frame in output.frames:
-            receive = fleet.receive_announcement if isinstance(frame, Announcement) else fleet.receive_packet
-            found += [each.instruction for each in receive(frame, **it.times) if isinstance(each, ForMote)]
-        return found
-
-    fleet.receive_demand("climate", frames.demand(("q", ["temperature"], 10 * S), stream="climate"), radio_us=0)
-    controls = [each for each in deliver(it.send("tele/m/SENSOR", {"t": 1})) if hasattr(each, "control")]
-    (order,) = controls[0].control.instructions
-    deliver(it.run("m", order.program, not_before_us=order.not_before_us))
-    accepted = [
-        each for each in deliver(it.at(11).send("tele/m/SENSOR", {"t": 21.5})) if isinstance(each, TuplesAccepted)
-    ]
-    (row,) = accepted[0].tuples
-    assert (row.start_us, row.values, row.at_default_rate) == (NOW + 10 * S, (21.5,), True)
+def test_bad_messages_on_ever_new_topics_leave_nothing_behind():
+    it = driver(property=[{"name": "floor", "type": "integer", "path": "floor"}])
+    payloads = (b"{", b'{"t": "warm"}', b'{"u": 1}', b'{"t": 1, "floor": "x"}', b"[" * 40 + b"]" * 40)
+    times = {"radio_us": 0, "received_us": NOW}
+    for number in range(2_000):
+        output = it.received(f"tele/{number}/SENSOR", payloads[number % len(payloads)], **times)
+        assert len(output.rejections) == 1
+    assert (len(it._devices), len(it._names._given), len(it._names._used)) == (0, 0, 0)
+    it.received("tele/m/SENSOR", b'{"t": 1}', **times)
+    for number in range(2_000):
+        it.received("tele/m/SENSOR", payloads[number % len(payloads)], **times)
+    assert sum(it.counts_of("m").values()) == 2_000
+    assert len(it.counts_of("m")) == 4

@@ -11,6 +11,7 @@ import pytest
 from protocols.wire.packets import Announcement
 from proxy.drivers.settings import load_drivers, read_drivers
 from proxy.errors import ConfigurationError
+from tests.proxy.drivers.conftest import NOW, S
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "connect-devices.md"
 
@@ -26,31 +27,36 @@ def drivers():
 
 
 @pytest.mark.parametrize(
-    ("name", "mote", "stream"),
+    ("name", "mote", "stream", "at", "values"),
     [
-        ("tasmota", "TH16", "climate"),
-        ("shelly", "shelly-b8d61a8b17cc", "shelly_climate"),
-        ("esphome", "livingroom", "esphome_temperature"),
+        ("tasmota", "TH16", "climate", 1_520_011_810, (22.6, 32.4)),
+        ("shelly", "shelly-b8d61a8b17cc", "shelly_climate", 1_680_962_879.62, (19.8, True)),
+        ("esphome", "livingroom", "esphome_temperature", 1_700_000_000, (23.4,)),
     ],
 )
-def test_recorded_messages_are_accepted(drivers, recorded, session, name, mote, stream):
+def test_recorded_messages_are_accepted(drivers, recorded, session, name, mote, stream, at, values):
     message = recorded(name)
-    output = session(drivers[name]).send(message["topic"], message["payload"])
-    announcement = output.frames[0]
+    output = session(drivers[name]).at(at - NOW / S).send(message["topic"], message["payload"])
+    announcement, packet = output.frames
     assert isinstance(announcement, Announcement)
     assert (announcement.mote, announcement.stream.name, output.rejections) == (mote, stream, ())
+    (sample,) = packet.samples
+    assert (packet.clock_us - sample.age_us, sample.values) == (round(at * S), values)
 
 
 def test_every_setting_is_documented(drivers):
-    assert set(drivers) == {"tasmota", "shelly", "esphome", "factory", "zigbee2mqtt"}
+    assert set(drivers) == {
+        *("tasmota", "shelly", "esphome", "factory", "chirpstack", "doors", "zigbee2mqtt"),
+    }
 
 
+FIELD = {"name": "t", "path": "t", "type": "real"}
 JSON = {
     "kind": "json",
     "name": "d",
     "topic": "a/{mote}",
     "stream": "s",
-    "field": [{"name": "t", "path": "t", "type": "real"}],
+    "field": [FIELD],
 }
 
 
@@ -68,7 +74,19 @@ JSON = {
         ({"field": JSON["field"] * 2}, "two fields named"),
         ({"property": [{"name": "p", "part": "line"}]}, "no part 'line'"),
         ({"property": [{"name": "p", "type": "integer", "value": "x"}]}, "holds integer"),
-        ({"time": {"path": "t", "form": "seconds", "zone": "CET"}}, "time.zone"),
+        ({"time": {"path": "t", "form": "seconds", "zone": "Mars/Base"}}, "time.zone"),
+        ({"property": [{"name": "p", "part": "mote", "path": "x"}]}, "a part of the topic and a path"),
+        ({"mapping": [{"versions": "<2"}]}, "version is not known"),
+        ({"version": {"topic": "b"}, "mapping": [{"versions": "2"}]}, "mapping.versions"),
+        ({"version": {"topic": "b"}, "mapping": [{"versions": "<2", "paths": {"x": "y"}}]}, "no field 'x'"),
+        ({"version": {"topic": "b/#"}}, "version.topic"),
+        ({"message_id": "id"}, "copies are not recognised"),
+        ({"field": [FIELD | {"modulus": 10}]}, "modulus is for a counter"),
+        ({"field": [FIELD | {"valid": [2, 1]}]}, "no number lies in"),
+        ({"field": [FIELD | {"valid": [2]}]}, "valid"),
+        ({"field": [FIELD | {"type": "text", "no_value": [1]}]}, "only numbers"),
+        ({"field": [FIELD | {"default": "x"}]}, "default of field"),
+        ({"merge_within": "1s", "field": [FIELD | {"kind": "counter", "default": 0}]}, "begin anew with each half"),
         ({"colour": "red"}, "colour"),
         ({"name": "a b"}, "cannot be part of a topic"),
     ],

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.wire.packets import Announcement, Health, Packet
-from protocols.wire.programs import SLEEP, DeadBand, Panes, SamplingProgram, SendOnChange, program_number
-from protocols.wire.streams import FieldType
-from proxy.drivers.driver import PASSIVE
+from protocols.wire.programs import (
+    SLEEP,
+    DeadBand,
+    Panes,
+    SamplingProgram,
+    SendOnChange,
+    program_number,
+    publishing_program,
+)
+from protocols.wire.streams import FieldType, StreamSchema
+from proxy.drivers.driver import NOTHING, PASSIVE, KnownDevice
+from proxy.drivers.settings import read_drivers
 from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver, ZigbeeDriverPlan
 from proxy.drivers.zigbee_reporting import ATTRIBUTES, REPORTING, reportable_change
 
@@ -41,6 +52,22 @@ def answer(it, publication, how):
     return it.send(RESPONSE, {**it.responses[how], "transaction": transaction})
 
 
+def run(it, mote, program):
+    """Let a device run a program, and its bridge accept all requests."""
+    for request in it.run(mote, program).publications:
+        transaction = json.loads(request.payload)["transaction"]
+        it.send(RESPONSE, {"status": "ok", "transaction": transaction})
+
+
+def stamps(output):
+    return [
+        (packet.clock_us - sample.age_us - NOW, *sample.values)
+        for packet in output.frames
+        if isinstance(packet, Packet)
+        for sample in packet.samples
+    ]
+
+
 def samples(output):
     return [sample.values for packet in output.frames if isinstance(packet, Packet) for sample in packet.samples]
 
@@ -51,8 +78,9 @@ def test_devices_become_motes(bridge):
     sonoff, plug = announced[SONOFF], announced["my_plug"]
     assert (sonoff.stream.name, sonoff.kind, sonoff.minimum_period_us) == ("zigbee2mqtt_snzb_02", "SNZB_02", S)
     units = [(each.name, each.type, each.unit) for each in sonoff.stream.fields]
-    assert units[:2] == [("temperature", FieldType.REAL, "degC"), ("humidity", FieldType.REAL, "%")]
-    assert [(each.name, each.type) for each in plug.stream.fields] == [
+    assert units[2:4] == [("temperature", FieldType.REAL, "degC"), ("humidity", FieldType.REAL, "%")]
+    assert [each.name for each in sonoff.stream.fixed] == ["sensor", "address"]
+    assert [(each.name, each.type) for each in plug.stream.sampled] == [
         ("state", FieldType.BOOLEAN),
         ("power", FieldType.REAL),
         ("power_outage", FieldType.TEXT),
@@ -68,13 +96,207 @@ def test_a_repeated_list_changes_nothing_and_a_removed_device_is_forgotten(bridg
     assert len(bridge.at(10).tick().frames) == 1
 
 
-def test_a_model_with_other_fields_gets_a_stream_of_its_own(bridge, recorded):
+def listed(device, **changes):
+    """A copy of a listed device, with a friendly name and an address of its own."""
+    other = json.loads(json.dumps(device))
+    return other | {"ieee_address": "0xffff", "friendly_name": "other"} | changes
+
+
+def announcements(output):
+    return {each.mote: each for each in output.frames if isinstance(each, Announcement)}
+
+
+def test_devices_know_who_they_are(bridge):
+    names = {each.properties["sensor"]: each.properties["address"] for each in announcements(bridge.first).values()}
+    assert names["cellar/wine shelf"] == "0x00158d0001a2b3c4"
+    assert bridge.driver.device_of(SONOFF) == SONOFF
+    assert bridge.driver.device_of("unknown") == ""
+
+
+def test_a_model_with_a_field_less_keeps_its_stream(bridge, recorded):
     devices = recorded("zigbee2mqtt_devices")
-    other = json.loads(json.dumps(devices[2]))
-    other |= {"ieee_address": "0xffff", "friendly_name": "other"}
-    other["definition"]["exposes"].pop()
+    other = listed(devices[2])
+    other["definition"]["exposes"] = other["definition"]["exposes"][:2]  # battery and temperature
     output = bridge.send("zigbee2mqtt/bridge/devices", [*devices, other])
-    assert output.frames[0].stream.name.startswith("zigbee2mqtt_snzb_02_")
+    assert {mote: each.stream.name for mote, each in announcements(output).items()} == {"other": "zigbee2mqtt_snzb_02"}
+    assert (output.rejections, bridge.driver.trouble_of("other")) == ((), "")
+    run(bridge, "other", SamplingProgram(("temperature", "humidity"), S))
+    assert samples(bridge.at(1).send("zigbee2mqtt/other", {"temperature": 20})) == [(20.0, None)]
+
+
+def test_a_model_with_a_field_more_gives_it_to_all_of_its_stream(bridge, recorded):
+    devices = recorded("zigbee2mqtt_devices")
+    more = {"access": 1, "name": "dew", "property": "dew", "type": "numeric", "unit": "°C"}
+    other = listed(devices[2])
+    other["definition"]["exposes"].append(more)
+    found = announcements(bridge.send("zigbee2mqtt/bridge/devices", [*devices, other]))
+    assert sorted(found) == sorted([SONOFF, "other"])
+    assert {each.stream for each in found.values()} == {found["other"].stream}
+    assert found["other"].stream.field_names[-1] == "dew"
+    # An update takes the field away again: that changes nothing.
+    again = bridge.send("zigbee2mqtt/bridge/devices", [*devices, listed(devices[2])])
+    assert (again.frames, again.rejections) == ((), ())
+
+
+@pytest.mark.parametrize("change", [{"unit": "°F"}, {"type": "text", "unit": ""}, {"unit": ""}])
+def test_a_field_of_another_type_or_unit_is_named_and_null(bridge, recorded, change):
+    devices = recorded("zigbee2mqtt_devices")
+    other = listed(devices[2])
+    other["definition"]["exposes"][1] |= change
+    output = bridge.send("zigbee2mqtt/bridge/devices", [*devices, other])
+    assert announcements(output)["other"].stream == announcements(bridge.first)[SONOFF].stream
+    assert [(each.reason, each.mote) for each in output.rejections] == [("mismatch", "other")]
+    for words in ("temperature REAL UNIT 'degC'", "another pattern of streams"):
+        assert words in bridge.driver.trouble_of("other")
+    assert bridge.driver.trouble_of(SONOFF) == ""
+    run(bridge, "other", SamplingProgram(("temperature", "humidity"), S))
+    state = {"temperature": "x" if change.get("type") else 70, "humidity": 40}
+    assert samples(bridge.at(1).send("zigbee2mqtt/other", state)) == [(None, 40.0)]
+    assert bridge.driver.counts_of("other")["field_mismatch"] == 1
+    assert bridge.send("zigbee2mqtt/bridge/devices", [*devices, other]).rejections == ()
+
+
+def test_the_version_of_the_bridge_is_noted_once(bridge):
+    first = bridge.send("zigbee2mqtt/bridge/info", {"version": "1.42.0"}, retained=True)
+    assert "1.42.0" in first.notices[0].text
+    assert bridge.send("zigbee2mqtt/bridge/info", {"version": "1.42.0"}).notices == ()
+    assert "2.0.0, was 1.42.0" in bridge.send("zigbee2mqtt/bridge/info", {"version": "2.0.0"}).notices[0].text
+    for content in (b"{", [1], {"version": 7}, {}):
+        assert bridge.send("zigbee2mqtt/bridge/info", content).frames == ()
+
+
+def known(it, mote, boot=2, **changes):
+    announcement = it.driver.announce(mote, **it.times).frames[0]
+    return KnownDevice(mote, it.driver.device_of(mote), boot, announcement, it.driver.state_of(mote), **changes)
+
+
+def test_after_a_restart_devices_are_read_before_the_bridge_lists_them(bridge, session, recorded):
+    again = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z"))).at(100)
+    devices = [known(bridge, mote, boot=4) for mote in (SONOFF, "my_plug")]
+    output = again.driver.restore(devices, **again.times)
+    assert [(type(each), each.boot) for each in output.frames] == [(Announcement, 4), (Packet, 4)] * 2
+    assert [each.stream for each in output.frames[::2]] == [each.announcement.stream for each in devices]
+    assert output.frames[1].promise_us == NOW + 100 * S
+    assert again.driver.owns(SONOFF)
+    run(again, SONOFF, SamplingProgram(("temperature",), S))
+    assert samples(again.at(101).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 20.5})) == [(20.5,)]
+    assert again.send("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices")[:4]).frames[::2] == tuple(
+        each for each in bridge.first.frames if isinstance(each, Announcement) and each.mote.startswith("cellar")
+    )
+
+
+def test_messages_before_the_first_list_are_named(bridge, session):
+    again = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z"))).at(100)
+    announcement = known(bridge, SONOFF).announcement
+    again.driver.restore([KnownDevice(SONOFF, SONOFF, 2, announcement)], **again.times)
+    assert again.run(SONOFF, CHANGES) == NOTHING
+    for topic in (SONOFF, "new"):
+        output = again.send(f"zigbee2mqtt/{topic}", {"temperature": 20})
+        assert [each.reason for each in output.rejections] == ["unlisted"]
+    for topic in ("bridge/state", "new/set", "new/get", "new/availability"):
+        assert again.send(f"zigbee2mqtt/{topic}", {"state": "online"}) == NOTHING
+    assert again.driver.counts_of(SONOFF) == {"unlisted": 1}
+
+
+def test_a_device_with_a_stream_of_an_earlier_version_keeps_it(bridge, session, recorded):
+    before = known(bridge, SONOFF)
+    fields = before.announcement.stream.fields[2:5]
+    stream = StreamSchema("zigbee2mqtt_snzb_02_0123abcd", fields)
+    before = replace(before, announcement=msgspec.structs.replace(before.announcement, stream=stream, properties={}))
+    again = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z")))
+    again.driver.restore([before], **again.times)
+    devices = recorded("zigbee2mqtt_devices")
+    found = announcements(again.send("zigbee2mqtt/bridge/devices", [*devices, listed(devices[2])]))
+    now = again.driver.announce(SONOFF, **again.times).frames[0].stream
+    assert (now.name, now.fields[:3]) == (stream.name, stream.fields)
+    assert set(now.field_names) >= {"sensor", "address", "linkquality"}
+    assert found["other"].stream.name == "zigbee2mqtt_snzb_02"
+
+
+def test_a_device_that_comes_back_has_another_boot(bridge, recorded):
+    devices = recorded("zigbee2mqtt_devices")
+    bridge.send("zigbee2mqtt/bridge/devices", devices[:2])
+    again = announcements(bridge.send("zigbee2mqtt/bridge/devices", devices))
+    assert again[SONOFF].boot == 2
+
+
+def test_what_a_bridge_says_of_power_and_what_is_configured(session, recorded):
+    devices = recorded("zigbee2mqtt_devices")
+    field = [{"name": "Temperature", "no_value": [85.0], "valid": [-40, 80]}, {"name": "humidity", "kind": "event"}]
+    entry = {"kind": "zigbee2mqtt", "store": "always", "expected_every": "1h", "field": field}
+    it = session(read_drivers({"driver": [entry]}, "test")[0])
+    it.send("zigbee2mqtt/bridge/devices", [*devices, listed(devices[2], power_source="Mains (single phase)")])
+    found = {mote: it.driver.capabilities_of(mote) for mote in (SONOFF, "other")}
+    assert [each.mains for each in found.values()] == [False, True]
+    assert found[SONOFF].event_fields == ("humidity",)
+    assert (found[SONOFF].stored_always, found[SONOFF].expected_every_us, found[SONOFF].publishes) == (
+        True,
+        3600 * S,
+        False,
+    )
+    run(it, SONOFF, SamplingProgram(("temperature", "humidity"), S))
+    for temperature in (85, -41):
+        state = {"temperature": temperature, "humidity": 1}
+        assert samples(it.at(1).send(f"zigbee2mqtt/{SONOFF}", state)) == [(None, 1.0)]
+    assert it.driver.counts_of(SONOFF) == {"field_no_value": 1, "field_out_of_range": 1}
+    battery = session(read_drivers({"driver": [entry | {"power": "mains"}]}, "test")[0])
+    battery.send("zigbee2mqtt/bridge/devices", devices)
+    assert battery.driver.capabilities_of(SONOFF).mains
+
+
+BUTTON = {
+    "ieee_address": "0xb",
+    "friendly_name": "button",
+    "definition": {"model": "B", "exposes": [{"type": "enum", "property": "action", "access": 1}]},
+}
+
+
+def test_a_device_of_which_nothing_can_be_set_publishes_by_its_own_rules(bridge, recorded):
+    output = bridge.send("zigbee2mqtt/bridge/devices", [*recorded("zigbee2mqtt_devices"), BUTTON])
+    stream = announcements(output)["button"].stream
+    capabilities = bridge.driver.capabilities_of("button")
+    assert (capabilities.publishes, capabilities.event_fields) == (True, ("action",))
+    assert bridge.run("button", CHANGES) == NOTHING
+    sent = [bridge.at(at).send("zigbee2mqtt/button", {"action": word}) for at, word in ((3.2, "on"), (3.7, "off"))]
+    assert [each.frames[0].program for each in sent] == [program_number(publishing_program(stream))] * 2
+    assert [stamps(each) for each in sent] == [[(3_200_000, "on")], [(3_700_000, "off")]]
+    assert bridge.send("zigbee2mqtt/button", {"action": "on"}, retained=True).rejections[0].reason == "retained"
+
+
+# seconds:       0    1.5   4     12.25        under a program of 10 s that sends each sample
+# reports:            ^     ^     ^            each is a tuple, stamped on arrival
+def test_reports_are_tuples_of_their_own_while_each_is_sent(bridge):
+    assert samples(bridge.at(0.5).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 1})) == []
+    run(bridge, SONOFF, SamplingProgram(("temperature",), 10 * S))
+    found = [stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", {"temperature": at})) for at in (1.5, 4, 12.25)]
+    assert found == [[(1_500_000, 1.5)], [(4 * S, 4.0)], [(12_250_000, 12.25)]]
+    assert bridge.driver.counts_of(SONOFF) == {"not_demanded": 1}
+
+
+def test_under_changes_alone_reports_are_on_the_grid(bridge):
+    run(bridge, SONOFF, CHANGES)
+    found = []
+    for at, value in ((11, 1), (14, 5), (21, 9), (22, 1)):
+        found += stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", {"temperature": value}))
+    assert found == [(10 * S, 1.0, None), (20 * S, 9.0, None)]
+    assert bridge.driver.counts_of(SONOFF) == {"slot_taken": 2}
+    run(bridge, SONOFF, SamplingProgram(("temperature",), 10 * S))
+    found = [stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 2})) for at in (25, 30.5)]
+    assert found == [[], [(30_500_000, 2.0)]], "the rest of the slot was promised to be empty"
+    assert bridge.driver.counts_of(SONOFF) == {"slot_taken": 3}
+
+
+def test_halves_of_a_state_are_merged(session, recorded):
+    it = session(read_drivers({"driver": [{"kind": "zigbee2mqtt", "merge_within": "500ms"}]}, "test")[0])
+    it.send("zigbee2mqtt/bridge/devices", [*recorded("zigbee2mqtt_devices"), BUTTON])
+    it.at(1).send("zigbee2mqtt/button", {"action": "on"})
+    run(it, SONOFF, SamplingProgram(("temperature", "humidity"), S))
+    it.at(2).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 20})
+    it.at(2.2).send(f"zigbee2mqtt/{SONOFF}", {"humidity": 40, "temperature": None})
+    assert sorted(samples(it.at(3).tick()), key=len) == [("on",), (20.0, 40.0)]
+    it.at(4).send("zigbee2mqtt/button", {"action": "off"})
+    gone = it.send("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices"))
+    assert samples(gone) == [("off",)], "what waits is not lost with its device"
 
 
 def test_a_program_becomes_requests_and_runs_once_they_are_answered(bridge):
@@ -156,6 +378,7 @@ def test_without_demand_the_device_keeps_its_reporting(bridge):
 def test_unsupported_programs_and_unknown_motes_are_rejected(bridge):
     assert bridge.run(SONOFF, SamplingProgram(("temperature",), S, report=Panes(S))).rejections[0].reason == "program"
     assert bridge.driver.capabilities_of(SONOFF) == REPORTING
+    assert bridge.driver.capabilities_of("my_plug").event_fields == ("state", "power_outage")
     assert bridge.driver.capabilities_of("unknown") == PASSIVE
     assert bridge.run("unknown", CHANGES).rejections[0].reason == "unknown_mote"
 
