@@ -2,7 +2,7 @@
 
 Pure. Batches are numbered when they are cut, so those of a failed write must be written before any other::
 
-    cut 1 2 --> failed    1 2 --> failed    1 2 --> written    cut 3 --> ...      a full spool: nothing is cut
+    cut 1 2 --> failed    1 2 --> 1 written    2 --> written    cut 3 --> ...      a full spool: nothing is cut
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proxy.running.flush_schedule import FlushSchedule
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write batches, positions of motes, and until when samples of motes are missing, in one transaction."""
+    """Write batches, positions of motes, and until when samples of motes are missing, each batch in one transaction."""
 
     batches: Sequence[CutBatch]
     positions: Sequence[MotePosition]
@@ -61,7 +61,7 @@ class UnwrittenBatches:
         radio_us
             Radio clock now.
         spool_bytes
-            The size of the spool.
+            The size of the spool's files, without what can be used again.
         stopping
             Whether this is the last flush.
         """
@@ -78,6 +78,10 @@ class UnwrittenBatches:
         self._unwritten = Write(batches, positions, losses)
         return self._unwritten if batches or positions else None
 
-    def written(self) -> None:
-        """Note that the last :class:`Write` is on disk."""
-        self._unwritten = Write((), (), {})
+    def written(self, batches: int | None = None) -> None:
+        """Note that the last :class:`Write` is on disk; of one that failed, only the first batches."""
+        if batches is None:
+            self._unwritten = Write((), (), {})
+        elif batches:
+            left = self._unwritten
+            self._unwritten = Write(left.batches[batches:], left.positions, left.losses)

@@ -19,11 +19,14 @@ from types import MappingProxyType
 
 from protocols.errors import FrameError
 from protocols.wire.batches import decode_batch
-from proxy.errors import StoreError
+from proxy.errors import StoreError, StoreFullError
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.database import open_database, reading, transaction
+from proxy.storage.disk_room import RESERVE_BYTES, DiskRoom
 
+_DELETED_AT_ONCE = 16
+"""Batches that are deleted in one transaction where there is no room but the reserve."""
 NO_LOSSES: Mapping[str, int] = MappingProxyType({})
 
 
@@ -60,6 +63,8 @@ class Spool:
         Of the database.
     proxy
         Name of the proxy; the spool of another proxy is rejected.
+    reserve_bytes
+        Room on the disk that is held for deletions.
 
     Attributes
     ----------
@@ -67,6 +72,8 @@ class Spool:
         Random token drawn when the spool was made.
     size_bytes, batches
         How much waits to be acknowledged.
+    room
+        The room for its files.
     cluster
         The cluster whose acknowledgements are obeyed; None before the first.
 
@@ -76,10 +83,16 @@ class Spool:
         It cannot be opened, or belongs to another proxy.
     """
 
-    def __init__(self, path: Path, proxy: str) -> None:
+    def __init__(self, path: Path, proxy: str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.path = path
-        self._connection = open_database(path, "spool", durable=True)
+        self.room = DiskRoom(path, reserve_bytes=reserve_bytes)
         try:
+            self._connection = open_database(path, "spool", durable=True)
+        except StoreFullError:
+            self.room.release()  # opening needs room, too
+            self._connection = open_database(path, "spool", durable=True)
+        try:
+            self.room.watch(self._connection)
             self.epoch = self._identify(proxy)
             with reading(path):
                 obeyed = self._connection.execute("SELECT identity FROM cluster").fetchone()
@@ -127,7 +140,8 @@ class Spool:
         StoreFullError, StoreError
             Nothing was stored.
         """
-        with transaction(self._connection, self.path):
+        size_bytes = sum(len(each.payload) for each in batches)
+        with self.room.writing(size_bytes), transaction(self._connection, self.path):
             self._connection.executemany(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
                 [
@@ -142,7 +156,7 @@ class Spool:
             self._connection.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", list(positions))
             self._connection.executemany("INSERT OR REPLACE INTO losses VALUES (?, ?)", list(losses.items()))
         self.batches += len(batches)
-        self.size_bytes += sum(len(each.payload) for each in batches)
+        self.size_bytes += size_bytes
 
     def read(self, stream: str, sequence: int) -> bytes | None:
         """Return a batch's bytes, None if it is not there any more.
@@ -167,12 +181,49 @@ class Spool:
 
     def obey(self, cluster: str) -> None:
         """Note the cluster whose acknowledgements are obeyed from now on; raises StoreError."""
-        with transaction(self._connection, self.path):
-            self._connection.execute("INSERT OR REPLACE INTO cluster VALUES (1, ?)", (cluster,))
+        try:
+            self._obey(cluster)
+        except StoreFullError:
+            self.room.release()
+            self._obey(cluster)
         self.cluster = cluster
 
+    def _obey(self, cluster: str) -> None:
+        with transaction(self._connection, self.path):
+            self._connection.execute("INSERT OR REPLACE INTO cluster VALUES (1, ?)", (cluster,))
+
     def delete_through(self, stream: str, sequence: int) -> None:
-        """Delete the batches of a stream up to and including this one."""
+        """Delete the batches of a stream up to and including this one, on a full disk with the room in reserve.
+
+        Raises
+        ------
+        StoreFullError, StoreError
+            Some of them are still there.
+        """
+        try:
+            self._delete_through(stream, sequence)
+        except StoreFullError:
+            self.room.release()
+            try:
+                for last in self._steps(stream, sequence):
+                    self._delete_through(stream, last)
+            finally:
+                self.room.regain()
+        self.room.deleted()
+
+    def _steps(self, stream: str, sequence: int) -> list[int]:
+        """Return up to which batches to delete in turn, so that each transaction is small."""
+        with reading(self.path):
+            numbers = [
+                int(row[0])
+                for row in self._connection.execute(
+                    "SELECT sequence FROM batches WHERE stream = ? AND sequence <= ? ORDER BY sequence",
+                    (stream, sequence),
+                )
+            ]
+        return [*numbers[_DELETED_AT_ONCE - 1 : -1 : _DELETED_AT_ONCE], sequence]
+
+    def _delete_through(self, stream: str, sequence: int) -> None:
         with transaction(self._connection, self.path):
             rows = self._connection.execute(
                 "DELETE FROM batches WHERE stream = ? AND sequence <= ? RETURNING length(payload)", (stream, sequence)
