@@ -185,7 +185,10 @@ class Spool:
             self._obey(cluster)
         except StoreFullError:
             self.room.release()
-            self._obey(cluster)
+            try:
+                self._obey(cluster)
+            finally:
+                self.room.regain()
         self.cluster = cluster
 
     def _obey(self, cluster: str) -> None:
