@@ -11,6 +11,7 @@ would reject a damaged batch as a garbled message, and acknowledge nothing, as i
 from __future__ import annotations
 
 import secrets
+import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -86,31 +87,36 @@ class Spool:
     def __init__(self, path: Path, proxy: str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.path = path
         self.room = DiskRoom(path, reserve_bytes=reserve_bytes)
+        self.cluster: str | None = None
+        self.batches = self.size_bytes = 0
         try:
-            self._connection = open_database(path, "spool", durable=True)
+            self._connection, self.epoch = self._open(proxy)
         except StoreFullError:
             self.room.release()  # opening needs room, too
-            self._connection = open_database(path, "spool", durable=True)
-        try:
-            self.room.watch(self._connection)
-            self.epoch = self._identify(proxy)
-            with reading(path):
-                obeyed = self._connection.execute("SELECT identity FROM cluster").fetchone()
-                found = self._connection.execute(
-                    "SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches"
-                ).fetchone()
-        except StoreError:
-            self._connection.close()
-            raise
-        self.cluster: str | None = None if obeyed is None else str(obeyed[0])
-        self.batches, self.size_bytes = int(found[0]), int(found[1])
+            self._connection, self.epoch = self._open(proxy)
 
-    def _identify(self, proxy: str) -> str:
-        with transaction(self._connection, self.path):
-            row = self._connection.execute("SELECT proxy, epoch FROM identity").fetchone()
+    def _open(self, proxy: str) -> tuple[sqlite3.Connection, str]:
+        """Open the database and read what is in it; return its connection and its epoch."""
+        connection = open_database(self.path, "spool", durable=True)
+        try:
+            self.room.watch(connection)
+            epoch = self._identify(connection, proxy)
+            with reading(self.path):
+                obeyed = connection.execute("SELECT identity FROM cluster").fetchone()
+                found = connection.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches").fetchone()
+        except StoreError:
+            connection.close()
+            raise
+        self.cluster = None if obeyed is None else str(obeyed[0])
+        self.batches, self.size_bytes = int(found[0]), int(found[1])
+        return connection, epoch
+
+    def _identify(self, connection: sqlite3.Connection, proxy: str) -> str:
+        with transaction(connection, self.path):
+            row = connection.execute("SELECT proxy, epoch FROM identity").fetchone()
             if row is None:
                 row = (proxy, secrets.token_hex(8))
-                self._connection.execute("INSERT INTO identity VALUES (1, ?, ?)", row)
+                connection.execute("INSERT INTO identity VALUES (1, ?, ?)", row)
         if row[0] != proxy:
             raise StoreError(
                 self.path,
