@@ -95,7 +95,7 @@ format: $(INSTALLED) ## Format, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, publisher, energy, folding, one query, relations, durability, endurance, knee
+bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy, drivers, publisher, energy, folding, one query, relations, durability, endurance, knee
 	@$(BIN)/python benchmarks/latency.py --quick
 	@$(BIN)/python benchmarks/start.py --quick
 	@$(BIN)/python benchmarks/operators.py --quick
@@ -111,6 +111,7 @@ bench: $(INSTALLED) ## Measure: latency, operators against Polars, motes, proxy,
 	@$(BIN)/python benchmarks/temporal_shedding.py --quick
 	@$(BIN)/python benchmarks/motes.py --quick
 	@$(BIN)/python benchmarks/proxy.py --quick
+	@$(BIN)/python benchmarks/drivers.py --quick
 	@$(BIN)/python benchmarks/mixture_proxy.py --quick
 	@$(BIN)/python benchmarks/publisher.py --quick
 	@$(BIN)/python benchmarks/energy.py --quick

@@ -73,7 +73,7 @@ def proxy(
         int | None, duration_option(help="Longest wait of a sample for its batch.", shown_default="100ms")
     ] = None,
     spool_size: Annotated[
-        int | None, byte_size_option(help="Batches kept on disk for the cluster.", shown_default="1GiB")
+        int | None, byte_size_option(help="Files of batches kept for the cluster.", shown_default="1GiB")
     ] = None,
     silence_after: Annotated[
         int | None,
@@ -157,6 +157,13 @@ def _seals_of(keys: PartKeys, settings: ProxySettings, stores: Stores) -> PartSe
     return seals
 
 
+def _fitting(settings: ProxySettings) -> ProxySettings:
+    from proxy.running.settings import fitting
+    from proxy.storage.disk_room import disk_bytes
+
+    return fitting(settings, disk_bytes(settings.folder))
+
+
 def _run(settings: ProxySettings, password: str | None, record: Path | None, record_size: int) -> None:
     import asyncio
     import contextlib
@@ -184,7 +191,7 @@ def _run(settings: ProxySettings, password: str | None, record: Path | None, rec
         stores = stack.enter_context(
             open_stores(settings.folder, settings.name, quarantine_entries=settings.quarantine_entries)
         )
-
+        settings = _fitting(settings)
         seals = None if keys is None else _seals_of(keys, settings, stores)
         of_claim = None if keys is None else PartSeals(keys, settings.folder, purpose="claim")
         make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)

@@ -69,4 +69,8 @@ class StoreFullError(StoreError):
     """The disk is full or failing."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, f"cannot be written: {reason}", hint="free disk space; the proxy tries again")
+        super().__init__(
+            path,
+            f"cannot be written: {reason}",
+            hint="free disk space, or let the cluster acknowledge batches: the proxy goes on by itself",
+        )

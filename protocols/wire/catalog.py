@@ -62,12 +62,15 @@ class ProxySpool(Frame, frozen=True):
         Size of the backlog.
     waits_us
         How long the oldest batch has waited; None for no batch or unknown.
+    file_bytes
+        Size of the files that hold it; None if an earlier version reports.
     """
 
     proxy: Name
     batches: Counter
     bytes: Counter
     waits_us: DurationMicroseconds | None = None
+    file_bytes: Counter | None = None
 
 
 MOST_WAITS = 256

@@ -79,5 +79,10 @@ class CatalogPublisher:
         with contextlib.suppress(StoreError):  # as far as it can be read; sending counts batches that cannot be read
             since_us = await self._stores.in_thread(spool.waiting_since_us)
         return spool_report(
-            self._proxy, batches=spool.batches, size_bytes=spool.size_bytes, since_us=since_us, now_us=now_us
+            self._proxy,
+            batches=spool.batches,
+            size_bytes=spool.size_bytes,
+            file_bytes=spool.room.file_bytes,
+            since_us=since_us,
+            now_us=now_us,
         )

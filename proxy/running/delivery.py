@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
@@ -121,6 +121,10 @@ class Delivery:
     def take_deletions(self) -> dict[str, int]:
         """Remove and return, by stream, the last batch that can be deleted from the spool."""
         return self._streams.take_deletions()
+
+    def put_back_deletions(self, deletions: Mapping[str, int]) -> None:
+        """Put back deletions that failed."""
+        self._streams.put_back_deletions(deletions)
 
     async def send(self, publish_offers: Callable[[], Awaitable[None]]) -> None:
         """Publish the batches that are due, one after another, until the connection breaks.

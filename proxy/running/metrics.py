@@ -73,6 +73,7 @@ COUNTERS: Mapping[str, Counted] = {
     "held_back": Counted("Times messages were left with the broker until a slow disk made room."),
     "store_errors": Counted("Failed writes to the data folder; they are tried again."),
     "quarantined": Counted("Frames put into the quarantine."),
+    "quarantine_dropped": Counted("Frames that were not kept: too many at once, or the disk was nearly full."),
 }
 
 
@@ -158,6 +159,7 @@ def read_gauges(fleet: Fleet, stores: Stores, link: Link, *, away_us: int = 0) -
         "motes_wrong_clock": ("Motes whose clock is wrong, ahead or behind.", "fault", fleet.clock_faults()),
         "spool_batches": ("Batches that wait for the cluster.", "", {"": stores.spool.batches}),
         "spool_bytes": ("Size of the batches that wait.", "", {"": stores.spool.size_bytes}),
+        "spool_file_bytes": ("Size of the spool's files: database and log.", "", {"": stores.spool.room.file_bytes}),
         "demands_unanswered": (
             "Queries whose demands are rejected now.",
             "stream",

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
@@ -39,7 +41,7 @@ from proxy.running.session_messages import SessionMessages
 from proxy.running.settings import ProxySettings, fleet_limits
 from proxy.running.unpublished import Unpublished
 from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
-from proxy.storage.flushing import delete_acknowledged, store_batches, store_catalog, store_rejected
+from proxy.storage.flushing import delete_acknowledged, store_catalog, store_in_pieces, store_rejected
 from proxy.storage.spool import SessionMessage
 from proxy.storage.stores import Stores
 
@@ -188,6 +190,10 @@ class ProxyService:
         self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size, self.devices.changed_states)
         self._unwritten_messages: list[SessionMessage] = []
         """Of the devices' session: those that led to batches that are not written yet."""
+        self._full = False
+        self._unwritable: set[Path] = set()
+        """Files of which a write failed, and none has succeeded since."""
+        self._times_unwritable: Counter[Path] = Counter()
         self._stopping = False
         self._sender: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
@@ -222,15 +228,12 @@ class ProxyService:
         in the bounded queues of their streams.
         """
         async with self._flushing:
+            if self._unwritten:
+                await self._write(self._flush_deletions())  # they make room for what could not be written
             await self._write(self._flush_batches())
-            frames = self.stores.quarantine.take_pending()
-            if frames:
-                await self._write(self.stores.in_thread(store_rejected, self.stores, frames))
+            await self._write(self._flush_rejected())
             await self._write(self._flush_catalog())
-            deletions = self.delivery.take_deletions()
-            if deletions:
-                cluster = self.delivery.cluster
-                await self._write(self.stores.in_thread(delete_acknowledged, self.stores, deletions, cluster))
+            await self._write(self._flush_deletions())
             self._acknowledge()
             self._flushes.flushed()
 
@@ -303,19 +306,20 @@ class ProxyService:
             self._flushes.held_long_enough()
 
     async def _flush_batches(self) -> None:
-        spool_bytes = self.stores.spool.size_bytes
+        spool = self.stores.spool
+        # What is waited for is acknowledgements: a spool without batches is not full, however small it is to be.
+        spool_bytes = spool.room.occupied_bytes if spool.batches else 0
         cuts = not self._unwritten
         match self._unwritten.next(self._clocks.radio(), spool_bytes=spool_bytes, stopping=self._stopping):
             case SpoolFull():
-                times = self.metrics.count("spool_full")
-                if times & (times - 1) == 0:
-                    log.error("spool is full: samples wait in memory", spool_bytes=spool_bytes)
+                self._note_full(spool_bytes)
+                await self.stores.in_thread(spool.room.regain)
             case Write(batches, positions, losses, states):
                 now_us = self._clocks.real()
                 if cuts:
                     self._unwritten_messages += self.device_messages.cut(self.devices.held_since_us)
-                spooled = await self.stores.in_thread(
-                    store_batches,
+                stored = await self.stores.in_thread(
+                    store_in_pieces,
                     self.stores,
                     self.settings.name,
                     batches,
@@ -326,14 +330,57 @@ class ProxyService:
                     packed=self.delivery.packed,
                     session=self._unwritten_messages,
                 )
-                self._unwritten.written()
+                self._unwritten.written(None if stored.error is None else len(stored.batches))
+                self.delivery.spooled(stored.batches, self._clocks.radio())
+                if stored.error is not None:
+                    raise stored.error
+                self._note_writable()
                 self.device_messages.written()
                 self._unwritten_messages = []
-                self.delivery.spooled(spooled, self._clocks.radio())
             case None:
                 # What has come led to nothing, so that it need not be known again.
                 self.device_messages.cut(self.devices.held_since_us)
                 self.device_messages.written()
+
+    def _note_full(self, spool_bytes: int) -> None:
+        self.metrics.count("spool_full")
+        if not self._full:
+            log.error(
+                "spool is full: samples wait in memory, the oldest will be dropped and counted",
+                spool_bytes=spool_bytes,
+                hint="see why the cluster does not acknowledge batches, or let the spool be larger: --spool-size",
+            )
+        self._full = True
+
+    def _note_writable(self) -> None:
+        if self._full or self.stores.spool.path in self._unwritable:
+            log.warning("samples are written to the spool again", dropped=self.metrics.value("samples_dropped"))
+        self._full = False
+        self._unwritable.discard(self.stores.spool.path)
+
+    async def _flush_rejected(self) -> None:
+        quarantine = self.stores.quarantine
+        frames = quarantine.take_pending()
+        try:
+            if frames:
+                await self.stores.in_thread(store_rejected, self.stores, frames)
+                self._unwritable.discard(quarantine.path)
+        finally:
+            dropped = quarantine.dropped - self.metrics.value("quarantine_dropped")
+            if dropped:
+                self.metrics.count("quarantine_dropped", by=dropped)
+
+    async def _flush_deletions(self) -> None:
+        deletions = self.delivery.take_deletions()
+        spool = self.stores.spool
+        if deletions:
+            try:
+                await self.stores.in_thread(delete_acknowledged, self.stores, deletions, self.delivery.cluster)
+            except StoreError:
+                self.delivery.put_back_deletions(deletions)
+                raise
+        if spool.room.shrinks:
+            await self.stores.in_thread(spool.room.shrink)
 
     async def _flush_catalog(self) -> None:
         changes = self.intake.take_changes()
@@ -344,12 +391,18 @@ class ProxyService:
         except StoreError:
             self.intake.put_back(changes)
             raise
+        self._unwritable.discard(self.stores.catalog.path)
 
     async def _write(self, work: Coroutine[None, None, None]) -> None:
         try:
             await work
         except StoreError as error:
-            times = self.metrics.count("store_errors")
+            self.metrics.count("store_errors")
+            if error.path in self._unwritable:
+                return  # that is known
+            self._unwritable.add(error.path)
+            self._times_unwritable[error.path] += 1
+            times = self._times_unwritable[error.path]
             if times & (times - 1) == 0:
                 log.error("cannot write to the data folder", error=str(error), times=times)  # noqa: TRY400 (explained)
 

@@ -42,6 +42,9 @@ _LISTEN: Final = ListenSchedule()
 _DURATION: Final = "duration"
 _SIZE: Final = "size"
 _LARGEST_PORT: Final = 65_535
+_SMALLEST_BATCH_BYTES: Final = 64 * 1024
+_BATCHES_ON_DISK: Final = 16
+"""A disk has room for so many of the largest batches, at least."""
 
 
 def _duration(value: object) -> object:
@@ -115,7 +118,9 @@ class ProxySettings(BaseModel):
         ge=1,
         description="Samples of a stream that wait in memory while the spool is full; beyond, the oldest are dropped.",
     )
-    spool_size: Size = Field(1024**3, description="Total size of the batches kept on disk until the cluster has them.")
+    spool_size: Size = Field(
+        1024**3, description="Total size of the files of the spool, which keeps batches until the cluster has them."
+    )
     in_flight: int = Field(32, ge=1, le=10_000, description="Batches of one stream published and not yet acknowledged.")
     resend_after: Duration = Field(
         3_000_000, description="Send again after this long without an acknowledgement, or sooner if that is unusual."
@@ -223,6 +228,12 @@ def parse_host_port(text: str, default_port: int = DEFAULT_PORT) -> tuple[str, i
             f"{port!r} is not a port, in the broker's address {text!r}", hint=f"a port is 1 to {_LARGEST_PORT}"
         )
     return host, int(port)
+
+
+def fitting(settings: ProxySettings, disk_bytes: int) -> ProxySettings:
+    """Return the settings with batches that fit on a small disk: the spool writes each to its log and its database."""
+    largest = max(_SMALLEST_BATCH_BYTES, disk_bytes // _BATCHES_ON_DISK)
+    return settings.model_copy(update={"batch_size": min(settings.batch_size, largest)})
 
 
 def variable_of(name: str) -> str:

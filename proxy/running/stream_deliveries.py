@@ -14,6 +14,7 @@ subscriber does not read, and bounds that by messages only.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from protocols.wire.batches import Ack
@@ -238,6 +239,10 @@ class StreamDeliveries:
         """Remove and return, by stream, the last batch that can be deleted from the spool."""
         deletions, self._deletions = self._deletions, {}
         return deletions
+
+    def put_back_deletions(self, deletions: Mapping[str, int]) -> None:
+        """Put back deletions that failed; there may be later ones since."""
+        self._deletions = {**deletions, **self._deletions}
 
     def _all(self, event: DeliveryEvent, now_us: int) -> list[Notice]:
         return [notice for stream in self.windows for notice in self._handle(stream, event, now_us)]

@@ -249,7 +249,9 @@ class Unpublished:
         return []
 
 
-def spool_report(proxy: str, *, batches: int, size_bytes: int, since_us: int | None, now_us: int) -> Message:
+def spool_report(
+    proxy: str, *, batches: int, size_bytes: int, file_bytes: int | None = None, since_us: int | None, now_us: int
+) -> Message:
     """Return the report of how much waits in the spool.
 
     Parameters
@@ -258,9 +260,11 @@ def spool_report(proxy: str, *, batches: int, size_bytes: int, since_us: int | N
         Its proxy.
     batches, size_bytes
         How much waits.
+    file_bytes
+        Size of the files that hold it.
     since_us, now_us
         Since when, None if that is unknown or nothing waits; and the present, both in real time.
     """
     waits_us = None if since_us is None else max(0, now_us - since_us)
-    report = ProxySpool(VERSION, proxy, batches, size_bytes, waits_us)
+    report = ProxySpool(VERSION, proxy, batches, size_bytes, waits_us, file_bytes)
     return Message(topics.proxy_spool(proxy), encode(report), qos=0)  # quality of service 0: the next one replaces it

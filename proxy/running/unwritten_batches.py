@@ -2,7 +2,7 @@
 
 Pure. Batches are numbered when they are cut, so those of a failed write must be written before any other::
 
-    cut 1 2 --> failed    1 2 --> failed    1 2 --> written    cut 3 --> ...      a full spool: nothing is cut
+    cut 1 2 --> failed    1 2 --> 1 written    2 --> written    cut 3 --> ...      a full spool: nothing is cut
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ ChangedStates = Callable[[Sequence[CutBatch], Sequence[MotePosition]], Mapping[s
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write batches, positions and states of motes, and until when samples of them are missing, in one transaction."""
+    """Write batches, positions and states of motes, and until when samples of them are missing.
+
+    Each batch is written in one transaction.
+    """
 
     batches: Sequence[CutBatch]
     positions: Sequence[MotePosition]
@@ -74,7 +77,7 @@ class UnwrittenBatches:
         radio_us
             Radio clock now.
         spool_bytes
-            The size of the spool.
+            The size of the spool's files, without what can be used again.
         stopping
             Whether this is the last flush.
         """
@@ -93,6 +96,10 @@ class UnwrittenBatches:
         self._unwritten = Write(batches, positions, losses, states)
         return self._unwritten if batches or positions else None
 
-    def written(self) -> None:
-        """Note that the last :class:`Write` is on disk."""
-        self._unwritten = Write((), (), {})
+    def written(self, batches: int | None = None) -> None:
+        """Note that the last :class:`Write` is on disk; of one that failed, only the first batches."""
+        if batches is None:
+            self._unwritten = Write((), (), {})
+        elif batches:
+            left = self._unwritten
+            self._unwritten = Write(left.batches[batches:], left.positions, left.losses, left.states)

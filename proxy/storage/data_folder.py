@@ -36,10 +36,9 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
             lock.seek(0)
             owner = lock.read().strip()
             raise DataFolderInUseError(folder, f" (process {owner})" if owner.isdigit() else "") from error
-        lock.seek(0)
-        lock.truncate()
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
+        with contextlib.suppress(OSError):  # on a full disk: only the message of another process needs it
+            os.ftruncate(lock.fileno(), 0)
+            os.write(lock.fileno(), f"{os.getpid()}\n".encode())
         yield folder
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from proxy.errors import StoreCorruptError, StoreError, StoreFullError, StoreVersionError
 
 _BUSY_SECONDS = 5.0
+LOG_PAGES = 256
+"""Pages of 4 KiB in the log of a database from which on it is copied into the database, and to which it is cut off."""
 
 
 def migrations_of(kind: str) -> list[str]:
@@ -48,7 +50,11 @@ def open_database(path: Path, kind: str, *, durable: bool) -> sqlite3.Connection
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version > len(migrations):
             raise StoreVersionError(path, version, len(migrations))
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a new database; see proxy.storage.disk_room
         connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA secure_delete = OFF")  # some builds of SQLite overwrite whatever is deleted
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_PAGES * 4096}")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         check = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if check != "ok":

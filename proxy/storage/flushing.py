@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,9 +10,11 @@ from protocols.wire.batches import encode_batch
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from proxy.drivers.driver_registry import DrivenMote
+from proxy.errors import StoreError, StoreFullError
 from proxy.fleet.batching import CutBatch
 from proxy.fleet.demand_assembly import StoredDemand
 from proxy.fleet.stream_state import StreamProgress
+from proxy.records.program_table import MOST_PROGRAMS
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.quarantine import RejectedFrame
 from proxy.storage.spool import NO_LOSSES, NO_STATES, SessionMessage, SpooledBatch
@@ -35,10 +38,87 @@ class CatalogChanges:
         demands = dict(self.demands)
         for stream, each in newer.demands.items():
             demands[stream] = demands[stream].followed_by(each) if stream in demands else each
+        programs = list(dict.fromkeys(reversed([*self.programs, *newer.programs])))[:MOST_PROGRAMS]  # the latest
         kept = {mote: each for mote, each in self.driven.items() if mote not in newer.announcements}
-        return CatalogChanges(
-            self.announcements | newer.announcements, self.programs + newer.programs, demands, kept | newer.driven
-        )
+        return CatalogChanges(self.announcements | newer.announcements, programs[::-1], demands, kept | newer.driven)
+
+
+PIECE_ROWS = 10_000
+"""Rows of batches that are written in one transaction, unless one batch has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What could be put on disk.
+
+    Parameters
+    ----------
+    batches
+        The first of those that were to be.
+    error
+        Why the others were not; None if all were.
+    """
+
+    batches: Sequence[SpooledBatch]
+    error: StoreError | None = None
+
+
+def store_in_pieces(
+    stores: Stores,
+    proxy: str,
+    cut: Sequence[CutBatch],
+    positions: Sequence[MotePosition],
+    now_us: int,
+    *,
+    losses: Mapping[str, int] = NO_LOSSES,
+    states: Mapping[str, bytes] = NO_STATES,
+    packed: bool = True,
+    session: Sequence[SessionMessage] = (),
+) -> Stored:
+    """Put batches on disk as :func:`store_batches` does, one transaction after another, for as long as there is room.
+
+    What has waited for room may be more than the disk has. Losses are stored first; positions, states and messages of
+    the session last: no restart may find them without what they led to. While messages of the session are outstanding
+    all is one transaction wherever the disk has room for it, so that one that comes again leads to no second tuple.
+    """
+    stored: list[SpooledBatch] = []
+    pieces = deque([cut] if session else _pieces(cut))
+    while pieces:
+        piece = pieces.popleft()
+        try:
+            stored += store_batches(
+                stores,
+                proxy,
+                piece,
+                () if pieces else positions,
+                now_us,
+                losses=NO_LOSSES if stored else losses,
+                states=NO_STATES if pieces else states,
+                packed=packed,
+                session=() if pieces else session,
+            )
+        except StoreFullError as error:
+            if len(piece) <= 1:
+                return Stored(stored, error)
+            half = len(piece) // 2
+            pieces.extendleft([piece[half:], piece[:half]])
+        except StoreError as error:
+            return Stored(stored, error)
+    return Stored(stored)
+
+
+def _pieces(cut: Sequence[CutBatch]) -> Sequence[Sequence[CutBatch]]:
+    if len(cut) <= 1:
+        return [cut]
+    pieces: list[list[CutBatch]] = [[]]
+    rows = 0
+    for each in cut:
+        rows += each.rows
+        if pieces[-1] and rows > PIECE_ROWS:
+            pieces.append([])
+            rows = each.rows
+        pieces[-1].append(each)
+    return pieces
 
 
 def store_batches(

@@ -12,6 +12,7 @@ would reject a damaged batch as a garbled message, and acknowledge nothing, as i
 from __future__ import annotations
 
 import secrets
+import sqlite3
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,15 @@ from typing import NamedTuple
 
 from protocols.errors import FrameError
 from protocols.wire.batches import decode_batch
-from proxy.errors import StoreError
+from proxy.errors import StoreError, StoreFullError
 from proxy.fleet.stored_stamps import KeptStamps
 from proxy.fleet.stream_state import StreamProgress
 from proxy.records.waiting_tuples import MotePosition
 from proxy.storage.database import open_database, reading, transaction
+from proxy.storage.disk_room import RESERVE_BYTES, DiskRoom
 
+_DELETED_AT_ONCE = 16
+"""Batches that are deleted in one transaction where there is no room but the reserve."""
 MOST_SESSION_MESSAGES = 10_000
 """The latest messages of a session that are known again. There are 65,535 numbers: none of these has come round."""
 NO_LOSSES: Mapping[str, int] = MappingProxyType({})
@@ -73,6 +77,8 @@ class Spool:
         Of the database.
     proxy
         Name of the proxy; the spool of another proxy is rejected.
+    reserve_bytes
+        Room on the disk that is held for deletions.
 
     Attributes
     ----------
@@ -80,6 +86,8 @@ class Spool:
         Random token drawn when the spool was made.
     size_bytes, batches
         How much waits to be acknowledged.
+    room
+        The room for its files.
     cluster
         The cluster whose acknowledgements are obeyed; None before the first.
     has_session
@@ -93,31 +101,44 @@ class Spool:
         It cannot be opened, or belongs to another proxy.
     """
 
-    def __init__(self, path: Path, proxy: str) -> None:
+    def __init__(self, path: Path, proxy: str, *, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.path = path
-        self._connection = open_database(path, "spool", durable=True)
+        self.room = DiskRoom(path, reserve_bytes=reserve_bytes)
+        self.cluster: str | None = None
+        self.batches = self.size_bytes = 0
+        self.has_session = False
+        self.last_commit_us: int | None = None
         try:
-            self.epoch = self._identify(proxy)
-            with reading(path):
-                obeyed = self._connection.execute("SELECT identity FROM cluster").fetchone()
-                found = self._connection.execute(
-                    "SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches"
-                ).fetchone()
-                self.has_session = self._connection.execute("SELECT 1 FROM device_session").fetchone() is not None
-                last = self._connection.execute("SELECT at_us FROM last_commit").fetchone()
-        except StoreError:
-            self._connection.close()
-            raise
-        self.cluster: str | None = None if obeyed is None else str(obeyed[0])
-        self.batches, self.size_bytes = int(found[0]), int(found[1])
-        self.last_commit_us: int | None = None if last is None else int(last[0])
+            self._connection, self.epoch = self._open(proxy)
+        except StoreFullError:
+            self.room.release()  # opening needs room, too
+            self._connection, self.epoch = self._open(proxy)
 
-    def _identify(self, proxy: str) -> str:
-        with transaction(self._connection, self.path):
-            row = self._connection.execute("SELECT proxy, epoch FROM identity").fetchone()
+    def _open(self, proxy: str) -> tuple[sqlite3.Connection, str]:
+        """Open the database and read what is in it; return its connection and its epoch."""
+        connection = open_database(self.path, "spool", durable=True)
+        try:
+            self.room.watch(connection)
+            epoch = self._identify(connection, proxy)
+            with reading(self.path):
+                obeyed = connection.execute("SELECT identity FROM cluster").fetchone()
+                found = connection.execute("SELECT count(*), coalesce(sum(length(payload)), 0) FROM batches").fetchone()
+                self.has_session = connection.execute("SELECT 1 FROM device_session").fetchone() is not None
+                last = connection.execute("SELECT at_us FROM last_commit").fetchone()
+        except StoreError:
+            connection.close()
+            raise
+        self.last_commit_us = None if last is None else int(last[0])
+        self.cluster = None if obeyed is None else str(obeyed[0])
+        self.batches, self.size_bytes = int(found[0]), int(found[1])
+        return connection, epoch
+
+    def _identify(self, connection: sqlite3.Connection, proxy: str) -> str:
+        with transaction(connection, self.path):
+            row = connection.execute("SELECT proxy, epoch FROM identity").fetchone()
             if row is None:
                 row = (proxy, secrets.token_hex(8))
-                self._connection.execute("INSERT INTO identity VALUES (1, ?, ?)", row)
+                connection.execute("INSERT INTO identity VALUES (1, ?, ?)", row)
         if row[0] != proxy:
             raise StoreError(
                 self.path,
@@ -160,7 +181,8 @@ class Spool:
         StoreFullError, StoreError
             Nothing was stored.
         """
-        with transaction(self._connection, self.path):
+        size_bytes = sum(len(each.payload) for each in batches)
+        with self.room.writing(size_bytes), transaction(self._connection, self.path):
             self._connection.executemany(
                 "INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)",
                 [
@@ -195,7 +217,7 @@ class Spool:
                 self._connection.execute("INSERT OR REPLACE INTO last_commit VALUES (1, ?)", (now_us,))
             self._connection.executemany("INSERT OR REPLACE INTO device_states VALUES (?, ?)", list(states.items()))
         self.batches += len(batches)
-        self.size_bytes += sum(len(each.payload) for each in batches)
+        self.size_bytes += size_bytes
 
     def read(self, stream: str, sequence: int) -> bytes | None:
         """Return a batch's bytes, None if it is not there any more.
@@ -220,9 +242,19 @@ class Spool:
 
     def obey(self, cluster: str) -> None:
         """Note the cluster whose acknowledgements are obeyed from now on; raises StoreError."""
+        try:
+            self._obey(cluster)
+        except StoreFullError:
+            self.room.release()
+            try:
+                self._obey(cluster)
+            finally:
+                self.room.regain()
+        self.cluster = cluster
+
+    def _obey(self, cluster: str) -> None:
         with transaction(self._connection, self.path):
             self._connection.execute("INSERT OR REPLACE INTO cluster VALUES (1, ?)", (cluster,))
-        self.cluster = cluster
 
     def replace_session(self, *, lasts: bool) -> None:
         """Forget the messages of the session before, whose numbers are given to others; raises StoreError.
@@ -246,7 +278,37 @@ class Spool:
         return [SessionMessage(int(number), bytes(digest)) for number, digest in rows]
 
     def delete_through(self, stream: str, sequence: int) -> None:
-        """Delete the batches of a stream up to and including this one."""
+        """Delete the batches of a stream up to and including this one, on a full disk with the room in reserve.
+
+        Raises
+        ------
+        StoreFullError, StoreError
+            Some of them are still there.
+        """
+        try:
+            self._delete_through(stream, sequence)
+        except StoreFullError:
+            self.room.release()
+            try:
+                for last in self._steps(stream, sequence):
+                    self._delete_through(stream, last)
+            finally:
+                self.room.regain()
+        self.room.deleted()
+
+    def _steps(self, stream: str, sequence: int) -> list[int]:
+        """Return up to which batches to delete in turn, so that each transaction is small."""
+        with reading(self.path):
+            numbers = [
+                int(row[0])
+                for row in self._connection.execute(
+                    "SELECT sequence FROM batches WHERE stream = ? AND sequence <= ? ORDER BY sequence",
+                    (stream, sequence),
+                )
+            ]
+        return [*numbers[_DELETED_AT_ONCE - 1 : -1 : _DELETED_AT_ONCE], sequence]
+
+    def _delete_through(self, stream: str, sequence: int) -> None:
         with transaction(self._connection, self.path):
             rows = self._connection.execute(
                 "DELETE FROM batches WHERE stream = ? AND sequence <= ? RETURNING length(payload)", (stream, sequence)

@@ -53,5 +53,6 @@ def open_stores(folder: Path, proxy: str, *, quarantine_entries: int) -> Iterato
         stack.callback(catalog.close)
         quarantine = Quarantine(folder / "quarantine.sqlite", quarantine_entries)
         stack.callback(quarantine.close)
+        spool.room.shrink()  # the reserve comes last: on a full disk, opening needs room, too
         thread = stack.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="proxy stores"))
         yield Stores(spool, catalog, quarantine, thread)

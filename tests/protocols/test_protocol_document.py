@@ -78,7 +78,7 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
     ),
     "status": (catalog.Status(1, "roadside", catalog.Presence.ONLINE, "e1", 0), catalog.decode_status),
     "clock": (catalog.ProxyClock(1, "roadside", 1_330_560_000_000_000), catalog.decode_proxy_clock),
-    "spool": (catalog.ProxySpool(1, "roadside", 3, 1_024, 10_000_000), catalog.decode_proxy_spool),
+    "spool": (catalog.ProxySpool(1, "roadside", 3, 1_024, 10_000_000, 65_536), catalog.decode_proxy_spool),
     "waits": (
         catalog.ProxyWaits(1, "roadside", (catalog.StreamWait("traffic", "m7", 12_000_000, silent=False),)),
         catalog.decode_proxy_waits,

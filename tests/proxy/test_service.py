@@ -289,6 +289,67 @@ async def test_failing_disk_is_tried_again_and_loses_nothing(settings, frames, m
         assert [each.sequence for each in published_batches(service.link)] == [1, 2]
 
 
+async def test_deletions_that_fail_are_made_again_without_another_acknowledgement(settings, frames, monkeypatch):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        spool = service.stores.spool
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        good, attempts = spool.delete_through, []
+
+        def delete(stream, sequence):
+            attempts.append(sequence)
+            if len(attempts) <= 3:
+                raise StoreFullError(spool.path, "disk full")
+            good(stream, sequence)
+
+        monkeypatch.setattr(spool, "delete_through", delete)
+        await send(service, topics.acks("p"), Ack(VERSION, "p", spool.epoch, "traffic", 1, cluster="c/1"))
+        await until(lambda: spool.batches == 0)
+        assert attempts[:4] == [1, 1, 1, 1]
+        assert service.metrics.value("store_errors") == 3
+
+
+async def test_more_than_the_disk_has_room_for_is_written_batch_by_batch(settings, frames, monkeypatch):
+    """What has waited for room may never fit at once; numbers go on without gaps, and what is written is sent."""
+    async with running(settings.model_copy(update={"batch_rows": 1})) as service:
+        await introduce(service, frames)
+        spool = service.stores.spool
+        good, room = spool.append, 0
+
+        def append(batches, *arguments):
+            nonlocal room
+            if len(batches) > room:
+                raise StoreFullError(spool.path, "disk full")
+            room -= len(batches)
+            good(batches, *arguments)
+
+        monkeypatch.setattr(spool, "append", append)
+        samples = [(each * 10 * S, 1.0) for each in range(5)]
+        await receive(service, frames.packet(0, *samples, clock=40 * S, program=NUMBER))
+        await until(lambda: service.metrics.value("store_errors") > 1)
+        for batches in range(1, 6):
+            room = 1
+            await until(lambda spooled=batches: spool.batches == spooled)
+        await until(lambda: {each.sequence for each in published_batches(service.link) if each.rows} == {1, 2, 3, 4, 5})
+        room = 100
+
+
+async def test_a_quarantine_without_room_holds_back_no_samples(settings, frames, monkeypatch):
+    async with running(settings) as service:
+        await introduce(service, frames)
+        quarantine = service.stores.quarantine
+
+        def fail(_):
+            raise StoreFullError(quarantine.path, "disk full")
+
+        monkeypatch.setattr(quarantine, "_insert", fail)
+        await send(service, topics.packet("p", "m1"), b"\xc1")
+        await receive(service, frames.packet(0, (0, 1.0), program=NUMBER))
+        await until(lambda: published_batches(service.link))
+        await until(lambda: service.metrics.value("quarantine_dropped") == 1)
+
+
 async def test_a_batch_that_cannot_be_read_holds_back_no_other_stream(settings, frames, monkeypatch):
     settings = settings.model_copy(update={"resend_after": 1})
     async with running(settings) as service:
@@ -357,9 +418,12 @@ async def test_size_and_age_of_the_spool_are_published(settings):
         await service.stores.in_thread(service.stores.spool.append, waiting)
         radio_us, real_us = CLOCK_EVERY_US, 160 * S
         await until(lambda: len(service.link.on(topic)) > 1)
-    assert [decode_proxy_spool(each.payload) for each in service.link.on(topic)[:2]] == [
-        ProxySpool(VERSION, "p", 0, 0, None),
-        ProxySpool(VERSION, "p", 2, 6, 59 * S),
+        files = [settings.folder / name for name in ("spool.sqlite", "spool.sqlite-wal")]
+        file_bytes = sum(each.stat().st_size for each in files)
+    reports = [decode_proxy_spool(each.payload) for each in service.link.on(topic)[:2]]
+    assert reports == [
+        ProxySpool(VERSION, "p", 0, 0, None, reports[0].file_bytes),
+        ProxySpool(VERSION, "p", 2, 6, 59 * S, file_bytes),
     ]
     assert {(each.qos, each.retain) for each in service.link.on(topic)} == {(0, False)}
 

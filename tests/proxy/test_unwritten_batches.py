@@ -89,6 +89,17 @@ def test_a_full_spool_cuts_nothing_but_a_failed_write_is_made_again() -> None:
     assert proxy.waiting == 3
 
 
+def test_of_a_write_that_failed_half_way_the_other_half_is_written_next() -> None:
+    proxy = Proxy()
+    proxy.waiting, proxy.lost = 3, {"m1": 7}
+    proxy.flush(fails=True)
+    proxy.unwritten.written(2)
+    assert proxy.flush(fails=True) == Write([3], (), {"m1": 7})
+    proxy.unwritten.written(0)
+    assert proxy.flush() == Write([3], (), {"m1": 7})
+    assert not proxy.unwritten
+
+
 def test_positions_of_a_failed_write_are_written_with_the_next() -> None:
     proxy = Proxy()
     for _ in range(3):

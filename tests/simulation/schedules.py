@@ -165,7 +165,7 @@ def _proxy(dice: Random) -> ProxyPlan:
         "batch_rows": dice.choice((3, 1_000)),
         "reorder_within": dice.choice((0, 2_000_000)),
         "waiting_samples": dice.choice((15, 100_000)),  # the former are too few while a disk is full
-        "spool_size": dice.choice((40_000, 1 << 30)),
+        "spool_size": dice.choice((100_000, 1 << 30)),  # of files, of which an empty one has 50 kB
     }
     return ProxyPlan(dice.randint(-100, 100), dice.randint(-2_000_000, 2_000_000), settings)
 

@@ -48,6 +48,7 @@ def status_of(parts: ClusterParts) -> dict[str, Any]:
                 "online": ingest.online(proxy),
                 "batches": spool.report.batches,
                 "bytes": spool.report.bytes,
+                "file_bytes": spool.report.file_bytes,
                 "waits_seconds": spool.waits_seconds,
                 "heard": instant_text(spool.received_us),
             }

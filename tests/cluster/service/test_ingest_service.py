@@ -186,12 +186,13 @@ def test_spools_of_proxies_beyond_the_limit_are_ignored() -> None:
 def test_status_and_metrics_show_the_spools_of_proxies(tmp_path: Path) -> None:
     server = ClusterServer(ClusterSettings(folder=tmp_path))
     try:
-        server.parts.ingest.proxy_spools.note(ProxySpool(1, "p", 3, 1_024, 2_500_000), 1_000_000)
+        server.parts.ingest.proxy_spools.note(ProxySpool(1, "p", 3, 1_024, 2_500_000, 65_536), 1_000_000)
         assert status_of(server.parts)["proxy_spools"] == {
             "p": {
                 "online": False,
                 "batches": 3,
                 "bytes": 1_024,
+                "file_bytes": 65_536,
                 "waits_seconds": 2.5,
                 "heard": "1970-01-01T00:00:01.000000Z",
             }
