@@ -131,9 +131,7 @@ def find_layout(schema: StreamSchema, description: bytes) -> Layout:
     return Layout(found, buffer, places, never_null, aggregates, completeness, published, first_stamp)
 
 
-def stored_fields(
-    schema: StreamSchema, *, aggregates: bool, completeness: bool, published: bool
-) -> tuple[Field, ...]:
+def stored_fields(schema: StreamSchema, *, aggregates: bool, completeness: bool, published: bool) -> tuple[Field, ...]:
     """Return name and type of the columns that are stored, in order."""
     return (
         *wire_fields(schema),

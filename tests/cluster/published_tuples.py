@@ -2,14 +2,14 @@
 
 The rows of a stream are in the order in which they were stored. One that a device published is :class:`Published`; all
 others are samples. :func:`taken` defines which of them a query reads: it knows nothing of the columns by which the
-product finds that out. :func:`as_stored` makes these columns, as proxies do.
+product finds that out. :func:`as_stored` finds what is in these columns, as proxies do.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import polars as pl
 
@@ -24,34 +24,31 @@ STORED: dict[str, type[pl.DataType]] = {
 """The columns of :class:`Stored`."""
 
 
+class Stored(NamedTuple):
+    """What is stored with a row; a sample has no neighbours."""
+
+    at_default_rate: bool = True
+    previous_us: int | None = None
+    next_us: int | None = None
+
+
 class Published(tuple[Any, ...]):
     """A row that a device published: its values, its mote, and the mote's default period; 0 for a free publisher."""
 
     mote: str
     default_us: int
+    stored: Stored
 
-
-class Stored(NamedTuple):
-    """What is stored with a row; a sample has no neighbours."""
-
-    at_default_rate: bool
-    previous_us: int | None
-    next_us: int | None
-
-
-SAMPLE = Stored(at_default_rate=True, previous_us=None, next_us=None)
-
-
-def published(values: Iterable[Any], mote: str, default_us: int = 0) -> Published:
-    """Return a row that a device published."""
-    found = Published(values)
-    found.mote, found.default_us = mote, default_us
-    return found
+    def __new__(cls, values: Iterable[Any], mote: str, default_us: int = 0, stored: Stored = Stored()) -> Self:
+        """Make a row; what is stored with it is not known before it has come."""
+        found = super().__new__(cls, tuple(values))
+        found.mote, found.default_us, found.stored = mote, default_us, stored
+        return found
 
 
 def with_values(row: Row, values: Iterable[Any]) -> Row:
     """Return a row with other values, published by the same device if it is published."""
-    return published(values, row.mote, row.default_us) if isinstance(row, Published) else tuple(values)
+    return Published(values, row.mote, row.default_us) if isinstance(row, Published) else tuple(values)
 
 
 def taken(rows: Sequence[Stamped], period_us: int | None) -> list[bool]:
@@ -59,7 +56,7 @@ def taken(rows: Sequence[Stamped], period_us: int | None) -> list[bool]:
 
     Examples
     --------
-    >>> tuples = [(4, published("a", "m", 5)), (3, published("b", "m", 5)), (5, published("c", "m", 5)), (6, ("d",))]
+    >>> tuples = [(4, Published("a", "m", 5)), (3, Published("b", "m", 5)), (5, Published("c", "m", 5)), (6, ("d",))]
     >>> taken(tuples, 3), taken(tuples, None)
     ([True, False, False, True], [True, False, True, True])
     """
@@ -82,7 +79,7 @@ def as_stored(rows: Sequence[Stamped]) -> list[Stored]:
     found = []
     for (stamp, row), at_default_rate in zip(rows, taken(rows, None), strict=True):
         if not isinstance(row, Published):
-            found.append(SAMPLE)
+            found.append(Stored())
             continue
         came = before.setdefault(row.mote, [])
         previous = max((each for each in came if each <= stamp), default=NO_NEIGHBOUR_US)
@@ -91,9 +88,20 @@ def as_stored(rows: Sequence[Stamped]) -> list[Stored]:
     return found
 
 
-def columns_of(stored: Iterable[Stored]) -> pl.DataFrame:
-    """Return what is stored with rows, as columns."""
-    return pl.DataFrame([tuple(each) for each in stored], schema=STORED, orient="row")
+def stored_rows(rows: Sequence[Stamped]) -> list[Stamped]:
+    """Return the rows of a stream, in the order of arrival, with what is stored beside those that are published."""
+    return [
+        (stamp, Published(row, row.mote, row.default_us, stored) if isinstance(row, Published) else row)
+        for (stamp, row), stored in zip(rows, as_stored(rows), strict=True)
+    ]
+
+
+def columns_beside(rows: Sequence[Stamped]) -> list[pl.Series]:
+    """Return what is stored beside the values of rows; nothing if all are samples."""
+    if not any(isinstance(row, Published) for _, row in rows):
+        return []
+    stored = [tuple(row.stored if isinstance(row, Published) else Stored()) for _, row in rows]
+    return pl.DataFrame(stored, schema=STORED, orient="row").get_columns()
 
 
 def with_publishers(dice: random.Random, streams: Mapping[str, Sequence[Stamped]]) -> dict[str, list[Stamped]]:
@@ -107,5 +115,5 @@ def _published(dice: random.Random, rows: Sequence[Stamped]) -> list[Stamped]:
     found: list[Stamped] = []
     for stamp, row in rows:
         mote = dice.choice(list(defaults))
-        found.append((stamp, published(row, mote, defaults[mote]) if dice.random() < share else row))
+        found.append((stamp, Published(row, mote, defaults[mote]) if dice.random() < share else row))
     return found

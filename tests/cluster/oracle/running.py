@@ -30,15 +30,9 @@ from cluster.physical.rules.folded_queries import nodes_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pane_query import pane_query_of
 from tests.cluster.oracle.definition import Row, Streams
-from tests.cluster.published_tuples import SAMPLE, Published, Stored, as_stored, columns_of
+from tests.cluster.published_tuples import columns_beside, stored_rows
 
 Stamped = tuple[int, Row]
-
-
-class StoredRow(tuple[object, ...]):
-    """A row with what is stored beside its values."""
-
-    stored: Stored
 
 
 @dataclass(frozen=True)
@@ -94,7 +88,7 @@ def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[Mic
     Watermarks are honest. Some streams lag, some bring rows far beyond their watermark, some bring only progress. Rows
     that devices published come with their neighbours.
     """
-    streams = {name: _with_neighbours(rows) for name, rows in streams.items()}
+    streams = {name: stored_rows(rows) for name, rows in streams.items()}
     if dice.random() < 0.3:
         return tuple_by_tuple(streams, dice)
     count = dice.randint(1, most)
@@ -117,17 +111,6 @@ def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[Mic
             parts = (tuple(arrived[:middle]), tuple(arrived[middle:])) if middle < len(arrived) else (tuple(arrived),)
             batches[number][name] = Arrival(parts, watermark)
     return list(batches)
-
-
-def _with_neighbours(rows: Sequence[Stamped]) -> list[Stamped]:
-    if not any(isinstance(row, Published) for _, row in rows):
-        return list(rows)
-    found: list[Stamped] = []
-    for (stamp, row), stored in zip(rows, as_stored(rows), strict=True):
-        kept = StoredRow(row)
-        kept.stored = stored
-        found.append((stamp, kept if stored != SAMPLE else row))
-    return found
 
 
 def stream_read(source: Source | Scan) -> str:
@@ -259,9 +242,7 @@ def _frame(scan: Scan, rows: Sequence[Stamped]) -> pl.DataFrame:
     empty = whole.drop(COVERED_BY.name, strict=False)
     stamped = [(stamp, stamp + 1, *row) for stamp, row in rows]
     frame = pl.DataFrame(stamped, schema=empty.schema, orient="row") if rows else empty
-    if any(isinstance(row, StoredRow) for _, row in rows):
-        stored = columns_of(row.stored if isinstance(row, StoredRow) else SAMPLE for _, row in rows)
-        frame = frame.with_columns(stored.get_columns())
+    frame = frame.with_columns(columns_beside(rows))
     if whole.width > empty.width:
         frame = frame.with_columns(pl.lit(None, pl.String).alias(COVERED_BY.name))
     # As a scan reads them.
