@@ -32,14 +32,17 @@ class Stored(NamedTuple):
     next_us: int | None = None
 
 
-class Published(tuple[Any, ...]):
+_SAMPLE = Stored()
+
+
+class Published(tuple[Any, ...]):  # noqa: SLOT001 - a tuple of any length has no room for slots
     """A row that a device published: its values, its mote, and the mote's default period; 0 for a free publisher."""
 
     mote: str
     default_us: int
     stored: Stored
 
-    def __new__(cls, values: Iterable[Any], mote: str, default_us: int = 0, stored: Stored = Stored()) -> Self:
+    def __new__(cls, values: Iterable[Any], mote: str, default_us: int = 0, stored: Stored = _SAMPLE) -> Self:
         """Make a row; what is stored with it is not known before it has come."""
         found = super().__new__(cls, tuple(values))
         found.mote, found.default_us, found.stored = mote, default_us, stored

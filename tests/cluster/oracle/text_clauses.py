@@ -10,7 +10,6 @@ from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Known
 from tests.cluster.oracle.text_forms import Window
 
-
 PERIODS = (2, 5, 1)
 """Sample periods, in microseconds."""
 
