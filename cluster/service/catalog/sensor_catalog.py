@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.batch import instant_text
+from protocols.acquisition.sensor_traits import has_energy_model
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message, Subscription
 from protocols.wire import topics
-from protocols.wire.catalog import ClockFault, MoteEntry, Presence, decode_mote_entry, decode_status
+from protocols.wire.catalog import ClockFault, DeviceEntry, MoteEntry, Presence, decode_mote_entry, decode_status
 from protocols.wire.packets import SampleValue
 
 log = get_logger(__name__)
@@ -233,6 +234,16 @@ def loss_of(entry: MoteEntry) -> float | None:
     return entry.packets_lost / sent if sent else None
 
 
+def counts_text(counts: Mapping[str, int]) -> str | None:
+    """Return what became of a device's messages, the most frequent reason first; None for nothing.
+
+    >>> counts_text({"duplicate": 3, "not_demanded": 12, "no_value": 0})
+    'not_demanded 12, duplicate 3'
+    """
+    found = sorted((-count, reason) for reason, count in counts.items() if count)
+    return ", ".join(f"{reason} {-count}" for count, reason in found) or None
+
+
 ONLINE_COLUMN = "proxy_online"
 MISMATCH_COLUMN = "mismatch"
 """Why a sensor receives no demands: its proxy does not offer its stream as it is declared."""
@@ -241,6 +252,12 @@ PROXY_CLOCK_COLUMN = "proxy_clock_fault"
 
 REFUSED_COLUMN = "refused_demands"
 """The queries whose demands are not sent to a sensor, because its proxy cannot answer them."""
+
+
+def _of_device(value: Callable[[DeviceEntry], str | float | None]) -> Callable[[MoteEntry], str | float | None]:
+    """Return a value that the entries of devices have; it is NULL of other motes."""
+    return lambda entry: value(entry) if isinstance(entry, DeviceEntry) else None
+
 
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),
@@ -262,14 +279,21 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
     "program": (pl.Int64, lambda entry: entry.program),
     "device": (pl.String, lambda entry: entry.device or None),
     "doing": (pl.String, lambda entry: entry.doing or None),
-    "milliwatts": (pl.Float64, lambda entry: entry.milliwatts or None),
-    "lifetime_days": (pl.Float64, lambda entry: entry.lifetime_days),
+    # What no energy model knows is not shown, though a proxy may have estimated it.
+    "milliwatts": (pl.Float64, lambda entry: (entry.milliwatts or None) if has_energy_model(entry) else None),
+    "lifetime_days": (pl.Float64, lambda entry: entry.lifetime_days if has_energy_model(entry) else None),
     "stretched": (pl.Int64, lambda entry: entry.stretched),
     "lifetime_kept": (pl.Boolean, lambda entry: entry.lifetime_kept),
     "clock_offset_us": (pl.Int64, lambda entry: entry.clock_offset_us),
     "clock_fault": (pl.String, lambda entry: entry.clock_fault),
     "samples_ahead": (pl.Int64, lambda entry: entry.samples_ahead),
     "samples_behind": (pl.Int64, lambda entry: entry.samples_behind),
+    "driver": (pl.String, _of_device(lambda entry: entry.driver or None)),
+    "publishes": (pl.Boolean, _of_device(lambda entry: entry.publishes)),
+    "mains": (pl.Boolean, _of_device(lambda entry: entry.mains)),
+    "expected_every_us": (pl.Int64, _of_device(lambda entry: entry.expected_every_us or None)),
+    "counts": (pl.String, _of_device(lambda entry: counts_text(entry.counts))),
+    "trouble": (pl.String, _of_device(lambda entry: entry.trouble or None)),
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 

@@ -1,4 +1,4 @@
-"""Of published tuples a query reads the first of each mote and period: live or later, from any pieces, with any filter."""
+"""Of published tuples a query reads the first of each mote and period: live or later, however they are read."""
 
 from __future__ import annotations
 
