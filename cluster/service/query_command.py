@@ -29,6 +29,8 @@ from cluster.service.client.command import (
     mismatch_texts,
     print_json,
     refusal_texts,
+    rejection_texts,
+    trouble_texts,
 )
 
 NEW_LINE = "\n"
@@ -104,7 +106,7 @@ def add_query(
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
-    for mismatch in mismatch_texts(added.get("mismatches", [])):
+    for mismatch in [*mismatch_texts(added.get("mismatches", [])), *trouble_texts(added.get("troubles", []))]:
         typer.echo(f"warning: {mismatch}", err=True)
     for read in added.get("history", []):
         since = "from the beginning" if read["since"] is None else f"since {read['since']}"
@@ -159,6 +161,10 @@ def show_query(
         typer.echo(f"{'mismatch':10}{text}")
     for text in refusal_texts(found.get("refused_demands", [])):
         typer.echo(f"{'refused':10}{text}")
+    for text in trouble_texts(found.get("troubles", [])):
+        typer.echo(f"{'trouble':10}{text}")
+    for text in rejection_texts(found.get("rejected", [])):
+        typer.echo(f"{'rejected':10}{text}")
 
 
 @query.command("drop")

@@ -28,6 +28,8 @@ MOST_SENSORS = 100_000
 MOST_PROXIES = 4_096
 MOST_PROPERTIES = 256
 """Different properties in one catalog: each is a column."""
+MOST_NAMED = 3
+"""Devices in one trouble that are named."""
 PROPERTY_PREFIX = "property_"
 """Stands before properties that are named like a column every sensor has."""
 
@@ -60,6 +62,30 @@ class ProxyChanged:
 @dataclass(frozen=True, slots=True)
 class Connected:
     """The broker is about to send all retained messages; entries that it does not send have been removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTrouble:
+    """What keeps messages of some devices from their stream.
+
+    Parameters
+    ----------
+    stream, proxy
+        The stream, and the proxy that drives the devices.
+    reason
+        What it is, and what to do about it.
+    online
+        Whether the proxy is online.
+    devices, examples
+        How many there are, and the names of some.
+    """
+
+    stream: str
+    proxy: str
+    reason: str
+    online: bool
+    devices: int
+    examples: tuple[str, ...]
 
 
 Event = EntryPublished | EntryRemoved | ProxyChanged | Connected
@@ -110,6 +136,8 @@ class SensorCatalog:
         self._most_properties = max_properties
         self._entries: dict[tuple[str, str], MoteEntry] = {}
         self._properties: Counter[str] = Counter()
+        self._troubled: dict[str, dict[tuple[str, str], DeviceEntry]] = {}
+        """By stream: the devices whose messages something keeps from it."""
         self._online: set[str] = set()
         self.rejected: dict[str, int] = {}
         """Messages that were rejected, by reason."""
@@ -126,6 +154,17 @@ class SensorCatalog:
     def relation(self) -> pl.DataFrame:
         """Return the present relation ``sensors``; any thread may call it."""
         return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks(), self.refused_demands())
+
+    def troubles(self, streams: Iterable[str]) -> list[DeviceTrouble]:
+        """Return what keeps messages of devices from some streams."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for stream in sorted(set(streams) & self._troubled.keys()):
+            for (proxy, mote), entry in sorted(self._troubled[stream].items()):
+                found.setdefault((stream, proxy, entry.trouble), []).append(mote)
+        return [
+            DeviceTrouble(stream, proxy, reason, proxy in self._online, len(motes), tuple(motes[:MOST_NAMED]))
+            for (stream, proxy, reason), motes in found.items()
+        ]
 
     def clock_faults(self) -> Mapping[str, int]:
         """Return how many sensors have a wrong clock, by kind of fault."""
@@ -179,6 +218,7 @@ class SensorCatalog:
             case Connected():
                 self._entries.clear()
                 self._properties.clear()
+                self._troubled.clear()
                 self._online.clear()
                 self.connected_at = self._clock()
 
@@ -193,8 +233,14 @@ class SensorCatalog:
                 f"sensors have {self._most_properties:,} different properties already; {entry.mote!r} brings more",
                 hint="give properties that mean the same one name in all streams",
             )
+        known = self._entries.get(key)
         self._remove(key)
         self._entries[key] = entry
+        if isinstance(entry, DeviceEntry) and entry.trouble:
+            self._troubled.setdefault(entry.stream, {})[key] = entry
+            if not isinstance(known, DeviceEntry) or known.trouble != entry.trouble:
+                what = {"stream": entry.stream, "proxy": entry.proxy, "device": entry.mote, "driver": entry.driver}
+                log.warning("messages of a device do not get to its stream", **what, reason=entry.trouble)
         self._properties.update(names)
         self._accepted(entry)
 
@@ -203,6 +249,9 @@ class SensorCatalog:
         if entry is not None:
             self._properties.subtract(_folded(entry))
             self._properties = +self._properties  # drops properties that no sensor has any more
+            troubled = self._troubled.get(entry.stream, {})
+            if troubled.pop(key, None) is not None and not troubled:
+                del self._troubled[entry.stream]
 
 
 def event_of(message: Message, topic: topics.ParsedTopic) -> Event | None:
