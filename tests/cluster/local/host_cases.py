@@ -413,9 +413,9 @@ CASES: dict[str, str] = {
     # tuples of devices that publish by their own rules
     "published": "SELECT * FROM doors",
     "published every so often": "SELECT door, n FROM doors SAMPLE EVERY 5 US",
-    "published rarely, of some": "SELECT door, n FROM doors SAMPLE EVERY 16 US WHERE open",
-    "published, looked up": "SELECT d.n, p.name FROM doors AS d SAMPLE EVERY 3 US JOIN places AS p ON p.sensor = d.door",
-    "published, by door": f"SELECT door, COUNT(*) AS n, SUM(n) AS m FROM doors {W} GROUP BY door SAMPLE EVERY 4 US",
+    "published rarely of some": "SELECT door, n FROM doors SAMPLE EVERY 16 US WHERE open",
+    "published and looked up": "SELECT d.n, p.name FROM doors AS d SAMPLE EVERY 3 US JOIN places AS p ON p.sensor = d.door",
+    "published by door": f"SELECT door, COUNT(*) AS n, SUM(n) AS m FROM doors {W} GROUP BY door SAMPLE EVERY 4 US",
     "published and sampled": "SELECT d.n, t.lane FROM doors AS d SAMPLE EVERY 7 US WINDOW(RANGE 5 US), traffic AS t WINDOW(RANGE 2 US) WHERE d.door = t.sensor",
     "panes of a family": "SELECT segment, COUNT(*) AS n, SUM(lane) AS lanes FROM traffic WINDOW(RANGE 14 US SLIDE 6 US) GROUP BY segment",
     "panes of the same family": "SELECT MAX(speed) AS top, segment FROM traffic WINDOW(RANGE 8 US SLIDE 4 US) WHERE open GROUP BY segment",
