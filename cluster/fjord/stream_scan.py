@@ -16,11 +16,14 @@ from protocols.wire.batches import (
     COVERED_BY_COLUMN,
     DEFAULT_RATE_COLUMN,
     FINGERPRINT_COLUMN,
+    NEXT_COLUMN,
     PANE_COLUMN,
+    PREVIOUS_COLUMN,
     SAMPLES_COLUMN,
 )
 from protocols.wire.streams import FieldType
 
+_NEIGHBOURS = (PREVIOUS_COLUMN, NEXT_COLUMN)
 _OWN = {FINGERPRINT_COLUMN: FieldType.TEXT, COVERED_BY_COLUMN: FieldType.TEXT, PANE_COLUMN: FieldType.INTEGER}
 
 
@@ -28,7 +31,7 @@ class StreamScan:
     """Scans of what one part of a micro-batch holds of a stream.
 
     From its first aggregate on, a stream has the columns that distinguish aggregates from samples; pieces without them
-    hold samples only.
+    hold samples only. Likewise it has the columns of published tuples from the first of these on.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ class StreamScan:
         self._between_us = between_us
         self._begins_us = begins_us
 
-    def samples(self, columns: Schema, wanted: pl.Expr | None = None) -> Batch:
+    def samples(self, columns: Schema, wanted: pl.Expr | None = None, *, neighbours: bool = False) -> Batch:
         """Return the samples, valid at their instants, with whether they belong to their mote's default rate.
 
         Parameters
@@ -68,18 +71,25 @@ class StreamScan:
             Columns to read.
         wanted
             A condition of these columns; rows for which it does not hold are left out. None for all rows.
+        neighbours
+            Whether to read the neighbours of published tuples too, if there are any such tuples.
         """
         read = [*(column.name for column in columns if column.name != COVERED_BY_COLUMN), DEFAULT_RATE_COLUMN]
         excepted = any(column.name == COVERED_BY_COLUMN for column in columns)
         found = []
-        for has_fingerprints, pieces in groupby(self._pieces, lambda piece: FINGERPRINT_COLUMN in piece.columns):
+        for (has_fingerprints, published), pieces in groupby(
+            self._pieces,
+            lambda piece: (FINGERPRINT_COLUMN in piece.columns, neighbours and PREVIOUS_COLUMN in piece.columns),
+        ):
             own = [FINGERPRINT_COLUMN, *([COVERED_BY_COLUMN] if excepted else [])] if has_fingerprints else []
-            rows = settled_rows(self._read(pieces, [START, *read, *own], wanted))
+            rows = settled_rows(self._read(pieces, [START, *read, *own, *(_NEIGHBOURS if published else ())], wanted))
             if has_fingerprints:
                 rows = rows.filter(pl.col(FINGERPRINT_COLUMN).is_null()).drop(FINGERPRINT_COLUMN)
             elif excepted:
                 rows = rows.with_columns(pl.lit(None, pl.String).alias(COVERED_BY_COLUMN))
             found.append(rows)
+        if (order := next((rows.columns for rows in found if PREVIOUS_COLUMN in rows.columns), None)) is not None:
+            found = [_with_neighbours(rows).select(order) for rows in found]
         nothing = empty_rows(columns).with_columns(pl.lit(value=True).alias(DEFAULT_RATE_COLUMN))
         return self._batch(found, nothing)
 
@@ -132,3 +142,10 @@ class StreamScan:
         self, pieces: Iterable[StoredRows], columns: Iterable[str], wanted: pl.Expr | None = None
     ) -> pl.DataFrame:
         return pl.concat(read_together(list(pieces), tuple(dict.fromkeys(columns)), self._between_us, wanted))
+
+
+def _with_neighbours(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return rows with the columns of published tuples: if a piece has no such columns, it holds samples only."""
+    if PREVIOUS_COLUMN in rows.columns:
+        return rows
+    return rows.with_columns([pl.lit(None, pl.Int64).alias(name) for name in _NEIGHBOURS])

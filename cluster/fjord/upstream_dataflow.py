@@ -21,7 +21,7 @@ from cluster.fjord.stream_scan import StreamScan
 from cluster.language.algebra import TableLookup
 from cluster.language.stream_reading import History
 from cluster.physical.nodes import Fragment, OperatorNode
-from cluster.physical.operations import Exchange, Lookup, Scan, ScanAggregates, Sink
+from cluster.physical.operations import Exchange, Lookup, Sample, Scan, ScanAggregates, Sink
 from cluster.plan.relations_read import relations_of
 from protocols.wire.programs import Measure
 
@@ -143,9 +143,12 @@ class _Building:
         """Add the scans: a part of a stream is read with the columns, and of the rows, that any fragment uses."""
         samples: dict[tuple[str, str, str], list[tuple[Fragment, OperatorNode]]] = {}
         aggregates: dict[tuple[str, str, str], list[ScanAggregates]] = {}
+        periodic: set[str] = set()
         for fragment, node in nodes:
             each = node.operation
-            if isinstance(each, Scan):
+            if isinstance(each, Sample) and each.period_us is not None:
+                periodic.add(fragment.identity)
+            elif isinstance(each, Scan):
                 samples.setdefault(self._key(each), []).append((fragment, node))
             elif isinstance(each, ScanAggregates):
                 aggregates.setdefault(self._key(each), []).append(each)
@@ -154,8 +157,11 @@ class _Building:
             columns = {column.name: column for each in reading for column in each.columns}
             scan = self._scans(reading[0].stream, reading[0].history)
             events = reading[0].events
+            neighbours = any(fragment.identity in periodic for fragment, _ in scanning)
             produce = (
-                partial(scan.samples, wanted=wanted_rows(scanning)) if events is None else partial(scan.events, events)
+                partial(scan.samples, wanted=wanted_rows(scanning), neighbours=neighbours)
+                if events is None
+                else partial(scan.events, events)
             )
             words = "" if events is None else f" events {events}"
             self._add_scan(key, reading[0], f"{words}{scan.suffix}", partial(produce, tuple(columns.values())))

@@ -51,7 +51,8 @@ class AdmittedRows(NamedTuple):
 def to_arrow(admitted: Sequence[AdmittedRows], schema: StreamSchema) -> pa.Table:
     """Return rows as one table of the stream's Arrow schema, in the order of the batches and without those too late.
 
-    It has the columns of aggregates, or those that count missing samples, if any batch has them.
+    It has the columns of aggregates, those that count missing samples, or those of published tuples, if any batch has
+    them.
     """
     alike: dict[int, list[int]] = {}
     for number, each in enumerate(admitted):
@@ -59,8 +60,9 @@ def to_arrow(admitted: Sequence[AdmittedRows], schema: StreamSchema) -> pa.Table
     groups = [AlikeBatches([admitted[number] for number in numbers]) for numbers in alike.values()]
     aggregates = any(each.layout.aggregates for each in groups)
     completeness = any(each.layout.completeness for each in groups)
-    fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
-    arrow = arrow_schema(schema, aggregates=aggregates, completeness=completeness)
+    published = any(each.layout.published for each in groups)
+    fields = stored_fields(schema, aggregates=aggregates, completeness=completeness, published=published)
+    arrow = arrow_schema(schema, aggregates=aggregates, completeness=completeness, published=published)
     parts = [
         pa.Table.from_arrays([group.array(each.name, each.type) for each in fields], schema=arrow) for group in groups
     ]

@@ -12,6 +12,8 @@ from protocols.wire.batches import (
     DEVICE_MEASURES,
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,
+    PREVIOUS_COLUMN,
+    PUBLISHED_FIELDS,
     START_COLUMN,
     aggregate_fields,
     measure_column,
@@ -42,8 +44,8 @@ class Layout:
         By stored column: the place of the batch's column; empty if they do not match.
     never_null
         Name and place of the columns that say that they may have NULL, and in which no row may.
-    aggregates, completeness
-        Whether it has the columns of aggregates, and those that count missing samples.
+    aggregates, completeness, published
+        Whether it has the columns of aggregates, those that count missing samples, and those of published tuples.
     first_stamp
         How many bytes a row takes before its stamp.
     """
@@ -54,6 +56,7 @@ class Layout:
     never_null: tuple[tuple[FieldName, int], ...] = ()
     aggregates: bool = False
     completeness: bool = False
+    published: bool = False
     first_stamp: int = 0
 
 
@@ -119,20 +122,22 @@ def find_layout(schema: StreamSchema, description: bytes) -> Layout:
         return Layout(found, buffer, {})
     there = {name: (place, kind) for place, (name, kind, _) in enumerate(header)}
     aggregates, completeness = FINGERPRINT_COLUMN in there, EXPECTED_COLUMN in there
+    published = PREVIOUS_COLUMN in there
     names_in_batch = dict(found.names) | _names_of_measures(schema, found)
-    fields = stored_fields(schema, aggregates=aggregates, completeness=completeness)
+    fields = stored_fields(schema, aggregates=aggregates, completeness=completeness, published=published)
     places = {field.name: _place(there, names_in_batch.get(field.name, field.name), field) for field in fields}
     never_null = tuple((name, places[name]) for name in NEVER_NULL if places[name] in buffer.nullable)
     first_stamp = buffer.starts[places[START_COLUMN]]
-    return Layout(found, buffer, places, never_null, aggregates, completeness, first_stamp)
+    return Layout(found, buffer, places, never_null, aggregates, completeness, published, first_stamp)
 
 
-def stored_fields(schema: StreamSchema, *, aggregates: bool, completeness: bool) -> tuple[Field, ...]:
+def stored_fields(schema: StreamSchema, *, aggregates: bool, completeness: bool, published: bool) -> tuple[Field, ...]:
     """Return name and type of the columns that are stored, in order."""
     return (
         *wire_fields(schema),
         *(aggregate_fields(schema) if aggregates else ()),
         *(COMPLETENESS_FIELDS if completeness else ()),
+        *(PUBLISHED_FIELDS if published else ()),
     )
 
 
@@ -163,7 +168,7 @@ def _match(schema: StreamSchema, header: Header) -> ColumnMatch:
 
 def _own_columns(offered: StreamSchema) -> frozenset[str]:
     measures = {measure_column(measure, field.name) for field in offered.fields for measure in DEVICE_MEASURES}
-    own = (*wire_fields(offered)[:3], *aggregate_fields(offered), *COMPLETENESS_FIELDS)
+    own = (*wire_fields(offered)[:3], *aggregate_fields(offered), *COMPLETENESS_FIELDS, *PUBLISHED_FIELDS)
     return frozenset({field.name for field in own} | measures)
 
 

@@ -29,6 +29,8 @@ from cluster.service.client.command import (
     mismatch_texts,
     print_json,
     refusal_texts,
+    rejection_texts,
+    trouble_texts,
     wait_texts,
 )
 
@@ -105,7 +107,7 @@ def add_query(
         return
     for warning in added["warnings"]:
         typer.echo(f"warning: {warning}", err=True)
-    for mismatch in mismatch_texts(added.get("mismatches", [])):
+    for mismatch in [*mismatch_texts(added.get("mismatches", [])), *trouble_texts(added.get("troubles", []))]:
         typer.echo(f"warning: {mismatch}", err=True)
     for read in added.get("history", []):
         since = "from the beginning" if read["since"] is None else f"since {read['since']}"
@@ -162,6 +164,10 @@ def show_query(
         typer.echo(f"{'refused':10}{text}")
     for text in wait_texts(found.get("waits_for") or []):
         typer.echo(f"{'waits':10}{text}")
+    for text in trouble_texts(found.get("troubles", [])):
+        typer.echo(f"{'trouble':10}{text}")
+    for text in rejection_texts(found.get("rejected", [])):
+        typer.echo(f"{'rejected':10}{text}")
 
 
 @query.command("drop")

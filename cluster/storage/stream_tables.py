@@ -32,6 +32,7 @@ from protocols.wire.batches import (
     COMPLETENESS_FIELDS,
     DEFAULT_RATE_COLUMN,
     MOTE_COLUMN,
+    PUBLISHED_FIELDS,
     START_COLUMN,
     aggregate_fields,
 )
@@ -82,9 +83,23 @@ class StreamPosition(msgspec.Struct, frozen=True):
 
 
 @lru_cache(maxsize=1024)
-def arrow_schema(schema: StreamSchema, *, aggregates: bool = False, completeness: bool = False) -> pa.Schema:
-    """Return the Arrow schema of the table of a stream, or of rows with aggregates or counts of missing samples."""
-    fields = (*(aggregate_fields(schema) if aggregates else ()), *(COMPLETENESS_FIELDS if completeness else ()))
+def arrow_schema(
+    schema: StreamSchema, *, aggregates: bool = False, completeness: bool = False, published: bool = False
+) -> pa.Schema:
+    """Return the Arrow schema of the table of a stream.
+
+    Parameters
+    ----------
+    schema
+        The stream's schema.
+    aggregates, completeness, published
+        Whether rows have the columns of aggregates, of counts of missing samples, and of published tuples.
+    """
+    fields = (
+        *(aggregate_fields(schema) if aggregates else ()),
+        *(COMPLETENESS_FIELDS if completeness else ()),
+        *(PUBLISHED_FIELDS if published else ()),
+    )
     own = [pa.field(field.name, ARROW_TYPES[field.type]) for field in fields]
     return pa.schema(
         [
@@ -265,8 +280,8 @@ class StreamTable(CompactedTable):
         Parameters
         ----------
         rows
-            Tables of :func:`arrow_schema`; none if only the position moves. The first rows with aggregates add
-            columns for them to the table.
+            Tables of :func:`arrow_schema`; none if only the position moves. The first rows with aggregates,
+            counts or published tuples add columns for them to the table.
         position
             The stream's position after the commit.
         sequences

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from protocols.acquisition.program_reports import Abilities
 from protocols.power.profile import DeviceProfile
 from protocols.power.profiles import find_profile, is_preset
-from protocols.wire.catalog import MoteEntry
+from protocols.wire.catalog import DeviceEntry, MoteEntry
 from protocols.wire.packets import Announcement
 
 DAY_SECONDS = 86_400.0
@@ -62,6 +62,18 @@ def traits_of(mote: Announcement | MoteEntry, abilities: Abilities | None = None
         abilities or Abilities(),
         device,
     )
+
+
+def has_energy_model(mote: MoteEntry) -> bool:
+    """Return whether a model says what a mote draws under a program.
+
+    Of motes that announce no device, one is assumed. Of a device of another maker nothing is assumed: one on mains has
+    no battery, one that publishes by its own rules draws the same whatever is demanded, and of others the profile must
+    be known.
+    """
+    if not isinstance(mote, DeviceEntry):
+        return True
+    return not (mote.mains or mote.publishes) and is_known(mote.device)
 
 
 def is_known(device: str) -> bool:

@@ -97,6 +97,14 @@ EXAMPLES: dict[str, tuple[Frame, Callable[[bytes], object]]] = {
         ),
         catalog.decode_mote_entry,
     ),
+    "device_entry": (
+        catalog.DeviceEntry(
+            1, "bell", "home", "bell", "doors", {"sensor": "bell"}, catalog.MoteState.SAMPLING,
+            1, 1, 1, 123_456_789, 8, 0, 0, 8, 0, None, 0,
+            driver="shed", publishes=True, counts={"not_demanded": 12},
+        ),
+        catalog.decode_mote_entry,
+    ),
 }  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from cluster.service.billing.energy_report import Figure, figure
 from cluster.service.billing.shapley import Method, shapley
 from protocols.acquisition.merging import Merger
 from protocols.acquisition.needs import DemandClass, FoldedDemands, fold_demands
+from protocols.acquisition.sensor_traits import has_energy_model
 from protocols.wire.catalog import MoteEntry
 from protocols.wire.demands import QueryDemand
 from protocols.wire.streams import StreamSchema
@@ -203,7 +204,7 @@ def make_bill(
     Parameters
     ----------
     entries
-        All motes.
+        All motes. Those without an energy model are counted only.
     demands, schemas
         Of the queries that run; a query without a demand is not on the bill.
     splitter
@@ -212,6 +213,8 @@ def make_bill(
         What motes have spent so far, divided.
     """
     drawn, errors = Divided(), Divided()
+    known = [entry for entry in entries if has_energy_model(entry)]
+    without_model, entries = len(entries) - len(known), known
     motes: Counter[str] = Counter()
     methods: Counter[str] = Counter()
     splits = splits_of(entries, demands, schemas, splitter)
@@ -257,6 +260,7 @@ def make_bill(
         methods=dict(methods),
         impossible_motes=sum(split is None for split in splits),
         implausible_reports=spent.implausible_reports,
+        without_model=without_model,
     )
 
 

@@ -36,7 +36,7 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     since_us
         When the first mote reported what it has spent; None if none has.
     motes, measured_motes
-        How many there are, and how many have reported what they have spent.
+        How many there are with an energy model, and how many have reported what they have spent.
     queries
         Those that run, the most expensive first.
     everybody_milliwatts, everybody_joules
@@ -55,6 +55,9 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
         How many motes cannot run what queries demand, by the model; they are in no sum of milliwatts.
     implausible_reports
         How often a mote reported to have spent more than it can; that counts as the most it can.
+    without_model
+        How many devices of other makers there are besides: on mains, or no model says what they draw. They are in no
+        sum.
     """
 
     since_us: int | None
@@ -71,3 +74,4 @@ class Bill(msgspec.Struct, frozen=True, kw_only=True):
     methods: dict[str, int]
     impossible_motes: int
     implausible_reports: int = 0
+    without_model: int = 0

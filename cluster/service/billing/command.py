@@ -76,6 +76,7 @@ def print_energy(answer: Mapping[str, Any]) -> None:
         f"{_joules(totals['before'])}, which makes {_joules(totals['after'])}",
         *([f"the first battery is empty after: {lives}"] if lives else []),
         *([_untouched(answer)] if answer["untouched"] else []),
+        *([_without_model(answer["without_model"])] if answer.get("without_model") else []),
         *([SAVING] if any(_saves(line["adds_joules_per_day"]) for line in answer["lines"]) else []),
         *(f"assumed: {each}" for each in answer["assumptions"]),
     )
@@ -128,6 +129,8 @@ def _remarks(bill: Mapping[str, Any]) -> list[str]:
         found.append(SAVING)
     if bill["impossible_motes"]:
         found.append(f"{bill['impossible_motes']:,} motes cannot run what queries demand, and are not in mW")
+    if bill.get("without_model"):
+        found.append(f"not billed: {_without_model(bill['without_model'])}")
     if bill["implausible_reports"]:
         found.append(f"{bill['implausible_reports']:,} reports exceed what a mote can spend, and count as that")
     return found
@@ -154,6 +157,10 @@ def _untouched(answer: Mapping[str, Any]) -> str:
     if not count:
         return f"no proxy has announced a mote of {streams}{' that can be asked' if answer['refused'] else ''}"
     return f"{count:,} other {'mote' if count == 1 else 'motes'} of {streams} would not be used"
+
+
+def _without_model(count: int) -> str:
+    return f"{count:,} {'device' if count == 1 else 'devices'} on mains, or of which it is unknown what they draw"
 
 
 def _joules(figure: Mapping[str, float] | None, *, sign: bool = False) -> str:

@@ -27,7 +27,7 @@ from cluster.service.billing.energy_report import (
 from protocols.acquisition.merging import MergedProgram, Merger
 from protocols.acquisition.needs import FoldedDemands, fold_demands
 from protocols.acquisition.program_reports import ProgramStyle
-from protocols.acquisition.sensor_traits import SensorTraits, is_known, traits_of
+from protocols.acquisition.sensor_traits import SensorTraits, has_energy_model, is_known, traits_of
 from protocols.acquisition.words import words_of
 from protocols.power.costs import (
     always_mw,
@@ -122,7 +122,7 @@ def explain_energy(
     lines: list[EnergyLine] = []
     refused: list[RefusedPart] = []
     without_style: set[str] = set()
-    untouched = 0
+    untouched = without_model = 0
     for stream in sorted(demanded):
         if stream not in schemas:
             refused.append(RefusedPart(stream, f"no proxy has offered stream {stream!r}"))
@@ -137,6 +137,9 @@ def explain_energy(
             if not touching:
                 untouched += 1
                 continue
+            if not has_energy_model(entry):
+                without_model += 1
+                continue
             if entry.proxy not in styles:
                 without_style.add(entry.proxy)
             others = choice.before.concerning(entry.properties)
@@ -149,6 +152,7 @@ def explain_energy(
         untouched,
         tuple(refused),
         assumptions_of(lines, without_style),
+        without_model,
     )
 
 

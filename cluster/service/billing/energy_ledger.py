@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.service.billing.energy import MoteKey, kind_of, spent_joules
+from protocols.acquisition.sensor_traits import has_energy_model
 from protocols.power.costs import energy, most_mw
 from protocols.wire.catalog import MoteEntry
 from protocols.wire.packets import Health
@@ -60,7 +61,7 @@ class Ledger:
     def note(self, entry: MoteEntry) -> None:
         """Note a mote's newest entry."""
         health = entry.health
-        if health is None:
+        if health is None or not has_energy_model(entry):
             return
         key = entry.proxy, entry.mote
         account = self.accounts.get(key)

@@ -126,6 +126,8 @@ class EnergyAnswer(msgspec.Struct, frozen=True):
         What cannot be answered.
     assumptions
         What the figures assume.
+    without_model
+        How many devices it would use that are on mains, or of which no model says what they draw; they are in no line.
     """
 
     streams: tuple[str, ...]
@@ -134,6 +136,7 @@ class EnergyAnswer(msgspec.Struct, frozen=True):
     untouched: int
     refused: tuple[RefusedPart, ...]
     assumptions: tuple[str, ...]
+    without_model: int = 0
 
 
 def figure(value: float, uncertainty: float) -> Figure:

@@ -86,10 +86,14 @@ class BillingPeriods:
         return _demands_of(self._registry.physical.oldest_first)
 
     def entries(self) -> tuple[MoteEntry, ...]:
-        """Return the motes that queries can use: those whose proxies offer their stream as it is declared."""
-        entries, _ = self._sensors.snapshot()
+        """Return the motes that queries can use: their proxies are online, and offer their stream as it is declared."""
+        entries, online = self._sensors.snapshot()
         mismatches, schemas = self._ingest.offers.mismatches, self._ingest.schemas
-        return tuple(as_declared(entry, schemas) for entry in entries if (entry.proxy, entry.stream) not in mismatches)
+        return tuple(
+            as_declared(entry, schemas)
+            for entry in entries
+            if entry.proxy in online and (entry.proxy, entry.stream) not in mismatches
+        )
 
     async def bill(self) -> Bill:
         """Return the bill."""

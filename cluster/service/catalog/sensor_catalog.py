@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from cluster.fjord.batch import instant_text
+from protocols.acquisition.sensor_traits import has_energy_model
 from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message, Subscription
 from protocols.wire import topics
-from protocols.wire.catalog import ClockFault, MoteEntry, Presence, decode_mote_entry, decode_status
+from protocols.wire.catalog import ClockFault, DeviceEntry, MoteEntry, Presence, decode_mote_entry, decode_status
 from protocols.wire.packets import SampleValue
 
 log = get_logger(__name__)
@@ -27,6 +28,8 @@ MOST_SENSORS = 100_000
 MOST_PROXIES = 4_096
 MOST_PROPERTIES = 256
 """Different properties in one catalog: each is a column."""
+MOST_NAMED = 3
+"""Devices in one trouble that are named."""
 PROPERTY_PREFIX = "property_"
 """Stands before properties that are named like a column every sensor has."""
 
@@ -59,6 +62,30 @@ class ProxyChanged:
 @dataclass(frozen=True, slots=True)
 class Connected:
     """The broker is about to send all retained messages; entries that it does not send have been removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTrouble:
+    """What keeps messages of some devices from their stream.
+
+    Parameters
+    ----------
+    stream, proxy
+        The stream, and the proxy that drives the devices.
+    reason
+        What it is, and what to do about it.
+    online
+        Whether the proxy is online.
+    devices, examples
+        How many there are, and the names of some.
+    """
+
+    stream: str
+    proxy: str
+    reason: str
+    online: bool
+    devices: int
+    examples: tuple[str, ...]
 
 
 Event = EntryPublished | EntryRemoved | ProxyChanged | Connected
@@ -109,6 +136,8 @@ class SensorCatalog:
         self._most_properties = max_properties
         self._entries: dict[tuple[str, str], MoteEntry] = {}
         self._properties: Counter[str] = Counter()
+        self._troubled: dict[str, dict[tuple[str, str], DeviceEntry]] = {}
+        """By stream: the devices whose messages something keeps from it."""
         self._online: set[str] = set()
         self.rejected: dict[str, int] = {}
         """Messages that were rejected, by reason."""
@@ -125,6 +154,17 @@ class SensorCatalog:
     def relation(self) -> pl.DataFrame:
         """Return the present relation ``sensors``; any thread may call it."""
         return sensors_relation(*self.snapshot(), self.mismatches(), self.proxy_clocks(), self.refused_demands())
+
+    def troubles(self, streams: Iterable[str]) -> list[DeviceTrouble]:
+        """Return what keeps messages of devices from some streams."""
+        found: dict[tuple[str, str, str], list[str]] = {}
+        for stream in sorted(set(streams) & self._troubled.keys()):
+            for (proxy, mote), entry in sorted(self._troubled[stream].items()):
+                found.setdefault((stream, proxy, entry.trouble), []).append(mote)
+        return [
+            DeviceTrouble(stream, proxy, reason, proxy in self._online, len(motes), tuple(motes[:MOST_NAMED]))
+            for (stream, proxy, reason), motes in found.items()
+        ]
 
     def clock_faults(self) -> Mapping[str, int]:
         """Return how many sensors have a wrong clock, by kind of fault."""
@@ -178,6 +218,7 @@ class SensorCatalog:
             case Connected():
                 self._entries.clear()
                 self._properties.clear()
+                self._troubled.clear()
                 self._online.clear()
                 self.connected_at = self._clock()
 
@@ -192,8 +233,14 @@ class SensorCatalog:
                 f"sensors have {self._most_properties:,} different properties already; {entry.mote!r} brings more",
                 hint="give properties that mean the same one name in all streams",
             )
+        known = self._entries.get(key)
         self._remove(key)
         self._entries[key] = entry
+        if isinstance(entry, DeviceEntry) and entry.trouble:
+            self._troubled.setdefault(entry.stream, {})[key] = entry
+            if not isinstance(known, DeviceEntry) or known.trouble != entry.trouble:
+                what = {"stream": entry.stream, "proxy": entry.proxy, "device": entry.mote, "driver": entry.driver}
+                log.warning("messages of a device do not get to its stream", **what, reason=entry.trouble)
         self._properties.update(names)
         self._accepted(entry)
 
@@ -202,6 +249,9 @@ class SensorCatalog:
         if entry is not None:
             self._properties.subtract(_folded(entry))
             self._properties = +self._properties  # drops properties that no sensor has any more
+            troubled = self._troubled.get(entry.stream, {})
+            if troubled.pop(key, None) is not None and not troubled:
+                del self._troubled[entry.stream]
 
 
 def event_of(message: Message, topic: topics.ParsedTopic) -> Event | None:
@@ -233,6 +283,16 @@ def loss_of(entry: MoteEntry) -> float | None:
     return entry.packets_lost / sent if sent else None
 
 
+def counts_text(counts: Mapping[str, int]) -> str | None:
+    """Return what became of a device's messages, the most frequent reason first; None for nothing.
+
+    >>> counts_text({"duplicate": 3, "not_demanded": 12, "no_value": 0})
+    'not_demanded 12, duplicate 3'
+    """
+    found = sorted((-count, reason) for reason, count in counts.items() if count)
+    return ", ".join(f"{reason} {-count}" for count, reason in found) or None
+
+
 ONLINE_COLUMN = "proxy_online"
 MISMATCH_COLUMN = "mismatch"
 """Why a sensor receives no demands: its proxy does not offer its stream as it is declared."""
@@ -241,6 +301,12 @@ PROXY_CLOCK_COLUMN = "proxy_clock_fault"
 
 REFUSED_COLUMN = "refused_demands"
 """The queries whose demands are not sent to a sensor, because its proxy cannot answer them."""
+
+
+def _of_device(value: Callable[[DeviceEntry], str | float | None]) -> Callable[[MoteEntry], str | float | None]:
+    """Return a value that the entries of devices have; it is NULL of other motes."""
+    return lambda entry: value(entry) if isinstance(entry, DeviceEntry) else None
+
 
 COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | None]]] = {
     "sensor": (pl.String, lambda entry: entry.mote),
@@ -262,14 +328,21 @@ COLUMNS: dict[str, tuple[type[pl.DataType], Callable[[MoteEntry], str | float | 
     "program": (pl.Int64, lambda entry: entry.program),
     "device": (pl.String, lambda entry: entry.device or None),
     "doing": (pl.String, lambda entry: entry.doing or None),
-    "milliwatts": (pl.Float64, lambda entry: entry.milliwatts or None),
-    "lifetime_days": (pl.Float64, lambda entry: entry.lifetime_days),
+    # What no energy model knows is not shown, though a proxy may have estimated it.
+    "milliwatts": (pl.Float64, lambda entry: (entry.milliwatts or None) if has_energy_model(entry) else None),
+    "lifetime_days": (pl.Float64, lambda entry: entry.lifetime_days if has_energy_model(entry) else None),
     "stretched": (pl.Int64, lambda entry: entry.stretched),
     "lifetime_kept": (pl.Boolean, lambda entry: entry.lifetime_kept),
     "clock_offset_us": (pl.Int64, lambda entry: entry.clock_offset_us),
     "clock_fault": (pl.String, lambda entry: entry.clock_fault),
     "samples_ahead": (pl.Int64, lambda entry: entry.samples_ahead),
     "samples_behind": (pl.Int64, lambda entry: entry.samples_behind),
+    "driver": (pl.String, _of_device(lambda entry: entry.driver or None)),
+    "publishes": (pl.Boolean, _of_device(lambda entry: entry.publishes)),
+    "mains": (pl.Boolean, _of_device(lambda entry: entry.mains)),
+    "expected_every_us": (pl.Int64, _of_device(lambda entry: entry.expected_every_us or None)),
+    "counts": (pl.String, _of_device(lambda entry: counts_text(entry.counts))),
+    "trouble": (pl.String, _of_device(lambda entry: entry.trouble or None)),
 }
 """Type and value of the columns that every sensor has, in order. A new field of an entry gets a line here."""
 

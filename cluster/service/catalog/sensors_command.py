@@ -43,6 +43,12 @@ DETAILS = (
     "clock_fault",
     "samples_ahead",
     "samples_behind",
+    "driver",
+    "publishes",
+    "mains",
+    "expected_every_us",
+    "counts",
+    "trouble",
     "doing",
     "mismatch",
     "proxy_clock_fault",
@@ -50,10 +56,15 @@ DETAILS = (
 )
 """Shown only if they are named."""
 UNREMARKABLE = {"stretched": 1, "lifetime_kept": True, "mismatch": None, "clock_fault": None, "samples_ahead": 0,
-                "samples_behind": 0, "proxy_clock_fault": None, "refused_demands": None}  # fmt: skip
+                "samples_behind": 0, "proxy_clock_fault": None, "refused_demands": None, "driver": None,
+                "counts": None, "trouble": None}  # fmt: skip
 """Details that are shown if any sensor has another value: its battery makes it sample less often, or will not last; its
 stream is declared with other columns, or its proxy leaves out queries, so that it is not asked for samples; or its
-clock, or that of its proxy, is wrong."""
+clock, or that of its proxy, is wrong; or it is driven, and messages of it did not become rows."""
+OWN_RULES = "own rules"
+"""The period of a device that publishes by its own rules."""
+COUNTS_SHOWN = 3
+"""Reasons; ``--json`` has all."""
 SHARES = frozenset(f"{of}{name}" for of in ("", "avg_", "min_", "max_", "median_") for name in ("battery", "loss"))
 """Shown as percent."""
 
@@ -136,8 +147,12 @@ def _print_table(names: list[str], rows: list[dict[str, Any]]) -> None:
             no_wrap=True,
         )
     for row in rows:
-        table.add_row(*(_shown(name, row[name]) for name in names))
+        table.add_row(*(_cell(name, row) for name in names))
     print_whole(table)
+
+
+def _cell(name: str, row: dict[str, Any]) -> str:
+    return OWN_RULES if name == "period_us" and row.get("publishes") else _shown(name, row[name])
 
 
 def _shown(name: str, value: Any) -> str:
@@ -149,6 +164,11 @@ def _shown(name: str, value: Any) -> str:
             return "yes" if value else "no"
         case int() if name.endswith("period_us"):
             return format_duration(value) if value else "asleep"
+        case int() if name == "expected_every_us":
+            return format_duration(value)
+        case str() if name == "counts" and value.count(", ") >= COUNTS_SHOWN:
+            first = value.split(", ")
+            return f"{', '.join(first[:COUNTS_SHOWN])} and {len(first) - COUNTS_SHOWN} more"
         case float() if name in SHARES:
             return f"{value:.1%}"
         case float():

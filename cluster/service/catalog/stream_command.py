@@ -14,6 +14,8 @@ from cluster.service.client.command import (
     make_client,
     mismatch_texts,
     print_json,
+    rejection_texts,
+    trouble_texts,
     wait_text,
     wait_texts,
 )
@@ -133,11 +135,10 @@ def _remarks(stream: dict[str, Any]) -> list[str]:
             f"stream {stream['name']} exceeds its budget by {format_byte_size(retention['over']['bytes'])}: "
             f"{retention['over']['reason']}"
         )
+    remarks += trouble_texts(stream.get("troubles", []))
     rejected = stream.get("rejected", {"batches": 0})
     if rejected["batches"]:
-        remarks.append(
-            f"{rejected['samples']:,} samples of stream {stream['name']} were rejected; the last: {rejected['reason']}"
-        )
+        remarks += rejection_texts([{"stream": stream["name"], **rejected}])
     lost = stream.get("lost", {})
     remarks += [
         f"{count:,} {what} of stream {stream['name']} were stored and are lost" for what, count in lost.items() if count

@@ -98,6 +98,32 @@ def wait_text(wait: dict[str, Any]) -> str:
     return f"{text} since {wait['since']}: mote {mote['mote']} there sent its last packet at {mote['since']}"
 
 
+def trouble_texts(troubles: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for everything that keeps messages of devices from a stream.
+
+    Examples
+    --------
+    >>> trouble = {"stream": "air", "proxy": "home", "online": True, "devices": 2, "examples": ["a", "b"]}
+    >>> trouble_texts([trouble | {"reason": "pressure is offered as REAL UNIT 'kPa'"}])
+    ["messages of 2 devices of proxy home (a, b) do not get to stream air: pressure is offered as REAL UNIT 'kPa'"]
+    """
+    return [
+        f"messages of {each['devices']:,} {'device' if each['devices'] == 1 else 'devices'} of proxy {each['proxy']}"
+        f"{'' if each['online'] else ' (offline)'} ({', '.join(each['examples'])}"
+        f"{'' if each['devices'] == len(each['examples']) else ', ...'}) do not get to stream {each['stream']}: "
+        f"{each['reason']}"
+        for each in troubles
+    ]
+
+
+def rejection_texts(rejected: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each stream of which samples were rejected."""
+    return [
+        f"{each['samples']:,} samples of stream {each['stream']} were rejected; the last: {each['reason']}"
+        for each in rejected
+    ]
+
+
 def refusal_texts(refused: list[dict[str, Any]]) -> list[str]:
     """Return a sentence for each stream whose sensors receive no demand for what a query needs."""
     return [

@@ -38,9 +38,15 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admissi
     api = FastAPI(title="Fjord", version="1", docs_url="/docs", redoc_url=None)
     handle_errors(api)
     queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
-    descriptions = QueryDescriptions(queries, registry, ingest, parts.results, lags, parts.engine.operators)
+    descriptions = QueryDescriptions(
+        queries, registry, ingest, parts.sensors, parts.results, lags, parts.engine.operators
+    )
     api.include_router(query_routes(queries, registry, descriptions))
-    api.include_router(stream_routes(queries.streams, ingest, parts.budgets, parts.gone_proxies, lags))
+    api.include_router(
+        stream_routes(
+            queries.streams, ingest, parts.sensors, budgets=parts.budgets, gone_proxies=parts.gone_proxies, lags=lags
+        )
+    )
     api.include_router(plan_routes(registry, parts.engine, queries))
     api.include_router(relation_routes(queries.relations))
     api.include_router(function_routes(queries.functions))

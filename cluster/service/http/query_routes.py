@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,7 +14,7 @@ from cluster.fjord.counters import shed_of
 from cluster.fjord.operator_statistics import OperatorStatistics
 from cluster.language.walks import streams_of
 from cluster.plan.alternatives import MOST as MOST_ALTERNATIVES
-from cluster.service.catalog.stream_offers import mismatches_of
+from cluster.service.catalog.stream_offers import mismatches_of, rejected_of
 from cluster.service.catalog.stream_waits import waits_of
 from cluster.service.http.stream_routes import PathName
 from cluster.service.http.wanted_queries import (
@@ -36,6 +36,7 @@ from protocols.wire import topics
 
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
+    from cluster.service.catalog.sensor_catalog import SensorCatalog
     from cluster.service.queries.query_service import QueryService
 
 
@@ -57,6 +58,8 @@ class QueryDescriptions:
         Queries that run.
     ingest
         The proxies that feed streams.
+    sensors
+        The devices that do.
     results
         Their rows.
     lags
@@ -68,6 +71,7 @@ class QueryDescriptions:
     queries: QueryService
     registry: Registry
     ingest: Ingest
+    sensors: SensorCatalog
     results: ResultsTable
     lags: Lags
     operators: OperatorStatistics
@@ -75,6 +79,7 @@ class QueryDescriptions:
     def of(self, query: RegisteredQuery | WaitingQuery) -> dict[str, Any]:
         """Return the description of a query."""
         waiting = query if isinstance(query, WaitingQuery) else None
+        streams = _streams_of(query)
         return {
             "name": query.name,
             "sql": query.sql,
@@ -85,8 +90,14 @@ class QueryDescriptions:
             "emit": self._emit(query),
             "state": "running" if waiting is None else self.queries.waiting.state(waiting),
             "reads": sorted(query.reads),
-            "mismatches": mismatches_of(self.ingest, _streams_of(query)),
-            "waits_for": waits_of(self.ingest, _streams_of(query)),
+            "mismatches": mismatches_of(self.ingest, streams),
+            "waits_for": waits_of(self.ingest, streams),
+            "troubles": [asdict(each) for each in self.sensors.troubles(streams)],
+            "rejected": [
+                {"stream": stream, **rejected}
+                for stream in sorted(streams & self.ingest.writers.keys())
+                if (rejected := rejected_of(self.ingest, stream))["batches"]
+            ],
             "refused_demands": self._refused_demands(query),
             "sizes": None if isinstance(query, WaitingQuery) else self.queries.sizes.history(query),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
@@ -19,6 +20,7 @@ from protocols.wire.names import normal
 if TYPE_CHECKING:
     from cluster.ingest.service import Ingest
     from cluster.service.catalog.gone_proxies import GoneProxies
+    from cluster.service.catalog.sensor_catalog import SensorCatalog
     from cluster.service.catalog.stream_budgets import StreamBudgets
     from cluster.service.catalog.stream_service import StreamService
     from cluster.service.publishing.lag import Lags
@@ -52,7 +54,13 @@ class NewPatience(BaseModel):
 
 
 def stream_routes(
-    streams: StreamService, ingest: Ingest, budgets: StreamBudgets, gone_proxies: GoneProxies, lags: Lags
+    streams: StreamService,
+    ingest: Ingest,
+    sensors: SensorCatalog,
+    *,
+    budgets: StreamBudgets,
+    gone_proxies: GoneProxies,
+    lags: Lags,
 ) -> APIRouter:
     """Return the routes.
 
@@ -62,6 +70,8 @@ def stream_routes(
         Creates and drops them.
     ingest
         Stores them.
+    sensors
+        What feeds them.
     budgets
         What may be kept of each.
     gone_proxies
@@ -111,6 +121,7 @@ def stream_routes(
                 else instant_text(writer.admission.watermark_us),
                 "lag": None if (lag := lag_of_stream(writer.stream, behind)) is None else lag.as_json(),
                 "offers": offers_of(ingest, writer.stream),
+                "troubles": [asdict(each) for each in sensors.troubles([writer.stream])],
                 "lost": {
                     "batches": writer.admission.counters.lost_batches,
                     "versions": writer.admission.counters.lost_versions,

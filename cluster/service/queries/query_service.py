@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import compress, count
 from typing import TypeVar
@@ -46,6 +47,7 @@ from cluster.service.queries.migrations import RETRY_SECONDS, Migrations, Migrat
 from cluster.service.queries.operator_prices import OperatorPrices
 from cluster.service.queries.plan_options import Figures
 from cluster.service.queries.planned_text import Adding, PlannedText, positions_between_epochs
+from cluster.service.queries.publisher_notes import publisher_warnings, publishers_of
 from cluster.service.queries.query_alternatives import QueryAlternatives
 from cluster.service.queries.query_estimates import QueryEstimates
 from cluster.service.queries.query_explanation import Surroundings, explanation
@@ -55,6 +57,7 @@ from cluster.service.registry.registry import Registry
 from cluster.service.registry.relation_registry import WaitingQuery
 from cluster.service.registry.running_queries import RegisteredQuery
 from protocols.event_log import get_logger
+from protocols.wire.catalog import MoteEntry
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION
 
@@ -104,6 +107,8 @@ class QueryService:
         What steps of operators cost here.
     replan
         Whether plans are chosen by their costs, and running queries go on with cheaper ones.
+    entries
+        Returns the entries of all sensors.
     before_change
         Called before a query begins or ends.
     answered
@@ -133,6 +138,7 @@ class QueryService:
         operators: OperatorStatistics | None = None,
         prices: OperatorPrices | None = None,
         replan: bool = True,
+        entries: Callable[[], Iterable[MoteEntry]] = tuple,
         before_change: Callable[[], None] = lambda: None,
         put_aside: Callable[[int], None] = lambda _: None,
         answered: AnsweredBy = lambda _host, _streams: None,
@@ -147,6 +153,7 @@ class QueryService:
         self._planning = Planning(planning_seconds)
         self._operators = operators or OperatorStatistics()
         self._prices = prices or OperatorPrices()
+        self._entries = entries
         self._before_change = before_change
         self._put_aside = put_aside
         self._readers = RelationReaders(registry)
@@ -270,13 +277,14 @@ class QueryService:
             (planned,) = await self._cheapest([planned])
             await self.limits.check(planned.in_epoch(self._registry.epoch + 1))
             await self._refresh_built_in(node)
+            warnings = (*query.warnings, *await self._publisher_warnings(node))
             if self.waiting.must_wait(node):
                 waiting = self.waiting.add(name, planned.sql, node, query.reads)
                 log.info("query waits", query=waiting.name, state=self.waiting.state(waiting))
-                return waiting, tuple(query.warnings)
+                return waiting, warnings
             started = await self._start(planned)
             missing = tuple(read.warning for read in self.history(started.node) if read.warning)
-            return started, (*query.warnings, *missing)
+            return started, (*warnings, *missing)
 
     async def add_many(
         self, queries: Sequence[tuple[str | None, str]], values: Sequence[Mapping[str, Value]] | None = None
@@ -492,6 +500,7 @@ class QueryService:
         context, running = self._context(), self._registry.physical
         query, rewritten = await self._planning.run(lambda: context.rewritten(sql, values))
         node = rewritten.node
+        query = replace(query, warnings=(*query.warnings, *await self._publisher_warnings(node)))
         reads = self.history(begun_at(node, 0, self._positions(streams_of(node)), self._ingest.tables()))
         memory_bytes, buckets = self._relation_memory_bytes, self._buckets
         rates = self.limits.rates(streams_of(node))
@@ -500,6 +509,14 @@ class QueryService:
             self._prices.current(),
         )  # fmt: skip
         return await self._planning.run(partial(explanation, query, rewritten, reads, surroundings))
+
+    async def _publisher_warnings(self, node: Node) -> tuple[str, ...]:
+        """Return which clauses of a query do nothing where devices publish by their own rules."""
+        publishers = publishers_of(self._entries(), streams_of(node))
+        if not publishers:
+            return ()
+        demanded = await self._planning.run(lambda: sensor_demands(PlannedQuery("", 0, node)), internal=True)
+        return tuple(publisher_warnings(dict(demanded.streams), publishers))
 
     def history(self, node: Node) -> tuple[HistoryRead, ...]:
         """Return the history that a query reads before it continues live, stream by stream."""

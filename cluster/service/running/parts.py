@@ -273,6 +273,7 @@ def make_parts(
         demand_reports=demand_reports,
         operators=operators,
         prices=OperatorPrices(folder),
+        entries=lambda: sensors.snapshot()[0],
         before_change=billing.close,
         put_aside=long_lived.put_aside,
         answered=partial(_answered, positions, ingest),

@@ -21,6 +21,8 @@ from protocols.wire.batches import (
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,
     MOTE_COLUMN,
+    PREVIOUS_COLUMN,
+    PUBLISHED_FIELDS,
     START_COLUMN,
     Ack,
     Batch,
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 SCHEMA = StreamSchema("all", tuple(Field(f"{kind.value}_field", kind) for kind in FIELD_TYPES))
 AGGREGATES, COMPLETENESS = aggregate_fields(SCHEMA), COMPLETENESS_FIELDS
 STAMPS = st.integers(0, 20)
-FAULTS = ("", "missing", "other type", "doubled", "null stamp", "null mote", "null rate", "unknown")
+FAULTS = ("", "missing", "no next", "other type", "doubled", "null stamp", "null mote", "null rate", "unknown")
 Joined = list[tuple[Batch, int | None]]
 
 
@@ -64,6 +66,7 @@ def batches(draw: DrawFn, faults: tuple[str, ...] = ("",)) -> Batch:
         *wire_fields(SCHEMA),
         *(AGGREGATES if draw(st.booleans()) else ()),
         *(COMPLETENESS if draw(st.booleans()) else ()),
+        *(PUBLISHED_FIELDS if draw(st.booleans()) else ()),
         *(Field(f"more{number}", FieldType.TEXT) for number in range(draw(st.integers(0, 2)))),
     ):
         own = field.name in NEVER_NULL
@@ -78,6 +81,9 @@ def batches(draw: DrawFn, faults: tuple[str, ...] = ("",)) -> Batch:
             del found[real]
         case "other type":  # a proxy whose mote sends whole numbers
             found[real] = drawn_column(draw, Field("real_field", FieldType.REAL), rows, kind=FieldType.INTEGER)
+        case "no next":
+            found = [column for column in found if column.name not in {each.name for each in PUBLISHED_FIELDS}]
+            found.append(make_column(PREVIOUS_COLUMN, FieldType.INTEGER, [1] * rows))
         case "doubled":
             found.append(make_column("REAL_field", FieldType.REAL, [1.0] * rows))
         case "unknown":
@@ -104,7 +110,8 @@ def alike(draw: DrawFn) -> list[Batch]:
     """Return batches in turn of a few kinds, each with its columns and their order; with few rows or many."""
     kinds = []
     for _ in range(draw(st.integers(1, 3))):
-        fields = [*wire_fields(SCHEMA), *(AGGREGATES if draw(st.booleans()) else ())]
+        more = draw(st.sampled_from([(), AGGREGATES, PUBLISHED_FIELDS]))
+        fields = [*wire_fields(SCHEMA), *more]
         kinds.append(draw(st.permutations(fields)))
     found = []
     for rows in draw(st.lists(st.sampled_from((1, 2, 7, 8, 9)), min_size=2, max_size=8)):
@@ -128,7 +135,12 @@ def test_batches_are_converted_together_as_each_by_itself(joined: Joined) -> Non
     alone = [to_arrow([admitted(*each, layouts)], SCHEMA) for each in joined]
     together.validate(full=True)
     has = {column.name for batch, _ in joined for column in batch.columns}
-    expected = arrow_schema(SCHEMA, aggregates=FINGERPRINT_COLUMN in has, completeness=EXPECTED_COLUMN in has)
+    expected = arrow_schema(
+        SCHEMA,
+        aggregates=FINGERPRINT_COLUMN in has,
+        completeness=EXPECTED_COLUMN in has,
+        published=PREVIOUS_COLUMN in has,
+    )
     assert together.schema == expected
     assert together.to_pylist() == pa.concat_tables(alone, promote_options="default").select(expected.names).to_pylist()
     rows = [row for each in joined for row in rows_of(*each)]

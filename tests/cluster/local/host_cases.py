@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import polars as pl
@@ -30,6 +31,7 @@ from tests.cluster.functions.declared import FUNCTIONS, RULES
 from tests.cluster.oracle.comparison import difference_of_rows, in_the_first_hour
 from tests.cluster.oracle.definition import horizon_of
 from tests.cluster.oracle.related_definition import RelatedMeaning, evaluate_with_relations
+from tests.cluster.published_tuples import Published, columns_beside, stored_rows
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 
@@ -37,6 +39,7 @@ STREAMS = {
     "traffic": {"sensor": TEXT, "segment": INTEGER, "speed": REAL, "lane": INTEGER, "open": BOOLEAN},
     "weather": {"sensor": TEXT, "wind": INTEGER, "gust": REAL},
     "straße": {"_spur": INTEGER, "größe": REAL},
+    "doors": {"door": TEXT, "n": INTEGER, "open": BOOLEAN},
 }
 RELATIONS: dict[str, dict[str, FieldType]] = {
     "places": {"sensor": TEXT, "segment": INTEGER, "name": TEXT, "closed": BOOLEAN},
@@ -407,6 +410,13 @@ CASES: dict[str, str] = {
     "pattern of so many rows": "SELECT sensor, a, b FROM (SELECT * FROM traffic WHERE lane > 1) MATCH_RECOGNIZE (PARTITION BY sensor "
     "ORDER BY STAMP() MEASURES A.speed AS a, B.speed AS b PATTERN (A B) DEFINE B AS NOT open OR B.speed > PREV(speed)) AS m",
     # families of panes
+    # tuples of devices that publish by their own rules
+    "published": "SELECT * FROM doors",
+    "published every so often": "SELECT door, n FROM doors SAMPLE EVERY 5 US",
+    "published rarely of some": "SELECT door, n FROM doors SAMPLE EVERY 16 US WHERE open",
+    "published and looked up": "SELECT d.n, p.name FROM doors AS d SAMPLE EVERY 3 US JOIN places AS p ON p.sensor = d.door",
+    "published by door": f"SELECT door, COUNT(*) AS n, SUM(n) AS m FROM doors {W} GROUP BY door SAMPLE EVERY 4 US",
+    "published and sampled": "SELECT d.n, t.lane FROM doors AS d SAMPLE EVERY 7 US WINDOW(RANGE 5 US), traffic AS t WINDOW(RANGE 2 US) WHERE d.door = t.sensor",
     "panes of a family": "SELECT segment, COUNT(*) AS n, SUM(lane) AS lanes FROM traffic WINDOW(RANGE 14 US SLIDE 6 US) GROUP BY segment",
     "panes of the same family": "SELECT MAX(speed) AS top, segment FROM traffic WINDOW(RANGE 8 US SLIDE 4 US) WHERE open GROUP BY segment",
     "wide panes of a family": "SELECT segment, COUNT(DISTINCT sensor) AS n FROM traffic WINDOW(RANGE 18 US SLIDE 6 US) GROUP BY segment",
@@ -447,7 +457,20 @@ def _arriving() -> list[tuple[dict[str, list[Stamped]], int]]:
             rows = [(at, tuple(dice.choice(_VALUES[kind]) for kind in columns.values())) for at in stamps]
             batch[name] = [*rows, rows[0]]  # the same tuple twice
         found.append((batch, high))
+    stored = iter(stored_rows(_published([row for batch, _ in found for row in batch["doors"]])))
+    for batch, _ in found:
+        batch["doors"] = list(islice(stored, len(batch["doors"])))
     return [*found, ({name: [] for name in STREAMS}, END_US)]
+
+
+def _published(rows: Sequence[Stamped]) -> list[Stamped]:
+    """Return rows of which devices have published most: two by their own rules, one in a default period of 6 us."""
+    dice, defaults = random.Random(20261128), {"m": 0, "n": 0, "o": 6}
+    motes = [dice.choice(("m", "n", "o", "o", None)) for _ in rows]
+    return [
+        (at, row if mote is None else Published(row, mote, defaults[mote]))
+        for (at, row), mote in zip(rows, motes, strict=True)
+    ]
 
 
 ARRIVING = _arriving()
@@ -457,7 +480,8 @@ def frame(stream: str, rows: Sequence[Stamped]) -> pl.DataFrame:
     """Return tuples as they are stored."""
     schema: dict[str, type[pl.DataType]] = {START: pl.Int64, DEFAULT_RATE_COLUMN: pl.Boolean}
     schema |= {name: POLARS_TYPES[kind] for name, kind in STREAMS[stream].items()}
-    return pl.DataFrame([(at, True, *row) for at, row in rows], schema=schema, orient="row")
+    found = pl.DataFrame([(at, True, *row) for at, row in rows], schema=schema, orient="row")
+    return found.with_columns(columns_beside(rows))
 
 
 def relation_frame(name: str) -> pl.DataFrame:

@@ -83,6 +83,7 @@ from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.functions.declared import MEANINGS
 from tests.cluster.oracle.sequence_sql import OrderSql
 from tests.cluster.oracle.session_windows import session_closings
+from tests.cluster.published_tuples import taken
 
 Row = tuple[Any, ...]
 Streams = Mapping[str, Sequence[tuple[int, Row]]]
@@ -183,7 +184,7 @@ def evaluate(node: Node, runs: Sequence[Streams], instants: int) -> Meaning:
     found = _connection().cursor()
     try:
         for source in _sources(node):
-            found.register(_table(source.stream), _arrow(source, runs))
+            found.register(_table(source), _arrow(source, runs))
         snapshots: list[Snapshots] = [[Counter() for _ in range(instants)] for _ in runs]
         for run, instant, count, *row in found.execute(writer.snapshots()).fetchall():
             snapshots[run][instant][tuple(row)] = count
@@ -234,19 +235,23 @@ def _connection() -> duckdb.DuckDBPyConnection:
 def _sources(node: Node) -> list[Source]:
     if isinstance(node, Source):
         return [node]
-    found = {each.stream: each for child in inputs_of(node) for each in _sources(child)}
+    found = {_table(each): each for child in inputs_of(node) for each in _sources(child)}
     return list(found.values())
 
 
-def _table(stream: str) -> str:
-    return f"stream {stream}"
+def _table(source: Source) -> str:
+    period = "" if source.sample_period_us is None else f" every {source.sample_period_us}"
+    return f"stream {source.stream}{period}"
 
 
 def _arrow(source: Source, runs: Sequence[Streams]) -> pa.Table:
     rows = [
         (run, stamp, place, *row)
         for run, streams in enumerate(runs)
-        for place, (stamp, row) in enumerate(streams[source.stream])
+        for place, ((stamp, row), kept) in enumerate(
+            zip(streams[source.stream], taken(streams[source.stream], source.sample_period_us), strict=True)
+        )
+        if kept
     ]
     stored = stored_columns(source)
     columns = list(zip(*rows, strict=True)) if rows else [()] * (3 + len(stored))
@@ -456,10 +461,9 @@ class _Writer:
         names = _names(schema_of(node))
         match node:
             case Source():
-                kept = f'WHERE "#t" % {node.sample_period_us} = 0' if node.sample_period_us else ""
                 stored = _names(stored_columns(node))
                 stamp = f', "#t" AS "{STAMP.name}"' if STAMP in node.columns else ""
-                return f'SELECT {HEAD}, 1 AS "#n", "#o"{stored}{stamp} FROM "{_table(node.stream)}" {kept}'
+                return f'SELECT {HEAD}, 1 AS "#n", "#o"{stored}{stamp} FROM "{_table(node)}"'
             case TimeWindow():
                 return self._time_window(node, names)
             case WindowBounds():

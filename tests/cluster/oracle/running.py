@@ -30,6 +30,7 @@ from cluster.physical.rules.folded_queries import nodes_of
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.pane_query import pane_query_of
 from tests.cluster.oracle.definition import Row, Streams
+from tests.cluster.published_tuples import columns_beside, stored_rows
 
 Stamped = tuple[int, Row]
 
@@ -84,8 +85,10 @@ def tuple_by_tuple(streams: Streams, dice: random.Random) -> list[MicroBatch]:
 def deliveries(streams: Streams, dice: random.Random, most: int = 4) -> list[MicroBatch]:
     """Cut streams, given in order of arrival, into micro-batches: at most `most`, or one per tuple.
 
-    Watermarks are honest. Some streams lag, some bring rows far beyond their watermark, some bring only progress.
+    Watermarks are honest. Some streams lag, some bring rows far beyond their watermark, some bring only progress. Rows
+    that devices published come with their neighbours.
     """
+    streams = {name: stored_rows(rows) for name, rows in streams.items()}
     if dice.random() < 0.3:
         return tuple_by_tuple(streams, dice)
     count = dice.randint(1, most)
@@ -239,6 +242,7 @@ def _frame(scan: Scan, rows: Sequence[Stamped]) -> pl.DataFrame:
     empty = whole.drop(COVERED_BY.name, strict=False)
     stamped = [(stamp, stamp + 1, *row) for stamp, row in rows]
     frame = pl.DataFrame(stamped, schema=empty.schema, orient="row") if rows else empty
+    frame = frame.with_columns(columns_beside(rows))
     if whole.width > empty.width:
         frame = frame.with_columns(pl.lit(None, pl.String).alias(COVERED_BY.name))
     # As a scan reads them.

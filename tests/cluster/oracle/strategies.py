@@ -50,6 +50,7 @@ from cluster.language.window_shapes import Grid, Session, Span
 from cluster.plan.expressions import read_scalar
 from protocols.wire.streams import FieldType
 from tests.cluster.oracle.definition import Streams
+from tests.cluster.published_tuples import with_publishers
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 
@@ -94,8 +95,11 @@ KINDS: tuple[type[Node], ...] = (
 MOST_COLUMNS = 5
 
 
-def random_streams(dice: random.Random) -> Streams:
-    """Streams in order of arrival: disordered, with duplicates, equal stamps and empty stretches (or without)."""
+def random_streams(dice: random.Random, *, sampled: bool = False) -> Streams:
+    """Streams in order of arrival: disordered, with duplicates, equal stamps and empty stretches (or without).
+
+    Some have rows that devices published, unless all are to be samples.
+    """
     found = {}
     for name, schema in COLUMNS.items():
         count = dice.choice((0, 1, 3, 6, 9, 12))
@@ -112,7 +116,7 @@ def random_streams(dice: random.Random) -> Streams:
         late = dice.choice((0, 2, 6))
         arrival = [(stamp + late * dice.random(), dice.random(), (stamp, row)) for stamp, row in rows]
         found[name] = [stamped for _, _, stamped in sorted(arrival, key=lambda each: each[:2])]
-    return found
+    return found if sampled else with_publishers(dice, found)
 
 
 @dataclass

@@ -24,7 +24,7 @@ def check(query: Query, seed: int) -> None:
     """Compare both definitions, and the answers of a plan, as it is and rewritten, with one tuple per micro-batch."""
     assume(unbounded_operator(query.node) is None)
     dice = random.Random(seed)
-    streams = random_streams(dice)
+    streams = random_streams(dice, sampled=True)
     expected = second_snapshots(query, streams)
     meaning = evaluate(query.node, [streams], INSTANTS)
     assert not meaning.ambiguous

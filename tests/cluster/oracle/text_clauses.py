@@ -10,10 +10,13 @@ from tests.cluster.oracle import text_spelling as spelling
 from tests.cluster.oracle.text_expressions import Known
 from tests.cluster.oracle.text_forms import Window
 
+PERIODS = (2, 5, 1)
+"""Sample periods, in microseconds."""
+
 
 def sampled(dice: random.Random) -> tuple[int, str]:
     """Return a sample period, and its clause."""
-    period = dice.choice((2, 2, 5, 1))
+    period = dice.choice((2, *PERIODS))
     rate = spelling.rate(dice, period) if dice.random() < 0.4 else None
     text = f"SAMPLE EVERY {spelling.duration(dice, period)}" if rate is None else f"SAMPLE RATE {rate}"
     if dice.random() < 0.3:

@@ -15,6 +15,7 @@ from protocols.wire.streams import FieldType
 from tests.cluster.document_macros import DOCUMENT_MACROS
 from tests.cluster.functions.declared import MEANINGS
 from tests.cluster.oracle.definition import Snapshots
+from tests.cluster.oracle.text_clauses import PERIODS
 from tests.cluster.oracle.text_expressions import Scalar
 from tests.cluster.oracle.text_extents import EXTENT_MACROS
 from tests.cluster.oracle.text_forms import (
@@ -31,10 +32,11 @@ from tests.cluster.oracle.text_forms import (
     outputs_of,
 )
 from tests.cluster.oracle.text_intervals import INTERVAL_MACROS
-from tests.cluster.oracle.text_meaning import Meaning, ZipSides
+from tests.cluster.oracle.text_meaning import Meaning, ZipSides, stream_table
 from tests.cluster.oracle.text_operations import MACROS
 from tests.cluster.oracle.text_world import LAST, PLACES, TABLES, World, as_read
 from tests.cluster.oracle.time_meaning import MACROS as TIME_MACROS
+from tests.cluster.published_tuples import taken
 from tests.cluster.stamp_join_definition import stamp_join_rows
 from tests.cluster.zip_definition import zip_rows
 
@@ -85,12 +87,16 @@ class TextDefinition:
             self._connection.execute(macros)
         self._runs = len(worlds)
         for name, fields in TABLES.items():
-            rows = [
-                (run, stamp, place, *map(as_read, row))
-                for run, world in enumerate(worlds)
-                for place, (stamp, row) in enumerate(world.streams[name])
-            ]
-            self._register(name, ("r", "t", "o"), [field.type for field in fields], rows)
+            for period in (None, *PERIODS):
+                rows = [
+                    (run, stamp, place, *map(as_read, row))
+                    for run, world in enumerate(worlds)
+                    for place, ((stamp, row), kept) in enumerate(
+                        zip(world.streams[name], taken(world.streams[name], period), strict=True)
+                    )
+                    if kept
+                ]
+                self._register(stream_table(name, period), ("r", "t", "o"), [field.type for field in fields], rows)
         rows = [(run, *map(as_read, row)) for run, world in enumerate(worlds) for row in world.places]
         self._register("places", ("r",), [column.type for column in PLACES.columns], rows)
 

@@ -69,6 +69,11 @@ class _Group:
     aggregates: list[Scalar] = field(default_factory=list)
 
 
+def stream_table(stream: str, period: int | None) -> str:
+    """Return the table with what a query with a sample period reads of a stream."""
+    return stream if period is None else f"{stream} every {period}"
+
+
 class Meaning:
     """Writes the definition of one text; equal parts of it are one table.
 
@@ -288,8 +293,7 @@ class Meaning:
         source = item.source
         match source:
             case Stream():
-                kept = f"WHERE t % {source.period} = 0" if source.period else ""
-                table = f'SELECT *, t AS own FROM "{source.table}" {kept}'
+                table = f'SELECT *, t AS own FROM "{stream_table(source.table, source.period)}"'
                 return self._table((Stream, source.table, source.period), table)
             case Relation():
                 columns = ", ".join(f"p.c{n}" for n in range(len(PLACES.columns)))

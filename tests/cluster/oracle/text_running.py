@@ -35,6 +35,7 @@ from tests.cluster.oracle.definition import Row, Streams
 from tests.cluster.oracle.proving import LAGS_US, delivered
 from tests.cluster.oracle.running import run_plan, stream_read
 from tests.cluster.oracle.text_world import CATALOG, PLACES, World, as_read
+from tests.cluster.published_tuples import with_values
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,10 @@ def run_text(plan: Node, world: World, streams: Streams, seed: int) -> list[Row]
 
 def streams_of(world: World, names: frozenset[str]) -> Streams:
     """Return what a text reads of a stream set."""
-    return {name: [(stamp, tuple(map(as_read, row))) for stamp, row in world.streams[name]] for name in sorted(names)}
+    return {
+        name: [(stamp, with_values(row, map(as_read, row))) for stamp, row in world.streams[name]]
+        for name in sorted(names)
+    }
 
 
 def tables_of(rows: Sequence[Row]) -> MemoryTables:

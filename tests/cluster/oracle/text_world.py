@@ -16,6 +16,7 @@ from cluster.language.catalog import BaseStream, Catalog, StaticRelation
 from cluster.language.columns import Column
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.functions.declared import FUNCTIONS
+from tests.cluster.published_tuples import with_publishers
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
 
@@ -121,13 +122,16 @@ class World:
 
 
 def random_world(dice: random.Random) -> World:
-    """Return streams that are disordered, with duplicates, equal stamps and empty stretches; or without."""
+    """Return streams that are disordered, with duplicates, equal stamps and empty stretches; or without.
+
+    Some have rows that devices published, alone or beside samples. Events are no such rows.
+    """
     tied = dice.random() < 0.5
     streams = {name: _tuples(dice, name, fields, tied=tied) for name, fields in TABLES.items()}
     count = dice.choice((0, 1, 3, 5))
     kinds = [column.type for column in PLACES.columns[1:]]
     places = [(dice.choice(PLACE_NAMES), *(dice.choice(TAME[kind][:5]) for kind in kinds)) for _ in range(count)]
-    return World(streams, tuple(places))
+    return World(streams | with_publishers(dice, {name: streams[name] for name in SCHEMAS}), tuple(places))
 
 
 def _tuples(dice: random.Random, name: str, fields: Sequence[Field], *, tied: bool) -> list[Stamped]:

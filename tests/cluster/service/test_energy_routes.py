@@ -8,14 +8,16 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from cluster.service.billing.bill import Divided, Spent, Splitter, make_bill
 from cluster.service.billing.command import print_bill, print_energy
-from cluster.service.catalog.sensor_catalog import EntryPublished
+from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged
 from cluster.service.client.api_client import ApiClient
 from cluster.service.query_command import query
 from protocols.wire.packets import Health
 from protocols.wire.programs import SamplingProgram
 from tests.cluster.service.conftest import application
-from tests.cluster.service.energy_cases import SECOND, entry
+from tests.cluster.service.driven_devices import device
+from tests.cluster.service.energy_cases import SCHEMAS, SECOND, entry
 
 SQL = "SELECT speed FROM traffic SAMPLE EVERY 1 SECOND"
 AVERAGE = "SELECT AVG(speed) AS mean FROM traffic WINDOW(RANGE 1 MINUTE SLIDE 1 MINUTE)"
@@ -32,6 +34,7 @@ def report_health(sensors, minutes, mote="m1"):
 
 @pytest.fixture
 def sensors(service):
+    service.sensors.apply(ProxyChanged("north", online=True))
     return service.sensors
 
 
@@ -179,3 +182,40 @@ async def test_the_bill_is_printed_by_query(api, sensors, answers, capsys):
     for word in ("fast", "slow", "shared (asleep)", "in all", "since 1970-01-01T00:00:00Z"):
         assert word in shown.output
     assert json.loads(CliRunner().invoke(query, ["bill", "--json"]).output) == answers["bill"]
+
+
+async def test_devices_without_an_energy_model_and_those_of_a_proxy_that_is_gone_are_not_billed(api, sensors):
+    report_health(sensors, 0)
+    await add(api, "q1", SQL)
+    before = await bill(api)
+    described = (await api.post("/v1/explain/energy", json={"sql": SQL})).json()
+    for number, changes in enumerate(UNMODELLED):
+        found = device(f"d{number}", **changes)
+        sensors.apply(EntryPublished(found))
+        later = msgspec.structs.replace(found, heard_us=found.heard_us + 60 * SECOND, health=Health(0.5, 9, 9, 99, 99))
+        sensors.apply(EntryPublished(later))
+    now = await bill(api)
+    assert now == {**before, "without_model": len(UNMODELLED)}
+    explained = (await api.post("/v1/explain/energy", json={"sql": SQL})).json()
+    assert explained == {**described, "without_model": len(UNMODELLED)}
+    sensors.apply(EntryPublished(device("known", publishes=False, device="micaz", battery_joules=20_000.0)))
+    assert (await bill(api))["motes"] == before["motes"] + 1
+    sensors.apply(ProxyChanged("north", online=False))
+    gone = await bill(api)
+    assert (gone["motes"], gone["milliwatts"]["value"], gone["without_model"]) == (0, 0, 0)
+    assert gone["joules"] == before["joules"]
+
+
+UNMODELLED = (
+    {"publishes": True},
+    {"publishes": False, "mains": True, "device": "micaz"},
+    {"publishes": False, "device": "TS0201"},
+    {"publishes": False, "device": ""},
+)
+"""Entries of devices of which no model says what they draw."""
+
+
+def test_a_bill_says_how_many_devices_are_not_in_it(capsys):
+    bill = make_bill([entry(), device()], {}, SCHEMAS, Splitter(), Spent(Divided()))
+    print_bill(msgspec.to_builtins(bill))
+    assert "not billed: 1 device on mains, or of which it is unknown what they draw" in capsys.readouterr().out

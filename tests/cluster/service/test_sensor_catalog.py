@@ -24,6 +24,7 @@ from protocols.wire import topics
 from protocols.wire.catalog import ClockFault, MoteEntry, MoteState, Presence, Status
 from protocols.wire.frames import encode
 from protocols.wire.packets import Health
+from tests.cluster.service.driven_devices import device
 
 HEARD_US = 1_330_560_000_000_000
 
@@ -230,6 +231,12 @@ def test_a_row_per_mote():
             "clock_fault": None,
             "samples_ahead": 0,
             "samples_behind": 0,
+            "driver": None,
+            "publishes": None,
+            "mains": None,
+            "expected_every_us": None,
+            "counts": None,
+            "trouble": None,
             "mismatch": None,
             "proxy_clock_fault": None,
             "refused_demands": None,
@@ -311,3 +318,17 @@ def test_any_number_a_frame_may_carry_fits():
     relation = sensors_relation(*decoded.snapshot())
     assert relation["packets_lost"].item() == 2**63 - 1
     assert json.dumps(relation["height"].item()) == str(-(2**63))
+
+
+def test_a_row_of_a_device_has_its_driver_and_what_became_of_its_messages():
+    counts = {"not_demanded": 12, "duplicate": 3, "no_value": 0}
+    catalog, found = SensorCatalog(), device(
+        counts=counts, trouble="its stream has other columns", milliwatts=3.0, lifetime_days=9.0,
+        expected_every_us=5_000_000,
+    )  # fmt: skip
+    hand(catalog, topics.mote_entry("north", "bell"), encode(found))
+    (row,) = catalog.relation().to_dicts()
+    shown = ("driver", "publishes", "mains", "expected_every_us", "counts", "trouble", "milliwatts", "lifetime_days")
+    assert [row[name] for name in shown] == [
+        "shed", True, False, 5_000_000, "not_demanded 12, duplicate 3", "its stream has other columns", None, None,
+    ]  # fmt: skip

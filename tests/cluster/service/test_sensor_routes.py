@@ -19,6 +19,7 @@ from cluster.service.http.error_responses import handle_errors
 from cluster.service.http.sensor_routes import sensor_routes
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Health
+from tests.cluster.service.driven_devices import device
 
 PROPERTIES = {"m1": {"segment": 3, "position": "mile 1.5"}, "m2": {"segment": 4}, "m3": {}}
 
@@ -164,6 +165,22 @@ def test_sensors_that_sample_less_often_for_their_batteries_are_shown(run, catal
     assert heading[place + 1] == "lifetime_kept"
     assert (first[place], second[place]) == ("4", "1")
     assert (first[place + 1], second[place + 1]) == ("no", "yes")
+
+
+def test_a_device_is_shown_with_its_driver_and_what_became_of_its_messages(run, catalog):
+    counts = {"not_demanded": 12, "duplicate": 3, "retained": 2, "no_value": 1, "reset": 1}
+    catalog.apply(EntryPublished(device(counts=counts, trouble="the bridge is unknown")))
+    heading, row = (line for line in run("--where", "sensor = 'bell'").output.splitlines())
+    assert {"driver", "counts", "trouble"} <= set(heading.split())
+    assert "mains" not in heading.split()
+    shown = " ".join(row.split())
+    assert "sampling own rules 50.0%" in shown
+    assert "shed not_demanded 12, duplicate 3, retained 2 and 2 more the bridge is unknown" in shown
+    (found,) = json.loads(run("--json", "--where", "sensor = 'bell'").output)
+    assert found["counts"] == "not_demanded 12, duplicate 3, retained 2, no_value 1, reset 1"
+    assert (found["publishes"], found["mains"], found["driver"]) == (True, False, "shed")
+    named = run("--where", "sensor = 'bell'", "--columns", "period_us,expected_every_us").output
+    assert [" ".join(line.split()) for line in named.splitlines()] == ["period expected_every_us", "own rules -"]
 
 
 def test_the_command_prints_the_columns_that_are_named(run):

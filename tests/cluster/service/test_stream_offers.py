@@ -11,13 +11,14 @@ import msgpack
 import polars as pl
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from cluster.ingest.offers import Declaration, Offers
 from cluster.ingest.service import Ingest
 from cluster.language.catalog import CatalogError
 from cluster.service.billing.energy_report import RefusedPart
-from cluster.service.catalog.sensor_catalog import EntryPublished
+from cluster.service.catalog.sensor_catalog import Connected, EntryPublished, EntryRemoved, ProxyChanged
 from cluster.service.catalog.sensors_command import app as sensors_command
 from cluster.service.catalog.stream_command import stream as stream_command
 from cluster.service.client.api_client import ApiClient
@@ -32,6 +33,7 @@ from protocols.wire.demands import decode_demand
 from protocols.wire.frames import encode
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.service.conftest import application
+from tests.cluster.service.driven_devices import device
 from tests.cluster.service.energy_cases import entry
 
 BOOLEAN, INTEGER, REAL, TEXT = FieldType.BOOLEAN, FieldType.INTEGER, FieldType.REAL, FieldType.TEXT
@@ -53,6 +55,7 @@ async def offer(service, schema=ANNOUNCED, proxy="north"):
 
 
 async def presence(service, proxy, state=Presence.ONLINE):
+    service.sensors.apply(ProxyChanged(proxy, online=state is Presence.ONLINE))
     await service.handle(topics.proxy_status(proxy), encode(Status(1, proxy, state, "e", 0)))
 
 
@@ -550,3 +553,57 @@ async def test_a_property_is_found_whatever_the_case_of_its_name(parts, service)
     text = "SELECT speed FROM roads SAMPLE EVERY 1 SECOND WHERE sensor = '{}'"
     assert len((await explained(parts, text.format("s"))).lines) == 1
     assert (await explained(parts, text.format("other"))).lines == ()
+
+
+KNOWN = StreamSchema("air", (SENSOR, Field("pressure", REAL, "hPa")))
+
+
+async def test_a_known_stream_whose_column_gets_another_unit_is_named_wherever_its_owner_looks(run, service):
+    await offer(service, KNOWN)
+    service.sensors.apply(EntryPublished(entry("m2", stream="air")))
+    await run(query, "add", "SELECT pressure FROM air", "--name", "q")
+    with capture_logs() as logged:
+        await offer(service, StreamSchema("air", (SENSOR, Field("pressure", REAL, "kPa"))))
+    reason = "pressure is declared as REAL UNIT 'hPa' and offered as REAL UNIT 'kPa'"
+    assert any(reason in str(each) for each in logged)
+    assert (
+        f"mismatch  proxy north does not feed stream air, and its sensors are not asked: {reason}"
+        in (await run(query, "show", "q")).stdout
+    )
+    assert reason in (await run(stream_command, "list")).stdout
+    assert reason in (await run(sensors_command, "--where", "sensor = 'm2'")).stdout
+
+
+async def test_what_keeps_messages_of_devices_from_their_stream_is_named_wherever_its_owner_looks(run, service):
+    trouble = "temperature is offered in F by bridge 2.0, and was in C"
+    with capture_logs() as logged:
+        for _ in range(2):
+            for mote in ("bell", "door", "gate", "well"):
+                service.sensors.apply(EntryPublished(device(mote, stream="roads", trouble=trouble)))
+    assert [each["device"] for each in logged] == ["bell", "door", "gate", "well"]
+    assert {each["reason"] for each in logged} == {trouble}
+    sentence = f"messages of 4 devices of proxy north (bell, door, gate, ...) do not get to stream roads: {trouble}"
+    added = await run(query, "add", "SELECT speed FROM roads", "--name", "q")
+    assert f"warning: {sentence}" in added.stderr
+    assert f"trouble   {sentence}" in (await run(query, "show", "q")).stdout
+    assert sentence in (await run(stream_command, "list")).stdout
+    assert trouble in (await run(sensors_command)).stdout
+    await run(query, "add", "SELECT speed FROM traffic", "--name", "other")
+    assert "trouble" not in (await run(query, "show", "other")).stdout
+    service.sensors.apply(EntryRemoved("north", "door"))
+    service.sensors.apply(EntryPublished(device("bell", stream="roads")))
+    service.sensors.apply(EntryPublished(device("gate", stream="traffic", trouble=trouble)))
+    shown = (await run(query, "show", "q")).stdout
+    assert "messages of 1 device of proxy north (well) do not get to stream roads" in shown
+    service.sensors.apply(Connected())
+    assert "trouble" not in (await run(query, "show", "q")).stdout
+
+
+async def test_a_query_shows_the_rejected_samples_of_its_streams(run, service):
+    await run(query, "add", "SELECT speed FROM roads", "--name", "q")
+    assert "rejected" not in (await run(query, "show", "q")).stdout
+    await offer(service, schema_of(SENSOR, Field("lane", REAL), OCC, SPEED))
+    await send(service, 1, 10, 11)
+    assert (
+        "rejected  2 samples of stream roads were rejected; the last: proxy" in (await run(query, "show", "q")).stdout
+    )

@@ -93,7 +93,7 @@ class ReaderRun:
     def append(
         self, stream: str, rows: Sequence[Row], watermark: int, device_columns: dict[str, list[Any]] | None = None
     ) -> None:
-        """Store samples; `device_columns` are those of device partial aggregates and events."""
+        """Store samples; `device_columns` are those of device partial aggregates, events and published tuples."""
         table = pl.DataFrame(
             {
                 "fjord_start_us": [at for at, _, _ in rows],
@@ -110,9 +110,8 @@ class ReaderRun:
         schema = arrow_schema(SCHEMAS[0])
         if device_columns is not None:
             table = table.with_columns(pl.Series(name, values) for name, values in device_columns.items())
-            schema = pa.schema(
-                [field for field in arrow_schema(SCHEMAS[0], aggregates=True) if field.name in table.columns]
-            )
+            known = arrow_schema(SCHEMAS[0], aggregates=True, published=True)
+            schema = pa.schema([field for field in known if field.name in table.columns])
         self.tables[stream].append([table.to_arrow().cast(schema)], StreamPosition(watermark, {}), {})
 
     def change(self, places: list[tuple[str, int, str]], instants: dict[str, int]) -> None:

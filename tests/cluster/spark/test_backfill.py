@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from cluster.physical.nodes import Host
 from cluster.plan.pane_query import pane_query_of
 from cluster.plan.push_down import event_fingerprint, pushed_of
+from tests.cluster.published_tuples import Published, Stamped, columns_beside, stored_rows, taken
 from tests.cluster.spark.reader_run import ReaderRun, Row, begins, coverage
 from tests.cluster.spark.test_folding import CONDITIONS, EACH, OF_TWO, TEMPLATES
 
@@ -111,6 +113,49 @@ def test_a_query_answers_as_if_it_had_run_since_its_instant(
     everything = sorted(row for version, _ in stored["traffic"] for row in version if row[2] % 3)
     plain = sorted((start, row["sensor"], row["speed"]) for start, _, row in run.rows.get("plain", []))
     assert plain == everything, "other queries are not affected"
+
+
+@st.composite
+def published(draw: st.DrawFn) -> list[Stamped]:
+    """Draw tuples in the order of arrival, some of them published, each at most 9 us behind one before it."""
+    drawn = draw(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.sampled_from(["m", "n", None]))))
+    found: list[Stamped] = []
+    for number, (at, _, mote) in enumerate(sorted(drawn, key=lambda each: each[0] + each[1])):
+        values = ("abcd"[at % 4], number)
+        found.append((at, values if mote is None else Published(values, mote, 0 if mote == "m" else 11)))
+    return found
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_history_has_the_first_published_tuple_of_each_period(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    rows = data.draw(published(), label="rows")
+    run = ReaderRun(tmp_path_factory.mktemp("run"), history_rows=data.draw(st.sampled_from([1, 3, 1_000])))
+    stored = stored_rows(rows)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(rows)), min_size=2, max_size=4), label="cuts"))
+    added = {}
+    for number, (begin, end) in enumerate(pairwise([0, *cuts, len(rows)])):
+        piece = stored[begin:end]
+        columns: dict[str, list[Any]] = {"fjord_default_rate": [True] * len(piece)}
+        columns |= {each.name: each.to_list() for each in columns_beside(piece)}
+        watermark = min((at for at, _ in rows[end:]), default=100)
+        run.append("traffic", [(at, row[0], row[1]) for at, row in piece], watermark, columns)
+        if number in (0, 2):
+            past = data.draw(st.sampled_from([" SINCE BEGINNING", PAST.format(7), PAST.format(30)]), label="past")
+            period = data.draw(st.sampled_from([None, 2, 7, 25]), label="period")
+            text = f"SELECT speed FROM traffic{past}{'' if period is None else f' SAMPLE EVERY {period} US'}"
+            added[f"q{number}"] = run.add(f"q{number}", text), past, period
+        if data.draw(st.booleans(), label="compact"):
+            run.compact("traffic")
+        run.step(crash=data.draw(st.booleans(), label="crash"))
+    run.append("traffic", [], 300)
+    run.drain()
+    for name, (query, past, period) in added.items():
+        first = begins(query, "traffic")
+        expected = [row[1] for (at, row), kept in zip(rows, taken(rows, period), strict=True) if kept and at >= first]
+        assert sorted(row["speed"] for _, _, row in run.rows.get(name, [])) == sorted(expected), (name, past, period)
 
 
 LOOKUPS = (

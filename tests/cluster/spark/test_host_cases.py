@@ -80,7 +80,7 @@ def test_every_case_answers_what_it_means(spark: SparkSession, tmp_path: Path, r
         for batch, watermark_us in ARRIVING:
             for name, rows in batch.items():
                 stored = frame(name, rows).with_columns(pl.lit("m").alias("fjord_mote")).to_arrow()
-                schema = arrow_schema(SCHEMAS[name])
+                schema = arrow_schema(SCHEMAS[name], published="fjord_previous_us" in stored.column_names)
                 pieces = [stored.select(schema.names).cast(schema)] if rows else []
                 tables[name].append(pieces, StreamPosition(watermark_us, {}), {})
             fjord.wait_until_idle()

@@ -16,11 +16,13 @@ from deltalake.transaction import AddAction
 
 from cluster.errors import StorageError
 from cluster.storage import data_files, results_table
+from cluster.storage.budgets import Budget
 from cluster.storage.commit_log import CommitLog
 from cluster.storage.committed_results import CommittedResults
 from cluster.storage.compaction import Compaction
 from cluster.storage.delta_tables import COMMITS_BETWEEN_CHECKPOINTS
 from cluster.storage.results_table import ResultsTable
+from cluster.storage.stream_retention import StreamRetention
 from cluster.storage.stream_tables import (
     ProxyPosition,
     StreamPosition,
@@ -126,6 +128,36 @@ def test_many_small_commits_are_merged_and_nothing_changes_for_readers(tmp_path:
 
 def committed(table: ResultsTable, version: int) -> pl.DataFrame:
     return pl.DataFrame(CommittedResults(table.root).commit(version, table.version))
+
+
+def published(*neighbours: tuple[int, int | None, int | None]) -> pa.Table:
+    """Return rows: stamp, and the neighbours of published ones."""
+    starts, previous, following = zip(*neighbours, strict=True)
+    found = rows(*starts)
+    for name, values in (("fjord_previous_us", previous), ("fjord_next_us", following)):
+        found = found.append_column(name, pa.array(values, pa.int64()))
+    return found.cast(arrow_schema(TRAFFIC, published=True))
+
+
+def test_an_old_table_gets_the_columns_of_published_tuples_and_keeps_them(tmp_path: Path) -> None:
+    folder = tmp_path / "traffic"
+    old = StreamTable(str(folder), TRAFFIC)
+    for stamp in (1, 2):
+        old.append([rows(stamp)], at(stamp), {("p", "e"): stamp})
+    budget = Budget(age_us=8)
+    retention = StreamRetention(lambda: budget)
+    table = StreamTable(str(folder), compaction=Compaction(3, budget=lambda: budget), retention=retention)
+    table.append([rows(3), published((4, 1, None), (5, None, None))], at(4), {("p", "e"): 3})
+    assert table.schema == TRAFFIC
+    table.append([published((6, 4, 9))], at(6), {("p", "e"): 4})
+    for stamp in range(7, 12):
+        table.append([rows(stamp)], at(stamp), {("p", "e"): stamp - 2})
+    assert table.retention.dropped.rows
+    kept = pl.read_delta(str(folder)).sort("fjord_start_us")
+    expected = {4: (1, None), 6: (4, 9)}
+    found = kept.select("fjord_start_us", "fjord_previous_us", "fjord_next_us").rows()
+    assert found == [(stamp, *expected.get(stamp, (None, None))) for stamp in kept["fjord_start_us"]]
+    assert StreamTable(str(folder), TRAFFIC).schema == TRAFFIC
 
 
 def test_results_are_merged_too_and_read_alike(tmp_path: Path) -> None:
