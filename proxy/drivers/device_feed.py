@@ -133,6 +133,7 @@ class DeviceFeed:
         self._battery: float | None = None
         self._battery_news = False
         self.program: SamplingProgram = SLEEP
+        self._on_grid = False
         self._published = False
         self.describe(description)
 
@@ -249,12 +250,9 @@ class DeviceFeed:
             return None
         return self._packet((), radio_us, received_us)
 
-    @property
-    def _on_grid(self) -> bool:
-        return isinstance(self.program.report, SendOnChange)
-
     def _set_program(self, program: SamplingProgram, on_device: Collection[str] = ()) -> None:
         self.program = program
+        self._on_grid = isinstance(program.report, SendOnChange)
         self._number = program_number(program)
         self._residual = ResidualFilter(program, on_device)
 

@@ -129,29 +129,36 @@ class FieldMapping:
         """
         if found is None:
             return None
-        where = f"{self.field.name!r} (at {'.'.join(self.path) or 'the payload itself'})"
+        if found.__class__ is float and self.rules is NO_RULES and self.field.type is FieldType.REAL:
+            return found  # most values; JSON has finite numbers only
         if found == NOT_A_NUMBER:
-            raise FaultyValueError(ValueFault.BROKEN, f"{where} is not a number")
+            raise FaultyValueError(ValueFault.BROKEN, f"{self._where} is not a number")
         if self.field.type is FieldType.BOOLEAN:
-            return self._boolean(found, where)
+            return self._boolean(found)
         numeric = self.field.type in {FieldType.INTEGER, FieldType.REAL}
         try:
             value = check_value(self.field, self._number(found) if numeric and isinstance(found, str) else found)
         except (SchemaError, OverflowError, ValueError) as error:
-            raise FaultyValueError(ValueFault.BROKEN, f"{where}: {str(error)[:200]}") from error
+            raise FaultyValueError(ValueFault.BROKEN, f"{self._where}: {str(error)[:200]}") from error
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
-            detail = f"{where} has {len(value):,} characters, the limit is {LONGEST_TEXT:,}"
+            detail = f"{self._where} has {len(value):,} characters, the limit is {LONGEST_TEXT:,}"
             raise FaultyValueError(ValueFault.BROKEN, detail)
         if numeric and isinstance(value, int | float):
-            self._check_number(value, where)
+            self._check_number(value)
         return value
 
     def scaled(self, value: SampleValue) -> SampleValue:
         """Return a value in the field's unit; NULL for one that is no finite number then."""
+        if self.scale == 1 and self.offset == 0:
+            return value
         if self.field.type is FieldType.REAL and isinstance(value, int | float):
             value = value * self.scale + self.offset
             return value if math.isfinite(value) else None
         return value
+
+    @property
+    def _where(self) -> str:
+        return f"{self.field.name!r} (at {'.'.join(self.path) or 'the payload itself'})"
 
     def _number(self, text: str) -> int | float:
         text = text.strip()
@@ -162,21 +169,21 @@ class FieldMapping:
             text = text.replace(".", "").replace(",", ".")
         return int(text) if self.field.type is FieldType.INTEGER else float(text)
 
-    def _check_number(self, value: float, where: str) -> None:
+    def _check_number(self, value: float) -> None:
         rules = self.rules
         if not math.isfinite(value):
-            raise FaultyValueError(ValueFault.BROKEN, f"{where} is not a finite number")
+            raise FaultyValueError(ValueFault.BROKEN, f"{self._where} is not a finite number")
         if value in rules.no_value:
-            raise FaultyValueError(ValueFault.NO_VALUE, f"{where} is {value}, which stands for no value")
+            raise FaultyValueError(ValueFault.NO_VALUE, f"{self._where} is {value}, which stands for no value")
         out_of_range = (rules.low is not None and value < rules.low) or (rules.high is not None and value > rules.high)
         if out_of_range or (rules.modulus is not None and not 0 <= value < rules.modulus):
-            raise FaultyValueError(ValueFault.OUT_OF_RANGE, f"{where} is {value}, which is out of its range")
+            raise FaultyValueError(ValueFault.OUT_OF_RANGE, f"{self._where} is {value}, which is out of its range")
 
-    def _boolean(self, found: Any, where: str) -> bool:
+    def _boolean(self, found: Any) -> bool:
         for word, meaning in ((self.true, True), (self.false, False)):
             if type(found) is type(word) and found == word:
                 return meaning
-        detail = f"{where} is {str(found)[:_SHOWN]!r}, neither {self.true!r} nor {self.false!r}"
+        detail = f"{self._where} is {str(found)[:_SHOWN]!r}, neither {self.true!r} nor {self.false!r}"
         raise FaultyValueError(ValueFault.BROKEN, detail)
 
 

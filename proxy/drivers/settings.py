@@ -24,7 +24,7 @@ from protocols.wire.topics import check_name
 from proxy.drivers.bridge_versions import VersionRange
 from proxy.drivers.device_feed import FeedTimes
 from proxy.drivers.driver import PASSIVE, Capabilities, Driver
-from proxy.drivers.field_mapping import FaultyValueError, FieldKind, FieldMapping, FieldRules
+from proxy.drivers.field_mapping import NO_RULES, FaultyValueError, FieldKind, FieldMapping, FieldRules
 from proxy.drivers.instants import DAY_US, Implausible, TimeForm, TimeMapping, parse_zone
 from proxy.drivers.json_mqtt import MOTE_PART, FixedProperty, JsonDriver, JsonDriverPlan, VersionMapping
 from proxy.drivers.payloads import parse_path
@@ -78,7 +78,8 @@ class _Rules(_Settings):
             raise ConfigurationError(f"field {name!r}: modulus is for a counter", hint="write kind = 'counter'")
         if low is not None and high is not None and not low <= high:
             raise ConfigurationError(f"field {name!r}: no number lies in valid = [{low}, {high}]")
-        return FieldRules(kind, self.modulus, low, high, tuple(self.no_value), decimal_comma=decimal_comma)
+        found = FieldRules(kind, self.modulus, low, high, tuple(self.no_value), decimal_comma=decimal_comma)
+        return NO_RULES if found == NO_RULES else found
 
 
 class FieldSettings(_Rules):
