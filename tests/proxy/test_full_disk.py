@@ -194,6 +194,8 @@ def test_a_spool_on_a_full_disk_empties_once_it_is_acknowledged(
 
 def test_a_file_shrinks_once_most_of_it_is_free(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool.sqlite", "p")
+    with contextlib.closing(sqlite3.connect(spool.path)) as connection:
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,), "it would have to be written anew to shrink"
     for number in range(1, 101):
         spool.append([SpooledBatch("s", number, 1, os.urandom(100 * KIB))])
     assert spool.room.file_bytes > 10 * MIB
