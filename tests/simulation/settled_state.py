@@ -29,8 +29,8 @@ def unsettled(world: World) -> Iterator[Violation]:
 
 
 def _other_demands(world: World) -> Iterator[tuple[str, list[str]]]:
-    sql = {each.name: each.sql for each in world.schedule.queries}
-    demanded = {name for name in world.cluster.demanded if stream_of(sql[name]) == STREAM}
+    of_others = {each.name for each in world.schedule.queries if stream_of(each.sql) != STREAM}
+    demanded = world.cluster.demanded - of_others
     for name, proxy in world.proxies.items():
         stream = None if proxy.service is None else proxy.service.fleet.streams.get(STREAM)
         if stream is not None and stream._demand is not None:
