@@ -67,8 +67,8 @@ class Delivery:
         Whether it is marked as sent before.
     retained
         Whether it is a copy that the broker kept.
-    handed_ns, wall_us
-        True time and the proxy's wall clock when the process had it; None for never.
+    handed_ns, wall_us, place
+        True time and the proxy's wall clock when the process had it, None for never; and as which one of all.
     """
 
     published: Published
@@ -77,6 +77,7 @@ class Delivery:
     retained: bool
     handed_ns: int | None = None
     wall_us: int | None = None
+    place: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -128,6 +129,7 @@ class DeviceLog:
         self.demands: dict[tuple[str, str], list[Demanded]] = defaultdict(list)
         """By proxy and stream."""
         self._loop = loop
+        self._handed = 0
         self._sent: dict[tuple[str, bytes], tuple[str, Sent]] = {}
         self._latest: dict[tuple[str, bytes], Published] = {}
 
@@ -166,7 +168,8 @@ class DeviceLog:
 
     def handed(self, delivery: Delivery) -> None:
         """Note that a process has a message."""
-        delivery.handed_ns = self._loop.world.now_ns
+        self._handed += 1
+        delivery.handed_ns, delivery.place = self._loop.world.now_ns, self._handed
         delivery.wall_us = delivery.process.host.clock.wall_ns() // 1_000
 
     def demand_handed(self, message: Message, process: Incarnation) -> None:

@@ -42,6 +42,8 @@ BEHIND_US = 20_000_000
 """A stream of devices is at most so far behind while nothing goes wrong, and by as much as its devices may be late."""
 DROPPED, NOT_DEMANDED, ANY = "samples_dropped", "not_demanded", "any"
 REFUSING = ("frames_refused", "packets_refused", "samples_rejected", "samples_late")
+LEFT_OUT = ("before_program", "slot_taken", "unchanged")
+"""Names under which a driver counts reports of a device that the proxy configures and that are no tuples."""
 DOUBLING = "broker doubles"
 STEPPING = "wall clock steps"
 
@@ -121,8 +123,9 @@ def _tuples(
 ) -> Iterator[Violation]:
     """Each tuple is a message as it was published, and each message is one once."""
     foreign, other, stamped, early = [], [], [], []
-    times = Counter(row.key for row in rows)
+    times = Counter(row.key for row in rows if row.previous_us is not None)
     stepped, doubles = world.happened[STEPPING], world.happened[DOUBLING]
+    merges = world.schedule.devices is not None and world.schedule.devices.merges
     for row in rows:
         messages = published.get(row.key)
         if not messages:
@@ -139,7 +142,7 @@ def _tuples(
         if sent.at_us is not None:
             if row.start_us != sent.at_us:
                 stamped.append((row.stream, row.mote, sent.number, row.start_us - sent.at_us))
-        elif not stepped and not _arrived(row, messages):
+        elif not stepped and row.previous_us is not None and not _arrived(row, messages, merges=merges):
             early.append((row.stream, row.mote, sent.number, row.start_us))
     yield from each("wrong", "tuples stored that no device has published", foreign)
     yield from each("wrong", "tuples stored otherwise than published", other)
@@ -156,14 +159,18 @@ def _times(published: Published) -> int:
     return max(1, sum(not found.again and not found.retained for found in published.deliveries))
 
 
-def _arrived(row: Row, messages: list[Published]) -> bool:
-    """Return whether a tuple is stamped between when its message was handed over and when it was put on disk."""
+def _arrived(row: Row, messages: list[Published], *, merges: bool) -> bool:
+    """Return whether a tuple is stamped between when its message was handed over and when it was put on disk.
+
+    One of halves is stamped when the first came, whose number the second may have overwritten.
+    """
+    earlier_us = MERGED_WITHIN_US if merges and row.stream == "halves" else 0
     for message in messages:
         for found in message.deliveries:
             if found.wall_us is not None and found.handed_ns is not None and not found.retained:
                 later_us = (row.spooled_ns - found.handed_ns) // 1_000
                 slack_us = 1_000 + abs(later_us) // 1_000
-                if found.wall_us <= row.start_us <= found.wall_us + later_us + slack_us:
+                if found.wall_us - earlier_us <= row.start_us <= found.wall_us + later_us + slack_us:
                     return True
     return False
 
@@ -194,7 +201,8 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
     for (number, reasons), messages in missing.items():
         life = proxy.lives[number]
         stream = messages[0].sent.stream
-        counted = sum(_counted(life, reason, stream) for reason in {*reasons, DROPPED})
+        motes = {found.sent.mote for found in messages}
+        counted = sum(_counted(life, reason, stream, motes) for reason in {*reasons, DROPPED})
         if len(messages) > counted:
             shown = [(*_shown(found), f"process {number}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
@@ -233,6 +241,8 @@ def _reasons(world: World, proxy: ProxyHost, message: Published, last: Delivery)
     if sent.configured:
         return frozenset({ANY, NOT_DEMANDED})
     found = set()
+    if sent.stream == "halves" and world.schedule.devices is not None and world.schedule.devices.merges:
+        found.add("field_overwritten")
     if not _surely_demanded(world, proxy, sent.stream, last.handed_ns, last.process.number):
         found.add(NOT_DEMANDED)
     if world.happened[STEPPING]:
@@ -257,31 +267,35 @@ def _surely_demanded(world: World, proxy: ProxyHost, stream: str, at_ns: int, pr
     return not proxy.disk.failed and ended_ns is not None and ended_ns - last.at_ns >= DURABLE_NS
 
 
-def _counted(life: Life, reason: str, stream: str) -> int:
-    """Return what a process has counted under a name."""
+def _counted(life: Life, reason: str, stream: str, motes: Iterable[str]) -> int:
+    """Return how often a process has counted something under a name: of all devices, or of these."""
     if reason == DROPPED:
         return life.counted[DROPPED, stream]
     if reason == ANY:
-        return sum(count for (name, _), count in life.counted.items() if name in REFUSING)
-    return sum(
-        count
-        for (name, label), count in life.counted.items()
-        if reason in {name, label} or name.endswith(f"_{reason}") or label.endswith(f"_{reason}")
-    )
+        of_all = sum(count for (name, _), count in life.counted.items() if name in REFUSING)
+        return of_all + sum(sum(life.of_devices(mote).get(each, 0) for each in LEFT_OUT) for mote in motes)
+    of_devices = sum(life.of_devices(mote).get(reason, 0) for mote in motes)
+    by_name: Counter[str] = Counter()
+    for (name, label), count in life.counted.items():
+        if reason in {name, label} or name.endswith(f"_{reason}"):
+            by_name[name] += count
+    return max(of_devices, *by_name.values(), 0)
 
 
 def _neighbours(rows: list[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Violation]:
     """Each tuple names its neighbours among those of its mote that were stored before it."""
-    sampled = [(row.stream, row.mote, row.start_us) for row in rows if row.previous_us is None]
+    sampled = [row[:3] for row in rows if row.previous_us is None and row.stream != CLIMATE.name]
     yield from each("wrong", "tuples of devices that are marked as sampled", sampled)
     wrong = []
     for (_, mote), of_mote in _by_mote(rows).items():
         stamps: list[int] = []
         for row in _as_they_came(of_mote, published):
+            if row.previous_us is None:
+                continue
             place = bisect.bisect_right(stamps, row.start_us)
             before_us = stamps[place - 1] if place else NO_NEIGHBOUR_US
             after_us = stamps[place] if place < len(stamps) else None
-            if (row.previous_us, row.next_us) != (before_us, after_us) and row.previous_us is not None:
+            if (row.previous_us, row.next_us) != (before_us, after_us):
                 wrong.append((mote, row.start_us, (row.previous_us, row.next_us), "not", (before_us, after_us)))
             bisect.insort(stamps, row.start_us)
     yield from each("wrong", "tuples with other neighbours than stored before them", wrong)
@@ -316,6 +330,8 @@ def _rates(rows: list[Row]) -> Iterator[Violation]:
         seen: set[int] = set()
         tamper: object = None
         for row in of_mote:
+            if row.previous_us is None:
+                continue
             period = row.start_us // CLIMATE_DEFAULT_US
             changed = row.values.get("tamper") != tamper
             if row.at_default_rate != (period not in seen) and not (row.at_default_rate and changed):

@@ -19,11 +19,10 @@ from proxy.storage.stores import open_stores
 from tests.simulation import disk as disks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from random import Random
 
-    from proxy.running.metrics import ProxyMetrics
     from proxy.storage.spool import Spool, SpooledBatch
     from tests.simulation.disk import Disk
     from tests.simulation.hosts import Host
@@ -65,6 +64,8 @@ class Life:
         When it was killed, or ended; None while it runs.
     counted
         Its counters, by name and label.
+    of_devices
+        Returns what it has counted of a device, by reason.
     spooled_ns
         When it put something on its disk.
     """
@@ -72,6 +73,7 @@ class Life:
     began_ns: int
     ended_ns: int | None = None
     counted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    of_devices: Callable[[str], Mapping[str, int]] = lambda _: {}
     spooled_ns: list[int] = field(default_factory=list)
 
 
@@ -206,7 +208,7 @@ class ProxyHost:
                 make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)
                 drivers = read_drivers({"driver": self.drivers}, "drawn") if self.drivers else []
                 self.service = ProxyService(settings, stores, make_link, drivers=drivers)
-                self._count_into(self.service.metrics)
+                self._note_counts(self.service)
                 await self.service.run(asyncio.Event())
         except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
             if process is not self.host.incarnation:
@@ -217,9 +219,11 @@ class ProxyHost:
                 self.crashes.append(traceback.format_exc())
         self.loop.schedule_in(0, self._ended, process)
 
-    def _count_into(self, metrics: ProxyMetrics) -> None:
+    def _note_counts(self, service: ProxyService) -> None:
         assert self.host.incarnation is not None
-        self.lives[self.host.incarnation.number].counted = metrics._counts
+        life = self.lives[self.host.incarnation.number]
+        life.counted = service.metrics._counts
+        life.of_devices = getattr(service.devices._registry, "counts_of", life.of_devices)
 
     def _end_life(self) -> None:
         if self.host.incarnation is not None:
