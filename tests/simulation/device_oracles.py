@@ -311,12 +311,13 @@ def _by_mote(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 def _as_they_came(rows: Iterable[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Row]:
     """Yield the tuples of a mote batch by batch, those of one batch in the order in which they were handed over."""
     for _, batch in groupby(rows, key=lambda row: row.spooled_ns):
-        yield from sorted(batch, key=lambda row: _handed_ns(published.get(row.key, [])))
+        yield from sorted(batch, key=lambda row: _place(published.get(row.key, [])))
 
 
-def _handed_ns(messages: Iterable[Published]) -> int:
-    handed = [found.handed_ns for message in messages for found in message.deliveries if found.handed_ns is not None]
-    return min(handed, default=0)
+def _place(messages: Iterable[Published]) -> int:
+    """Return as which of all messages the first of some was handed over."""
+    found = [each.place for message in messages for each in message.deliveries if each.place and not each.retained]
+    return min(found, default=0)
 
 
 def _rates(rows: list[Row]) -> Iterator[Violation]:

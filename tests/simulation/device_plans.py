@@ -137,7 +137,7 @@ class DevicesPlan(msgspec.Struct, frozen=True):
 
 def _entry(plan: DevicesPlan, stream: str, proxy: int) -> dict[str, Any]:
     fields = [
-        {"name": each.name, "path": each.name, "type": each.type.value, "optional": each.name != "n"}
+        {"name": each.name, "path": each.name, "type": each.type.value, "optional": each.name != "n" or plan.merges}
         for each in BY_STREAM[stream].fields
         if not each.fixed
     ]
@@ -202,7 +202,7 @@ def queries_of(seed: int, plan: DevicesPlan, seconds: float) -> Iterator[tuple[s
     """
     dice = Random(f"device queries/{seed}")
     for stream in streams_of(plan):
-        sql = f"SELECT n FROM {stream}"
+        sql = f"SELECT n{', temperature' if stream == CLIMATE.name else ''} FROM {stream}"
         begins = round(dice.uniform(1.0, 20.0), 3)
         if dice.random() < 0.3:
             ends = round(dice.uniform(0.3, 0.6) * seconds, 3)
