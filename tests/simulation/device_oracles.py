@@ -194,17 +194,20 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
             continue
         last = handed[-1]
         life = proxy.lives[last.process.number]
-        if not message.kept and _died_with(last, life, waits_seconds):
+        assert last.handed_ns is not None
+        due_ns = last.handed_ns + int(waits_seconds * SECOND_NS)
+        if due_ns > world.loop.world.now_ns or (not message.kept and _died_before(due_ns, life)):
             continue
-        missing[last.process.number, _reasons(world, proxy, message, last)].append(message)
+        processes = frozenset(found.process.number for found in handed)
+        missing[processes, _reasons(world, proxy, message, last)].append(message)
     yield from each("lost", "messages that a broker has kept for a proxy and that it never had", unkept)
-    for (number, reasons), messages in missing.items():
-        life = proxy.lives[number]
+    for (numbers, reasons), messages in missing.items():
         stream = messages[0].sent.stream
         motes = {found.sent.mote for found in messages}
-        counted = sum(_counted(life, reason, stream, motes) for reason in {*reasons, DROPPED})
+        lives = [proxy.lives[number] for number in sorted(numbers)]
+        counted = sum(_counted(life, reason, stream, motes) for life in lives for reason in {*reasons, DROPPED})
         if len(messages) > counted:
-            shown = [(*_shown(found), f"process {number}") for found in messages]
+            shown = [(*_shown(found), f"process {max(numbers)}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
             yield from each("lost", f"messages that are no tuples and not counted ({counted} as {why})", shown)
 
@@ -224,10 +227,8 @@ def _shown(message: Published) -> tuple[Any, ...]:
     return message.sent.stream, message.sent.mote, message.sent.number, f"{message.at_ns / 1e9:.1f} s"
 
 
-def _died_with(last: Delivery, life: Life, waits_seconds: float) -> bool:
-    """Return whether a message may have been lost with the process: that put nothing on its disk afterwards."""
-    assert last.handed_ns is not None
-    due_ns = last.handed_ns + int(waits_seconds * SECOND_NS)
+def _died_before(due_ns: int, life: Life) -> bool:
+    """Return whether a message may have been lost with a process: that put nothing on its disk once it was due."""
     return life.ended_ns is not None and not any(at_ns >= due_ns for at_ns in life.spooled_ns)
 
 

@@ -43,8 +43,9 @@ class DeviceWatch:
             wire.when_handed(partial(self._log.handed, delivery))
 
     def waits(self, message: Message) -> None:
-        """Note a message that a session which outlives its connections has taken up."""
-        self._log.kept(message)
+        """Note a message that a session which outlives its connections has taken up; a retained one is old."""
+        if not message.retain:
+            self._log.kept(message)
 
     def forgotten(self, message: Message) -> None:
         """Note a message that such a session has lost."""

@@ -185,7 +185,7 @@ class JsonDevice(Publishing):
             values = values | {"level": None}
             text = text.replace(f'"level": {written["level"]}', f'"level": {dice.choice(_BROKEN)}')
         elif dice.random() < plan.garbled:
-            text, rejected = text[: len(text) // 2], "garbled"
+            text, rejected = text[:-1], "garbled"
         sent = Sent(plan.stream, self.name, number, values, rejected, at_us)
         self.publish(self.topic, text.encode(), sent, qos=plan.qos, retain=plan.retains)
 
