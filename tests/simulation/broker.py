@@ -255,8 +255,8 @@ class Broker:
         What it still knows from before.
     observe
         Called with each message that it accepts.
-    kept
-        Sessions that it still knows from before, by client.
+    absent
+        Sessions of clients that are away, which it still knows from before, by client.
     watcher
         Sees what becomes of messages; None for none.
     """
@@ -267,12 +267,12 @@ class Broker:
         chance: Iterable[float],
         retained: dict[str, Message],
         observe: Callable[[Message], None] | None = None,
-        kept: dict[str, SessionState] | None = None,
+        absent: dict[str, SessionState] | None = None,
         watcher: Watcher | None = None,
     ) -> None:
         self.limits = limits
         self.retained = dict(retained)
-        self.kept = {} if kept is None else kept
+        self.absent = {} if absent is None else absent
         """Sessions of clients that are away."""
         self.watcher = watcher
         self.dropped: Counter[str] = Counter()
@@ -294,7 +294,7 @@ class Broker:
             older.end(SESSION_TAKEN_OVER)
             older.connection_lost(None)
         self._sessions[session.client.client_id] = session
-        state = self.kept.pop(session.client.client_id, None)
+        state = self.absent.pop(session.client.client_id, None)
         if state is not None and session.client.begins_anew:
             self.forget(state)
             return None
@@ -315,10 +315,10 @@ class Broker:
             for message in (*state.unacknowledged.values(), *state.waiting):
                 self.watcher.forgotten(message)
 
-    def sessions_kept(self) -> dict[str, SessionState]:
+    def kept_sessions(self) -> dict[str, SessionState]:
         """Return all sessions that outlive their connections, as they are on its disk."""
         present = {name: each.state for name, each in self._sessions.items() if each.outlives}
-        return self.kept | present
+        return self.absent | present
 
     def left(self, session: Session, *, with_will: bool) -> None:
         """Forget a client, and publish its will."""
@@ -327,7 +327,7 @@ class Broker:
         if self._sessions.get(session.client.client_id) is session:
             del self._sessions[session.client.client_id]
         if session.outlives and session.state.filters:
-            self.kept[session.client.client_id] = session.state
+            self.absent[session.client.client_id] = session.state
         session.forget_filters()
         if with_will and session.client.will is not None:
             self.publish(session.client.will)
@@ -358,7 +358,7 @@ class Broker:
             best = session.qos_of(message.topic)
             for _ in range(times if best >= 0 else 0):
                 session.deliver(sent, qos=best)
-        for state in self.kept.values():
+        for state in self.absent.values():
             best = max((each.qos for each in state.filters.values() if matches(each.filter, message.topic)), default=0)
             if min(best, sent.qos):
                 if self.watcher is not None:

@@ -61,7 +61,7 @@ class BrokerHost:
     def kill(self) -> None:
         """Kill it."""
         if self.host.incarnation is not None:
-            self._sessions = self.broker.sessions_kept()
+            self._sessions = self.broker.kept_sessions()
             self.loop.kill(self.host)
             self.network.killed(self.host)
             self._count()
