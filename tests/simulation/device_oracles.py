@@ -13,11 +13,19 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter, defaultdict
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocols.wire.batches import DEFAULT_RATE_COLUMN, FINGERPRINT_COLUMN, MOTE_COLUMN, START_COLUMN, decode_batch
-from tests.simulation.device_plans import BY_STREAM, CLIMATE, CLIMATE_DEFAULT_US, MAX_DELAY_US, MERGED_WITHIN_US
+from tests.simulation.device_plans import (
+    BY_STREAM,
+    CLIMATE,
+    CLIMATE_DEFAULT_US,
+    MAX_DELAY_US,
+    MERGED_WITHIN_US,
+    MODULUS,
+    SAME_WITHIN_US,
+)
 from tests.simulation.hosts import WALL_BEGINS_NS
 from tests.simulation.violations import Violation, each
 
@@ -34,6 +42,9 @@ PREVIOUS_COLUMN, NEXT_COLUMN = "fjord_previous_us", "fjord_next_us"
 NO_NEIGHBOUR_US = -(2**62)
 WRITTEN_SECONDS = 4.0
 """So long after a message was handed over, and a flush interval, it is on disk, if anything is put there then."""
+SAME_NS = int(0.8 * SAME_WITHIN_US) * 1_000
+"""Copies that are handed over within so long are known as such, however long the process is busy."""
+COUNTER = "ticks"
 TAKEN_UP_NS = 8 * SECOND_NS
 """So long after a demand was handed over it counts."""
 DURABLE_NS = 15 * SECOND_NS
@@ -80,6 +91,7 @@ def device_violations(world: World, stored: Mapping[BatchId, Batch]) -> Iterator
         yield from _accounts(world, proxy, rows[name])
         yield from _neighbours(rows[name], published)
         yield from _rates(rows[name])
+        yield from _counters(rows[name], published)
         yield from _silence(world, proxy)
 
 
@@ -135,7 +147,10 @@ def _tuples(
         wrong = {
             name: value
             for name, value in sent.values.items()
-            if name in row.values and row.values[name] != value and not (sent.configured and row.values[name] is None)
+            if name in row.values
+            and row.values[name] != value
+            and name != COUNTER
+            and not (sent.configured and row.values[name] is None)
         }
         if wrong or sent.rejected:
             other.append((row.stream, row.mote, sent.rejected or wrong, row.values))
@@ -148,9 +163,21 @@ def _tuples(
     yield from each("wrong", "tuples stored otherwise than published", other)
     yield from each("wrong", "tuples not stamped with their device's time", stamped)
     yield from each("wrong", "tuples not stamped when their message came", early)
-    allowed = {key: sum(map(_times, found)) if doubles else len(found) for key, found in published.items()}
+    allowed = {
+        key: sum(map(_times, found)) if doubles else _copies(found) if found[0].sent.at_us is not None else len(found)
+        for key, found in published.items()
+    }
     yield from each(
         "doubled", "messages that are more than one tuple", [k for k, n in times.items() if n > allowed.get(k, n)]
+    )
+
+
+def _copies(messages: Iterable[Published]) -> int:
+    """Return how often a message that gateways have copied may be a tuple: once for each time within which it came."""
+    handed = [found for message in messages for found in message.deliveries if found.place and not found.retained]
+    handed.sort(key=lambda found: found.place)
+    return 1 + sum(
+        b.process is not a.process or (b.handed_ns or 0) - (a.handed_ns or 0) > SAME_NS for a, b in pairwise(handed)
     )
 
 
@@ -341,6 +368,21 @@ def _rates(rows: list[Row]) -> Iterator[Violation]:
             seen.add(period)
             tamper = row.values.get("tamper")
     yield from each("wrong", "reports that should be in the default rate, or should not", wrong)
+
+
+def _counters(rows: list[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Violation]:
+    """A counter that begins anew goes on in its column: by what it has counted since the tuple before."""
+    wrong = []
+    for (_, mote), of_mote in _by_mote(rows).items():
+        counted = [row for row in _as_they_came(of_mote, published) if row.values.get(COUNTER) is not None]
+        for before, after in pairwise(counted):
+            (meant,) = {found[0].sent.values[COUNTER] for found in (published.get(after.key, []),) if found} or {None}
+            (was,) = {found[0].sent.values[COUNTER] for found in (published.get(before.key, []),) if found} or {None}
+            if meant is None or was is None or not 0 <= meant - was < MODULUS:
+                continue
+            if after.values[COUNTER] - before.values[COUNTER] != meant - was:
+                wrong.append((mote, after.key[2], before.values[COUNTER], after.values[COUNTER], meant - was))
+    yield from each("wrong", "counters that lose or gain when they begin anew", wrong)
 
 
 def _silence(world: World, proxy: ProxyHost) -> Iterator[Violation]:

@@ -23,6 +23,8 @@ MAX_DELAY_US = 20 * SECOND_US
 MERGED_WITHIN_US = 2 * SECOND_US
 SAME_WITHIN_US = 5 * SECOND_US
 """Copies of one message by two gateways come within so long."""
+MODULUS = 100
+"""Of a counter: its device begins anew at so much."""
 FLUSH_US = 1_000_000
 """Of proxies with devices, at least: each stream of devices has batches of its own."""
 BASE = "z2m"
@@ -37,6 +39,7 @@ METERS = StreamSchema(
         Field("n", FieldType.INTEGER),
         Field("level", FieldType.REAL),
         Field("door", FieldType.TEXT),
+        Field("ticks", FieldType.INTEGER),
     ),
 )
 CLOCKED = StreamSchema("clocked", (Field("n", FieldType.INTEGER), Field("level", FieldType.REAL)))
@@ -71,6 +74,8 @@ class DevicePlan(msgspec.Struct, frozen=True):
         By number: whose topics it publishes on.
     pace
         "steady", "bursty" or "seldom".
+    gates
+        How many gateways pass its messages on.
     qos
         Of its messages.
     broken, garbled
@@ -90,6 +95,7 @@ class DevicePlan(msgspec.Struct, frozen=True):
     garbled: float = 0.0
     retains: bool = False
     silent_from: float | None = None
+    gates: int = 1
 
 
 class DevicesPlan(msgspec.Struct, frozen=True):
@@ -141,6 +147,9 @@ def _entry(plan: DevicesPlan, stream: str, proxy: int) -> dict[str, Any]:
         for each in BY_STREAM[stream].fields
         if not each.fixed
     ]
+    for field in fields:
+        if field["name"] == "ticks":
+            field |= {"kind": "counter", "modulus": MODULUS}
     entry: dict[str, Any] = {
         "kind": "json",
         "name": stream,
@@ -154,6 +163,7 @@ def _entry(plan: DevicesPlan, stream: str, proxy: int) -> dict[str, Any]:
         entry["property"] = [{"name": "site", "value": "cellar"}]
     if stream == "clocked":
         entry["time"] = {"path": "t", "form": "milliseconds", "max_delay": MAX_DELAY_US}
+        entry |= {"topic": f"{stream}{proxy}/{{gate}}/{{mote}}/up", "same_within": SAME_WITHIN_US}
     if stream == "halves" and plan.merges:
         entry["merge_within"] = MERGED_WITHIN_US
     return entry
@@ -176,8 +186,9 @@ def drawn_devices(seed: int, proxies: int, seconds: float) -> DevicesPlan | None
 
 def _device(dice: Random, proxy: int, seconds: float) -> DevicePlan:
     dirty = dice.random() < 0.4
+    stream = dice.choice(("meters", "meters", "clocked", "halves"))
     return DevicePlan(
-        stream=dice.choice(("meters", "meters", "clocked", "halves")),
+        stream=stream,
         proxy=proxy,
         pace=dice.choice(("steady", "bursty", "bursty", "seldom")),
         qos=dice.choice((0, 1, 1)),
@@ -186,6 +197,7 @@ def _device(dice: Random, proxy: int, seconds: float) -> DevicePlan:
         garbled=0.1 if dirty else 0.0,
         retains=dice.random() < 0.2,
         silent_from=round(dice.uniform(0.4, 1.0) * seconds, 3) if dice.random() < 0.4 else None,
+        gates=dice.choice((1, 2)) if stream == "clocked" else 1,
     )
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from protocols.mqtt.link import BrokerAddress, LinkError, Message, MqttLink
 from tests.simulation.device_log import DeviceLog, Sent
-from tests.simulation.device_plans import MAX_DELAY_US, METERS
-from tests.simulation.hosts import WALL_BEGINS_NS
+from tests.simulation.device_plans import MAX_DELAY_US, METERS, MODULUS
+from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 
 if TYPE_CHECKING:
     from random import Random
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 HALF_SECONDS = 0.2
 """Between the two messages of a device that sends its values in halves."""
+COPIED, COPY_SECONDS = 0.4, (0.01, 2.0)
+"""The share of messages that a second gateway passes on, too, and how much later."""
 MOST_TRIES = 6
 """Of a message with a quality of service of 1, over new connections."""
 _PACES = {"steady": (7.0, 7.0), "bursty": (8.0, 30.0), "seldom": (40.0, 90.0)}
@@ -126,7 +128,7 @@ class JsonDevice(Publishing):
         self.name = self.host.name
         self._merges = merges
         self._dice = dice
-        self._number = 0
+        self._number = self._ticks = 0
         self._door = "shut"
 
     def start(self) -> None:
@@ -169,12 +171,16 @@ class JsonDevice(Publishing):
             if self._dice.random() < 0.4:
                 self._door = "open" if self._door == "shut" else "shut"
             values["door"] = self._door
+            self._ticks += self._dice.randrange(9)
+            values["ticks"] = self._ticks
         return values
 
     def _send(self, values: dict[str, Any]) -> None:
         """Send values, some of which cannot be read, or nothing of which can."""
         plan, dice, number = self.plan, self._dice, self._number
         written, at_us = dict(values), None
+        if "ticks" in written:
+            written["ticks"] %= MODULUS
         if plan.stream == "clocked":
             delay_us = dice.randrange(MAX_DELAY_US) * 7 // 10 if dice.random() < 0.25 else 0
             at_us = (self.now_us - delay_us) // 1_000 * 1_000
@@ -187,12 +193,17 @@ class JsonDevice(Publishing):
         elif dice.random() < plan.garbled:
             text, rejected = text[:-1], "garbled"
         sent = Sent(plan.stream, self.name, number, values, rejected, at_us)
-        self.publish(self.topic, text.encode(), sent, qos=plan.qos, retain=plan.retains)
+        for gate in range(plan.gates):
+            if gate == 0 or dice.random() < COPIED:
+                late_ns = gate and int(dice.uniform(*COPY_SECONDS) * SECOND_NS)
+                self.loop.schedule_in(late_ns, self._pass_on, gate, text.encode(), sent)
 
-    @property
-    def topic(self) -> str:
-        """Where it publishes."""
-        return f"{self.plan.stream}{self.plan.proxy}/{self.name}/up"
+    def _pass_on(self, gate: int, payload: bytes, sent: Sent) -> None:
+        """Publish a message by one of the gateways."""
+        parts = [f"{self.plan.stream}{self.plan.proxy}", f"gate{gate}", self.name, "up"]
+        if self.plan.stream != "clocked":
+            del parts[1]
+        self.publish("/".join(parts), payload, sent, qos=self.plan.qos, retain=self.plan.retains)
 
 
 _BROKEN = ("nan", '"abc"', "1e999", "[1]")
