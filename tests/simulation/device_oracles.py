@@ -380,9 +380,25 @@ def _counters(rows: list[Row], published: Mapping[tuple[str, str, int], list[Pub
             (was,) = {found[0].sent.values[COUNTER] for found in (published.get(before.key, []),) if found} or {None}
             if meant is None or was is None or not 0 <= meant - was < MODULUS:
                 continue
+            if not _in_order(published, before.key, after.key):
+                continue
             if after.values[COUNTER] - before.values[COUNTER] != meant - was:
                 wrong.append((mote, after.key[2], before.values[COUNTER], after.values[COUNTER], meant - was))
     yield from each("wrong", "counters that lose or gain when they begin anew", wrong)
+
+
+def _in_order(
+    published: Mapping[tuple[str, str, int], list[Published]], before: tuple[str, str, int], after: tuple[str, str, int]
+) -> bool:
+    """Return whether the messages of a device from one to another came in order, each once: else it seems to reset."""
+    places = [
+        found.place
+        for number in range(before[2], after[2] + 1)
+        for message in published.get((*before[:2], number), [])
+        for found in message.deliveries
+        if found.place and not found.retained
+    ]
+    return all(a < b for a, b in pairwise(places))
 
 
 def _silence(world: World, proxy: ProxyHost) -> Iterator[Violation]:
