@@ -1,4 +1,4 @@
-"""Devices of other makers in a simulated deployment, and what finds that something is lost between them and a stream."""
+"""Devices of other makers in a simulated deployment, and what finds that something is lost on the way to a stream."""
 
 from types import SimpleNamespace
 
