@@ -45,6 +45,8 @@ WRITTEN_SECONDS = 4.0
 SAME_NS = int(0.8 * SAME_WITHIN_US) * 1_000
 """Copies that are handed over within so long are known as such, however long the process is busy."""
 COUNTER = "ticks"
+GRID_US = 60_000_000
+"""Samples of a device that sends changes only are filled in at least so often."""
 TAKEN_UP_NS = 8 * SECOND_NS
 """So long after a demand was handed over it counts."""
 DURABLE_NS = 15 * SECOND_NS
@@ -206,7 +208,12 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
     """Each message that was handed over is a tuple or counted."""
     plan = world.schedule.devices
     assert plan is not None
+    rows = list(rows)
     there = _known_keys(rows)
+    gridded: dict[str, list[int]] = defaultdict(list)
+    for row in rows:
+        if row.previous_us is None:
+            gridded[row.mote].append(row.start_us)
     unkept, missing = [], defaultdict(list)
     waits_seconds = proxy.settings.flush_interval / 1e6 + WRITTEN_SECONDS
     if plan.merges:
@@ -225,6 +232,8 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
         due_ns = last.handed_ns + int(waits_seconds * SECOND_NS)
         if due_ns > world.loop.world.now_ns or (not message.kept and _died_before(due_ns, life)):
             continue
+        if message.sent.configured and _is_sampled(gridded[message.sent.mote], last):
+            continue
         processes = frozenset(found.process.number for found in handed)
         missing[processes, _reasons(world, proxy, message, last)].append(message)
     yield from each("lost", "messages that a broker has kept for a proxy and that it never had", unkept)
@@ -237,6 +246,12 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
             shown = [(*_shown(found), f"process {max(numbers)}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
             yield from each("lost", f"messages that are no tuples and not counted ({counted} as {why})", shown)
+
+
+def _is_sampled(stamps_us: list[int], delivery: Delivery) -> bool:
+    """Return whether a device sends changes only about when a message came: then its values are samples of a grid."""
+    assert delivery.wall_us is not None
+    return any(abs(stamp_us - delivery.wall_us) < GRID_US for stamp_us in stamps_us)
 
 
 def _known_keys(rows: Iterable[Row]) -> set[tuple[str, str, int]]:
