@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 STREAM = "traffic"
 TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 75.0, 20.0
 """Between micro-batches while things go wrong, and when no more do: answers are compared up to the end."""
+MOST_CHANGES = 8
+"""With more queries that come or go, micro-batches are closer together: each begins one plan at most."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0
 """After it a commit is published: not all are in the moment in which they are made, which may be the last one."""
@@ -66,7 +68,8 @@ class DeployedCluster(ClusterHost):
         divided = {"partitions": world.schedule.partitions}
         settings = {**intervals, **divided, **short_retention.BUDGET, "silence_seconds": silence}
         publishers = world.schedule.publishers
-        SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS
+        changes = sum(1 + (each.dropped is not None) for each in world.schedule.queries)
+        SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS * min(1.0, MOST_CHANGES / changes)
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)
         self.world = world
         self.accepted: list[Message] = []
