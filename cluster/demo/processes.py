@@ -58,13 +58,20 @@ class Children:
     ) -> None:
         self.stop()
 
-    def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
-        """Start ``fjord`` with these arguments in a session of its own, so that Ctrl-C reaches only the parent."""
+    def start(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        module: str = "protocols.command_line",
+    ) -> Child:
+        """Start ``fjord``, or another module, in a session of its own, so that Ctrl-C reaches only the parent."""
         self._folder.mkdir(parents=True, exist_ok=True)
         log = self._folder / f"{name}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                ending_with_this_process(python_module("protocols.command_line", *arguments)),
+                ending_with_this_process(python_module(module, *arguments)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
+    from tests.faults.device import Acknowledged
     from tests.faults.samples import Answer, MissingSamples, Sample
 
 SHOWN = 3
@@ -151,6 +152,30 @@ def unpublished(numbers: Iterable[int], published: Container[int]) -> list[str]:
 
 def _compared(row: Mapping[str, Any]) -> tuple[object, ...]:
     return row["start"], row.get("end"), row.get("row"), row.get("error")
+
+
+def lost_messages(
+    acknowledged: Iterable[Acknowledged], rows: Iterable[int], *, counted: int, excused: Callable[[float], bool]
+) -> list[str]:
+    """Every message of a device that the broker has is a row, once, or counted.
+
+    Parameters
+    ----------
+    acknowledged
+        Messages that the broker has acknowledged.
+    rows
+        Their numbers, of all rows of a query.
+    counted
+        How many are counted as lost.
+    excused
+        Whether a broker that was killed may have lost what it acknowledged at an instant.
+    """
+    times = Counter(rows)
+    there = {each.number: each for each in acknowledged}
+    lost = [each.number for each in there.values() if not times[each.number] and not excused(each.at)]
+    twice = [n for n, count in times.items() if count > 1 + (n not in there or there[n].perhaps_twice)]
+    found = shown(f"messages that are no rows, {counted} counted", lost) if len(lost) > counted else []
+    return found + shown("messages that are several rows", twice)
 
 
 def uncounted_loss(counted: Mapping[str, float], allowed: Iterable[str]) -> list[str]:

@@ -20,6 +20,7 @@ from firmware_sim.phenomena.traffic import Traffic
 from tests.faults import checks
 from tests.faults.broker_tap import BrokerTap
 from tests.faults.checks import Window
+from tests.faults.device import acknowledged
 from tests.faults.running_parts import FOLLOWED, MOTES, PERIOD_US, PROXY, QUERIES, RunningParts
 from tests.faults.samples import Answer
 from tests.faults.schedules import Kind, Part, Schedule, Setting
@@ -38,6 +39,8 @@ SETTLE_SECONDS = 2
 PANE_US = 1_000_000
 SECOND_US = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+AT_ONCE_SECONDS = 1.0
+"""After so long a proxy that is connected has what the broker has."""
 LOSSES_OF_SMALL = frozenset({"commits of results given up", "results given up", "proxy's samples_dropped"})
 PROXY_LOSSES = (
     "samples_dropped", "samples_rejected", "batches_rejected", "acks_refused", "resumptions", "demands_refused",
@@ -91,6 +94,7 @@ class Run:
         """Whether the tap may have missed messages: the broker was away, or results were too old to be published."""
         self._checked: dict[str, int] = dict.fromkeys(QUERIES, 0)
         """Numbers of the last results that have been checked, or that the tap may have missed."""
+        self._excused: list[tuple[float, float]] = []
         self._begin_us = self._first_us()
 
     def schedule(self, schedule: Schedule, shown: Callable[[str], None] = lambda _: None) -> Outcome:
@@ -100,6 +104,7 @@ class Run:
         self._tap_misses = schedule.setting is Setting.SMALL or any(
             each.part is Part.BROKER for each in schedule.faults
         )
+        self._excuse(schedule, began)
         self._play(schedule, shown)
         ended = began + schedule.ends
         shown("recovery")
@@ -201,19 +206,46 @@ class Run:
             )  # fmt: skip
             if others := stored.others():
                 problems.append(f"{others} rows are no samples, though samples were demanded")
-            rows = 0
-            for query, found in self._results.items():
-                answers = [each for each in _answers(found) if each.start_us in window]
-                rows += len(answers)
-                problems += [f"{query}: {each}" for each in self._wrong(query, found, window)]
-                problems += [f"{query}: {each}" for each in checks.wrong_answers(answers, stored.answers(query))]
+            rows = sum(self._compare(query, stored, problems) for query in QUERIES if query != "probes")
+        with self._stored(window, "probes") as stored:
+            rows += self._compare("probes", stored, problems)
+        problems += self._lost_messages(window)
         problems += checks.uncounted_loss(
             self._losses(), LOSSES_OF_SMALL if self._parts.setting is Setting.SMALL else ()
         )
         return problems, rows
 
-    def _stored(self, window: Window) -> contextlib.closing[Stored]:
-        return contextlib.closing(Stored(self._parts.folder / "cluster" / "streams" / "traffic", window))
+    def _compare(self, query: str, stored: Stored, problems: list[str]) -> int:
+        """Add what is wrong with the answers of a query; return how many were compared."""
+        found = self._results[query]
+        answers = [each for each in _answers(found) if each.start_us in stored.window]
+        problems += [f"{query}: {each}" for each in self._wrong(query, found, stored.window)]
+        problems += [f"{query}: {each}" for each in checks.wrong_answers(answers, stored.answers(query))]
+        return len(answers)
+
+    def _lost_messages(self, window: Window) -> list[str]:
+        """Return the device's messages that are neither rows nor counted."""
+        before = window.end_us / 1e6 - SETTLE_SECONDS
+        sent = [each for each in acknowledged(self._parts.device_log) if each.at < before]
+        rows = [row["row"]["n"] for row in self._results["probes"] if "row" in row]
+        counted = int(self._losses()["proxy's samples_dropped"]) if self._parts.setting is Setting.SMALL else 0
+        return checks.lost_messages(sent, rows, counted=counted, excused=self._broker_may_lose)
+
+    def _broker_may_lose(self, at: float) -> bool:
+        """Return whether what the broker had at an instant may be lost: it was killed before a proxy had it."""
+        return any(begin <= at < end for begin, end in self._excused)
+
+    def _excuse(self, schedule: Schedule, began: float) -> None:
+        """Note when a broker that is killed may have had messages that no proxy had: Mosquitto saves them seldom."""
+        away = {Part.PROXY, Part.PROXY_LINK}
+        for fault in schedule.faults:
+            if fault.part is Part.BROKER and fault.kind in {Kind.KILL, Kind.OUTAGE, Kind.FORGET}:
+                others = [each for each in schedule.faults if each.part in away and each.at < fault.at]
+                first = min((each.at for each in others), default=fault.at)
+                self._excused.append((began + first - AT_ONCE_SECONDS, began + fault.at))
+
+    def _stored(self, window: Window, stream: str = "traffic") -> contextlib.closing[Stored]:
+        return contextlib.closing(Stored(self._parts.folder / "cluster" / "streams" / stream, window))
 
     def _stored_wrong(self, stored: Stored) -> Iterable[str]:
         """Yield violations in what is stored, independently of queries."""

@@ -46,7 +46,22 @@ QUERIES = {
     "pairs": "SELECT a.segment, a.flow AS one, b.flow AS two FROM traffic a WINDOW(RANGE 500 MILLISECONDS), traffic b "
     "WHERE a.segment = b.segment AND a.lane = 1 AND b.lane = 2",
     "seen": "SELECT sensor, COMPLETENESS() AS seen FROM traffic WINDOW(RANGE 1 SECOND SLIDE 1 SECOND) GROUP BY sensor",
+    "probes": "SELECT n FROM probes",
 }
+STREAMS = ("traffic", "probes")
+DEVICE_TOPIC = "probes/cellar/up"
+DRIVERS = """
+[[driver]]
+kind = "json"
+name = "probes"
+topic = "probes/{mote}/up"
+stream = "probes"
+
+[[driver.field]]
+name = "n"
+path = "n"
+type = "integer"
+"""
 FOLLOWED = ("rows", "sums")
 """Queries that have a subscriber."""
 SHORT = Path(__file__).parent / "short_retention"
@@ -165,7 +180,8 @@ class RunningParts:
         self._wait(lambda: is_ready(self.api), "the cluster is not ready")
         self._start(Part.PROXY)
         self._start(Part.MOTES)
-        self._wait(self.api.streams, "the cluster has not got the stream")
+        self._start(Part.DEVICE)
+        self._wait(lambda: len(self.api.streams()) == len(STREAMS), "the cluster has not got the streams")
         for name, sql in QUERIES.items():
             self.api.add(sql, name)
         self.subscribers = {name: Subscriber(name, self._start_subscriber, self._children.forget) for name in FOLLOWED}
@@ -183,6 +199,11 @@ class RunningParts:
             time.sleep(0.1)
 
     @property
+    def device_log(self) -> Path:
+        """Where the device notes what the broker has acknowledged."""
+        return self.folder / "device.log"
+
+    @property
     def _broker_folder(self) -> Path:
         return self.folder / "broker"
 
@@ -196,6 +217,9 @@ class RunningParts:
                 self._spark.start_worker(SPARK_WORKERS[WORKERS.index(part)])
             case Part.PUBLISHER:
                 pass  # the cluster does
+            case Part.DEVICE:
+                arguments = [str(self.broker.port), DEVICE_TOPIC, str(self.device_log)]
+                self._running[part] = self._child(part, arguments, module="tests.faults.device")
             case _:
                 self._start_child(part)
 
@@ -211,8 +235,9 @@ class RunningParts:
                 arguments = [
                     "proxy", "--broker", through[Part.PROXY_LINK], "--name", PROXY,
                     "--data", str(self.folder / "proxy"), "--metrics-port", str(self.metrics_port),
-                    "--broker-silence", "5s",
+                    "--broker-silence", "5s", "--drivers", str(self.folder / "devices.toml"),
                 ]  # fmt: skip
+                (self.folder / "devices.toml").write_text(DRIVERS, encoding="utf-8")
                 if small:
                     arguments += ["--spool-size", "64KiB"]
                     environment = {"FJORD_PROXY_WAITING_SAMPLES": "200"}
@@ -235,9 +260,15 @@ class RunningParts:
                 raise ValueError(part)
         self._running[part] = self._child(part, arguments, environment)
 
-    def _child(self, name: str, arguments: list[str], environment: dict[str, str] | None = None) -> Child:
+    def _child(
+        self,
+        name: str,
+        arguments: list[str],
+        environment: dict[str, str] | None = None,
+        module: str = "protocols.command_line",
+    ) -> Child:
         self._lives[name] = self._lives.get(name, 0) + 1
-        return self._children.start(f"{name}-{self._lives[name]}", arguments, environment)
+        return self._children.start(f"{name}-{self._lives[name]}", arguments, environment, module=module)
 
     def _start_subscriber(self, query: str, after: int) -> Child:
         arguments = ["query", "tail", query, "--after", str(after), "--broker", str(self.broker)]

@@ -28,6 +28,8 @@ class Part(StrEnum):
     PROXY = "proxy"
     CLUSTER = "cluster"
     MOTES = "motes"
+    DEVICE = "device"
+    """Of another maker: it publishes JSON as it likes."""
     SUBSCRIBER = "subscriber"
     PUBLISHER = "publisher"
     """A process of the cluster's; the cluster starts it again."""
@@ -159,6 +161,7 @@ POSSIBLE: tuple[tuple[Kind, Part], ...] = (
     (Kind.KILL, Part.WORKER_1),
     (Kind.STOP, Part.PUBLISHER),
     (Kind.KILL, Part.WORKER_2),
+    (Kind.KILL, Part.DEVICE),
 )
 """All possible faults."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,9 @@ ANSWERS = {
             AND samples.fjord_start_us >= tick - 1_000_000 AND samples.fjord_start_us < tick
         )
         GROUP BY tick, sensor""",
+    "probes": """
+        SELECT fjord_start_us, fjord_start_us + 1, n FROM samples
+        WHERE fjord_start_us >= $begin AND fjord_start_us < $end""",
 }
 """For each query its answers that begin in a window: start, end, and the columns in order."""
 
@@ -105,5 +109,11 @@ class Stored:
                 if attempt == ATTEMPTS:
                     raise
                 time.sleep(PAUSE_SECONDS)
-        self._database.execute("CREATE VIEW samples AS SELECT * FROM stream WHERE fjord_form IS NULL")
-        self._database.execute("CREATE VIEW missing_samples AS SELECT * FROM stream WHERE fjord_expected IS NOT NULL")
+        try:
+            self._database.execute("CREATE VIEW samples AS SELECT * FROM stream WHERE fjord_form IS NULL")
+        except duckdb.BinderException:  # there are only samples
+            self._database.execute("CREATE VIEW samples AS SELECT * FROM stream")
+        with contextlib.suppress(duckdb.BinderException):  # no query demands counts of the stream
+            self._database.execute(
+                "CREATE VIEW missing_samples AS SELECT * FROM stream WHERE fjord_expected IS NOT NULL"
+            )

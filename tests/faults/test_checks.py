@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.faults import checks
 from tests.faults.checks import Outage, Window
+from tests.faults.device import Acknowledged, acknowledged
 from tests.faults.samples import Answer, MissingSamples, Sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SECOND = 1_000_000
 PERIOD = 200_000
@@ -129,3 +133,30 @@ def test_an_outage_is_measured() -> None:
 def test_an_outage_that_does_not_end() -> None:
     assert checks.outage([(10.2, 10.0)], 11.0, 12.0, 20.0) == Outage(pytest.approx(9.8), None)
     assert checks.outage([], 11.0, 12.0, 20.0).recovery is None
+
+
+SENT = (Acknowledged(1, 10.0, perhaps_twice=False), Acknowledged(2, 11.0, perhaps_twice=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "counted", "excused", "found"),
+    [
+        ([1, 2], 0, False, []),
+        ([1, 2, 2, 3], 0, False, []),
+        ([1], 0, False, ["1 messages that are no rows, 0 counted: 2"]),
+        ([1], 1, False, []),
+        ([1], 0, True, []),
+        ([1, 1, 2], 0, False, ["1 messages that are several rows: 1"]),
+    ],
+)
+def test_each_message_of_a_device_is_a_row_once_or_counted(
+    rows: list[int], counted: int, excused: bool, found: list[str]
+) -> None:
+    """A message that the broker may have twice, or has not acknowledged yet, may be two rows or any number."""
+    assert checks.lost_messages(SENT, rows, counted=counted, excused=lambda _: excused) == found
+
+
+def test_a_device_notes_what_the_broker_has(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("1 10.0\n?2 10.5\n2 11.0\n3 1")
+    assert acknowledged(log) == list(SENT), "the last line is not whole"

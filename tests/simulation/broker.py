@@ -1,15 +1,18 @@
-"""A broker in memory, as Mosquitto behaves: retained messages, wills, windows of messages in flight, bounded queues."""
+"""A broker in memory, as Mosquitto behaves: retained messages, wills, windows of messages in flight, bounded queues.
+
+A session ends with its connection unless its client has it go on; then messages wait for the client, but for those with
+a quality of service of 0.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from protocols.mqtt.frames import AGAIN_BIT
 from protocols.mqtt.messages import Message
 from protocols.mqtt.octets import MalformedFrameError
 from protocols.mqtt.sent_frames import acknowledgements, publish_frame
@@ -26,6 +29,7 @@ from tests.simulation.broker_frames import (
     accepted,
     farewell,
     granted,
+    sent_again,
 )
 from tests.simulation.topic_filters import matches
 
@@ -60,25 +64,55 @@ class BrokerLimits:
     lost_batches: float = 0.0
 
 
+class Watcher(Protocol):
+    """Sees what becomes of messages at a broker."""
+
+    def sent(self, session: Session, message: Message, *, again: bool) -> None:
+        """See a message that was written to a connection."""
+
+    def waits(self, message: Message) -> None:
+        """See a message that a session which outlives its connections has taken up."""
+
+    def forgotten(self, message: Message) -> None:
+        """See a message that such a session has lost."""
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What outlives a connection, if its client has it so."""
+
+    filters: dict[str, Subscription] = field(default_factory=dict)
+    unacknowledged: dict[int, Message] = field(default_factory=dict)
+    waiting: deque[Message] = field(default_factory=deque)
+    last_number: int = 0
+
+
 class Session(asyncio.Protocol):
     """One client's connection, and all that the broker knows of it."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.client: Connecting | None = None
-        self.filters: dict[str, Subscription] = {}
+        self.state = SessionState()
+        self.transport: asyncio.Transport | None = None
         self._qos: dict[str, int] = {}
         self._reader = RequestReader()
-        self._transport: asyncio.Transport | None = None
-        self._unacknowledged: dict[int, Message] = {}
-        self._waiting: deque[Message] = deque()
-        self._last_number = 0
         self._received_at = 0.0
         self._left = False
 
+    @property
+    def filters(self) -> dict[str, Subscription]:
+        """What it subscribes to, by filter."""
+        return self.state.filters
+
+    @property
+    def outlives(self) -> bool:
+        """Whether it goes on when its connection ends."""
+        return self.client is not None and self.client.outlives
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self.transport = transport
 
     def data_received(self, data: bytes) -> None:
         self._received_at = asyncio.get_running_loop().time()
@@ -96,47 +130,34 @@ class Session(asyncio.Protocol):
 
     def end(self, reason: int = 0) -> None:
         """End the connection."""
-        if self._transport is not None and self.client is not None:
+        if self.transport is not None and self.client is not None:
             if reason:
                 self._write(farewell(self.client.version, reason))
-            self._transport.abort()
+            self.transport.abort()
 
     def deliver(self, message: Message, *, qos: int) -> None:
         """Send a message, or let it wait, or drop it."""
         sent = message if message.qos <= qos else msgspec.structs.replace(message, qos=qos)
         if not sent.qos:
             self._send(sent, 0)
-        elif self._left and len(self._waiting) < self.broker.limits.queued:
-            self._waiting.append(sent)
-        elif not self._left and len(self._unacknowledged) < self._window:
+            return
+        if self.outlives and self.broker.watcher is not None:
+            self.broker.watcher.waits(message)
+        if len(self.state.unacknowledged) < self._window:
             self._send(sent, self._next_number())
-        elif len(self._waiting) < self.broker.limits.queued:
-            self._waiting.append(sent)
         else:
-            self.broker.dropped[message.topic.split("/")[1] if "/" in message.topic else ""] += 1
+            self.broker.keep(self.state, sent)
 
-    @property
-    def lasts(self) -> bool:
-        """Whether it outlives the connection."""
-        return self.client is not None and self.client.lasting
-
-    def go_on(self, older: Session) -> None:
-        """Go on with a session from before: what was not acknowledged is sent again, under the same numbers."""
-        self.filters, self._qos, self._last_number = older.filters, older._qos, older._last_number
-        self._unacknowledged, self._waiting = older._unacknowledged, older._waiting
-
-    def _send_what_waited(self) -> None:
-        for number, message in list(self._unacknowledged.items()):
+    def go_on(self, state: SessionState) -> None:
+        """Go on with a session that was kept: send again what was not acknowledged, then what has waited."""
+        self.state = state
+        for number, message in list(state.unacknowledged.items()):
             self._send(message, number, again=True)
         self._send_waiting()
 
-    def _send_waiting(self) -> None:
-        while self._waiting and len(self._unacknowledged) < self._window:
-            self._send(self._waiting.popleft(), self._next_number())
-
     def forget_filters(self) -> None:
         """Subscribe to nothing any more."""
-        self.filters.clear()
+        self.state = SessionState()
         self._qos.clear()
 
     def qos_of(self, topic: str) -> int:
@@ -156,14 +177,15 @@ class Session(asyncio.Protocol):
         match request:
             case Connecting():
                 self.client = request
-                present = self.broker.joined(self)
-                self._write(accepted(request.version, self.broker.limits.in_flight, present=present))
-                self._send_what_waited()
+                state = self.broker.joined(self)
+                self._write(accepted(request.version, self.broker.limits.in_flight, goes_on=state is not None))
+                if state is not None:
+                    self.go_on(state)
                 if request.keep_alive_seconds:
                     self._check_silence()
             case Subscribing():
                 assert self.client is not None
-                self.filters |= {each.filter: each for each in request.subscriptions}
+                self.filters.update({each.filter: each for each in request.subscriptions})
                 self._qos.clear()
                 self._write(granted(self.client.version, request))
                 self.broker.subscribed(self, request.subscriptions)
@@ -171,7 +193,7 @@ class Session(asyncio.Protocol):
                 self.broker.publish(message)
                 self._write(acknowledgements([number]))
             case Acknowledging(number):
-                self._unacknowledged.pop(number, None)
+                self.state.unacknowledged.pop(number, None)
                 self._send_waiting()
             case Pinging():
                 self._write(PONG)
@@ -194,22 +216,30 @@ class Session(asyncio.Protocol):
         else:
             loop.call_later(left, self._check_silence)
 
+    def _send_waiting(self) -> None:
+        state = self.state
+        while state.waiting and len(state.unacknowledged) < self._window:
+            self._send(state.waiting.popleft(), self._next_number())
+
     def _send(self, message: Message, number: int, *, again: bool = False) -> None:
         assert self.client is not None
         if number:
-            self._unacknowledged[number] = message
+            self.state.unacknowledged[number] = message
         frame = publish_frame(self.client.version, message, number)
-        self._write(bytes((frame[0] | AGAIN_BIT,)) + frame[1:] if again else frame)
+        self._write(sent_again(frame) if again else frame)
+        if self.broker.watcher is not None:
+            self.broker.watcher.sent(self, message, again=again)
 
     def _next_number(self) -> int:
+        state = self.state
         while True:
-            self._last_number = self._last_number % 0xFFFF + 1
-            if self._last_number not in self._unacknowledged:
-                return self._last_number
+            state.last_number = state.last_number % 0xFFFF + 1
+            if state.last_number not in state.unacknowledged:
+                return state.last_number
 
     def _write(self, octets: bytes) -> None:
-        if self._transport is not None and octets and not self._left:
-            self._transport.write(octets)
+        if self.transport is not None and octets:
+            self.transport.write(octets)
 
 
 class Broker:
@@ -226,7 +256,9 @@ class Broker:
     observe
         Called with each message that it accepts.
     absent
-        Sessions that outlive their connections, by client.
+        Sessions of clients that are away, which it still knows from before, by client.
+    watcher
+        Sees what becomes of messages; None for none.
     """
 
     def __init__(
@@ -235,41 +267,58 @@ class Broker:
         chance: Iterable[float],
         retained: dict[str, Message],
         observe: Callable[[Message], None] | None = None,
-        absent: dict[str, Session] | None = None,
+        absent: dict[str, SessionState] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self.limits = limits
         self.retained = dict(retained)
+        self.absent = {} if absent is None else absent
+        """Sessions of clients that are away."""
+        self.watcher = watcher
         self.dropped: Counter[str] = Counter()
         self.malformed: list[str] = []
         self.published = self.lost_batches = 0
         self._chance = iter(chance)
         self._observe = observe
         self._sessions: dict[str, Session] = {}
-        self._absent = {} if absent is None else absent
-        for each in self._absent.values():
-            each.broker, each._left = self, True
-
-    def kept_sessions(self) -> dict[str, Session]:
-        """Return the sessions that outlive their connections."""
-        return self._absent | {client: each for client, each in self._sessions.items() if each.lasts}
 
     def session(self) -> Session:
         """Return the protocol of a new connection."""
         return Session(self)
 
-    def joined(self, session: Session) -> bool:
-        """Let a client in; an older connection of the same name ends. Return whether its session goes on."""
+    def joined(self, session: Session) -> SessionState | None:
+        """Let a client in; an older connection of the same name ends. Return the session with which it goes on."""
         assert session.client is not None
         older = self._sessions.pop(session.client.client_id, None)
         if older is not None:
             older.end(SESSION_TAKEN_OVER)
             older.connection_lost(None)
         self._sessions[session.client.client_id] = session
-        absent = self._absent.pop(session.client.client_id, None)
-        if absent is None or not session.lasts:
-            return False
-        session.go_on(absent)
-        return True
+        state = self.absent.pop(session.client.client_id, None)
+        if state is not None and session.client.begins_anew:
+            self.forget(state)
+            return None
+        return state
+
+    def keep(self, state: SessionState, message: Message) -> None:
+        """Let a message wait in a session, or drop it if there is no room."""
+        if len(state.waiting) < self.limits.queued:
+            state.waiting.append(message)
+        else:
+            self.dropped[message.topic.split("/")[1] if "/" in message.topic else ""] += 1
+            if self.watcher is not None:
+                self.watcher.forgotten(message)
+
+    def forget(self, state: SessionState) -> None:
+        """Lose what waits in a session."""
+        if self.watcher is not None:
+            for message in (*state.unacknowledged.values(), *state.waiting):
+                self.watcher.forgotten(message)
+
+    def kept_sessions(self) -> dict[str, SessionState]:
+        """Return all sessions that outlive their connections, as they are on its disk."""
+        present = {name: each.state for name, each in self._sessions.items() if each.outlives}
+        return self.absent | present
 
     def left(self, session: Session, *, with_will: bool) -> None:
         """Forget a client, and publish its will."""
@@ -277,10 +326,9 @@ class Broker:
             return
         if self._sessions.get(session.client.client_id) is session:
             del self._sessions[session.client.client_id]
-        if session.lasts:
-            self._absent[session.client.client_id] = session
-        else:
-            session.forget_filters()
+        if session.outlives and session.state.filters:
+            self.absent[session.client.client_id] = session.state
+        session.forget_filters()
         if with_will and session.client.will is not None:
             self.publish(session.client.will)
 
@@ -306,10 +354,17 @@ class Broker:
         if self._loses(message):
             self.lost_batches += 1
             return
-        for session in (*self._sessions.values(), *self._absent.values()):
+        for session in list(self._sessions.values()):
             best = session.qos_of(message.topic)
             for _ in range(times if best >= 0 else 0):
                 session.deliver(sent, qos=best)
+        for state in self.absent.values():
+            best = max((each.qos for each in state.filters.values() if matches(each.filter, message.topic)), default=0)
+            if min(best, sent.qos):
+                if self.watcher is not None:
+                    self.watcher.waits(message)
+                for _ in range(times):
+                    self.keep(state, sent)
 
     def _loses(self, message: Message) -> bool:
         share = self.limits.lost_batches

@@ -13,6 +13,7 @@ from protocols.mqtt.properties import Property, read_properties, write_propertie
 CONNECT, PUBLISH, PUBACK, SUBSCRIBE, PING, DISCONNECT = 0x10, 0x30, 0x40, 0x82, 0xC0, 0xE0
 PONG = b"\xd0\x00"
 _CLEAN, _WILL, _RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
+_TWICE = 0x08
 _KIND = 0xF0
 
 
@@ -25,8 +26,10 @@ class Connecting:
     keep_alive_seconds: int
     receive_maximum: int
     will: Message | None
-    lasting: bool = False
-    """Whether its session outlives the connection."""
+    begins_anew: bool = True
+    """Whether a session of this client that the broker has kept is to be forgotten."""
+    outlives: bool = False
+    """Whether its session goes on when the connection ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,10 @@ class RequestReader:
                 read_properties(octets)
             topic = octets.text()
             will = Message(topic, octets.binary(), flags >> 3 & 1, bool(flags & _RETAIN))
+        clean = bool(flags & _CLEAN)
+        outlives = properties.get(Property.SESSION_EXPIRY, 0) > 0 if version is Version.V5 else not clean
         most = properties.get(Property.RECEIVE_MAXIMUM, 0xFFFF)
-        return Connecting(version, client_id, keep_alive, most, will, lasting=not flags & _CLEAN)
+        return Connecting(version, client_id, keep_alive, most, will, begins_anew=clean, outlives=outlives)
 
     def _subscribing(self, octets: Octets) -> Subscribing:
         number = octets.two()
@@ -135,10 +140,15 @@ class RequestReader:
         return Subscribing(number, tuple(subscriptions))
 
 
-def accepted(version: Version, receive_maximum: int, *, present: bool = False) -> bytes:
-    """Return the answer to a client that connects; `present`: its session goes on."""
+def accepted(version: Version, receive_maximum: int, *, goes_on: bool = False) -> bytes:
+    """Return the answer to a client that connects; `goes_on` with the session that it had before."""
     properties = write_properties({Property.RECEIVE_MAXIMUM: receive_maximum}) if version is Version.V5 else b""
-    return _frame(0x20, bytes((present, 0)) + properties)
+    return _frame(0x20, bytes((goes_on, 0)) + properties)
+
+
+def sent_again(frame: bytes) -> bytes:
+    """Return the frame of a message as one that was sent before."""
+    return bytes((frame[0] | _TWICE,)) + frame[1:]
 
 
 def granted(version: Version, request: Subscribing) -> bytes:

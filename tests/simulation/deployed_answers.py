@@ -8,6 +8,7 @@ was stored after that position. Nothing here is shared with the product but the 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from functools import partial
 from itertools import pairwise
@@ -20,6 +21,8 @@ from protocols.wire.batches import (
     EXPECTED_COLUMN,
     FINGERPRINT_COLUMN,
     MISSING_COLUMN,
+    NEXT_COLUMN,
+    PREVIOUS_COLUMN,
     SAMPLES_COLUMN,
     START_COLUMN,
 )
@@ -179,3 +182,38 @@ DEFINITIONS: Mapping[str, Definition] = {
     ),
 }
 """By text: every query that a schedule draws."""
+
+
+def definition_of(sql: str) -> Definition:
+    """Return what a query means that a schedule draws: one of the above, or one that reads a stream of devices."""
+    found = DEFINITIONS.get(sql)
+    if found is not None:
+        return found
+    parts = _OF_DEVICES.fullmatch(sql)
+    assert parts is not None
+    names = tuple(parts["names"].split(", "))
+    if parts["seconds"] is None:
+        return Definition(has_state=False, answers=partial(_selected, names=names))
+    return Definition(
+        has_state=False, answers=partial(_first_of_each, names=names, period_us=int(parts["seconds"]) * SECOND_US)
+    )
+
+
+_OF_DEVICES = re.compile(r"SELECT (?P<names>[\w, ]+) FROM \w+( SAMPLE EVERY (?P<seconds>\d+) SECONDS)?")
+
+
+def _first_of_each(rows: Iterable[Row], *, names: tuple[str, ...], period_us: int) -> Iterator[tuple[int, int, Row]]:
+    """Yield samples at whole multiples of a period; of tuples that devices published each one's first in a period.
+
+    No tuple of its device that was stored before it lies in its period: of those the nearest ones are in its columns.
+    """
+    for row in rows:
+        start_us = row[START_COLUMN]
+        before_us, after_us = row.get(PREVIOUS_COLUMN), row.get(NEXT_COLUMN)
+        period = start_us // period_us
+        if before_us is None:
+            is_read = start_us % period_us == 0
+        else:
+            is_read = before_us // period_us < period and (after_us is None or after_us // period_us > period)
+        if is_read and row.get(FINGERPRINT_COLUMN) is None:
+            yield start_us, start_us + 1, {name: row.get(name) for name in names}

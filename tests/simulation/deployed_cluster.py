@@ -19,12 +19,13 @@ from tests.simulation.broker import PORT
 from tests.simulation.cluster_host import AWAY, ClusterHost
 from tests.simulation.cluster_oracles import Result
 from tests.simulation.committed_versions import ALWAYS_US
-from tests.simulation.deployed_answers import DEFINITIONS, answered, expected
+from tests.simulation.deployed_answers import answered, definition_of, expected
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.fed_cluster import RESULTS
 from tests.simulation.hosts import current
 from tests.simulation.proxy_host import BatchId
 from tests.simulation.result_messages import received, stored_result
+from tests.simulation.schedules import stream_of
 from tests.simulation.violations import Violation
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 STREAM = "traffic"
 TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 75.0, 20.0
 """Between micro-batches while things go wrong, and when no more do: answers are compared up to the end."""
+MOST_CHANGES = 8
+"""With more queries that come or go, micro-batches are closer together: each begins one plan at most."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0
 """After it a commit is published: not all are in the moment in which they are made, which may be the last one."""
@@ -65,7 +68,8 @@ class DeployedCluster(ClusterHost):
         divided = {"partitions": world.schedule.partitions}
         settings = {**intervals, **divided, **short_retention.BUDGET, "gone_after_seconds": gone_after}
         publishers = world.schedule.publishers
-        SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS
+        changes = sum(1 + (each.dropped is not None) for each in world.schedule.queries)
+        SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS * min(1.0, MOST_CHANGES / changes)
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)
         self.world = world
         self.accepted: list[Message] = []
@@ -82,7 +86,7 @@ class DeployedCluster(ClusterHost):
 
     async def add_query(self, sql: str, name: str) -> str | None:
         """Add a query, once there is the stream."""
-        if self.server is None or STREAM not in self.server.parts.ingest.writers:
+        if self.server is None or stream_of(sql) not in self.server.parts.ingest.writers:
             return AWAY
         return self._later(await super().add_query(sql, name))
 
@@ -127,8 +131,8 @@ class DeployedCluster(ClusterHost):
         if lost.times and not self.disk.failed:
             yield Violation("lost", f"{lost.rows} results of {lost.commits} commits before they were published")
         self.note_counts()
-        rows = list(self._rows())
-        yield from self._wrong_rows(rows)
+        for stream in server.parts.ingest.tables():
+            yield from self._wrong_rows(stream, list(self._rows(stream)))
         left = {
             "old commits not published": self._old_unpublished(),
             **{
@@ -197,22 +201,22 @@ class DeployedCluster(ClusterHost):
                 if identity.sequence <= writer.table.last_sequence(identity.proxy, identity.epoch):
                     yield identity, decode_batch(spooled.payload)
 
-    def _rows(self, *, after: int = -1) -> Iterator[dict[str, Any]]:
+    def _rows(self, stream: str = STREAM, *, after: int = -1) -> Iterator[dict[str, Any]]:
         assert self.server is not None
         tables = self.server.parts.ingest.tables()
-        if STREAM in tables:
-            yield from self.committed.rows(f"streams/{STREAM}", tables[STREAM].version, after)
+        if stream in tables:
+            yield from self.committed.rows(f"streams/{stream}", tables[stream].version, after)
 
     def _lags(self) -> Any:
         assert self.server is not None
         assert self.host.incarnation is not None
         return self.host.incarnation.run(self.server.parts.lags.now).items()
 
-    def _wrong_rows(self, rows: list[dict[str, Any]]) -> Iterator[Violation]:
+    def _wrong_rows(self, stream: str, rows: list[dict[str, Any]]) -> Iterator[Violation]:
         """Every row of a batch that the table says it has is in the table once."""
         have = Counter(map(_known_values, rows))
         want: Counter[tuple[Any, ...]] = Counter()
-        for batch in self.batches.values():
+        for batch in (found for identity, found in self.batches.items() if identity.stream == stream):
             columns = {column.name: column.values(batch.rows) for column in batch.columns}
             want.update(
                 _known_values(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
@@ -246,32 +250,34 @@ class DeployedCluster(ClusterHost):
 
     def _wrong_answers(self, plan: QueryPlan, found: list[Result]) -> Iterator[Violation]:
         """Compare the answers of a query with its definition, as far as the engine says that it has answered."""
-        span = self.committed.span(plan.name, STREAM)
+        stream = stream_of(plan.sql)
+        span = self.committed.span(plan.name, stream)
         if span is None:
             return
-        definition = DEFINITIONS[plan.sql]
-        begun_us = self._watermark_us(span.begun)
+        definition = definition_of(plan.sql)
+        begun_us = self.committed.watermark_us(stream, span.begun)
         seen = (
-            self._rows(after=span.begun)
+            self._rows(stream, after=span.begun)
             if definition.has_state
-            else (row for row in self._rows() if row[START_COLUMN] >= begun_us)
+            else (row for row in self._rows(stream) if row[START_COLUMN] >= begun_us)
         )
-        until_us = self._answered_until_us(definition, found) if span.ended is None else self._watermark_us(span.ended)
+        until_us = (
+            self._answered_until_us(stream, definition, found)
+            if span.ended is None
+            else self.committed.watermark_us(stream, span.ended)
+        )
         for text in cluster_oracles.same_snapshots(answered(found), expected(definition, seen), until_us):
             yield Violation("lost" if "missing" in text else "doubled", f"{plan.name}: {text}")
 
-    def _answered_until_us(self, definition: Definition, found: list[Result]) -> int:
+    def _answered_until_us(self, stream: str, definition: Definition, found: list[Result]) -> int:
         """Return up to which instant a query that goes on must have answered: its last micro-batch may not be noted."""
         assert self.server is not None
         folder = self.settings.folder
         positions = SparkPositions(checkpoint_of(folder, self.server.parts.registry), PlanFiles(folder / "plans"))
         host = Host.STATEFUL if definition.has_state else Host.STATELESS
-        read = positions.read_by(host, [STREAM])
+        read = positions.read_by(host, [stream])
         last_us = max((each.start_us for each in found if each.start_us is not None), default=ALWAYS_US)
-        return max(last_us, self._watermark_us(read[STREAM]) if STREAM in read else ALWAYS_US)
-
-    def _watermark_us(self, version: int) -> int:
-        return self.committed.watermark_us(STREAM, version)
+        return max(last_us, self.committed.watermark_us(stream, read[stream]) if stream in read else ALWAYS_US)
 
     def _results(self) -> dict[str, list[Result]]:
         assert self.server is not None

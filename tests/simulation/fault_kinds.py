@@ -37,6 +37,8 @@ class Target(Enum):
     SUBSCRIBER = "subscriber"
     CLIENT = "client"
     """Any machine that is connected to the broker."""
+    DEVICE = "device"
+    """A device of another maker, or a bridge."""
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,15 @@ STRAY, AIMED, LOSING = "stray acknowledgement", "proxy killed at a commit", "bro
 """Drawn beside other faults, not in place of them."""
 CUT_OFF = "publisher cut off"
 """A kind for real clusters alone."""
+OF_DEVICES = frozenset(
+    {"device restarted", "device without power", "device cut off", "device reset"},
+)
+"""Drawn only where there are devices."""
 KINDS: dict[str, Kind] = {
+    "device restarted": Kind(Target.DEVICE, _kill, _start, 30.0),
+    "device without power": Kind(Target.DEVICE, _cut_power, _restore_power, 30.0),
+    "device cut off": Kind(Target.DEVICE, _partition, _reunite, 40.0),
+    "device reset": Kind(Target.DEVICE, _reset, nothing, 1.0),
     STRAY: Kind(Target.PROXY, _stray_acknowledgement, nothing, 1.0),
     AIMED: Kind(Target.PROXY, _aim, _aim_no_more, 10.0),
     LOSING: Kind(Target.BROKER, _losing_batches, _keeping_batches, 100.0, (0.1, 0.9)),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from protocols.wire.batches import decode_batch
 from tests.simulation.hosts import WALL_BEGINS_NS
+from tests.simulation.settled_state import STREAM
 from tests.simulation.violations import Violation
 
 if TYPE_CHECKING:
@@ -45,7 +46,9 @@ class Unacknowledged:
         self._kept.update(spooled[self._seen :])
         self._seen = len(spooled)
         for identity in [each for each in self._kept if self._proxy.acknowledged(each)]:
-            self._newest = self._kept.pop(identity)
+            found = self._kept.pop(identity)
+            if identity.stream == STREAM:
+                self._newest = found
 
     @property
     def oldest_ns(self) -> int | None:
@@ -54,7 +57,7 @@ class Unacknowledged:
 
     @property
     def watermark_us(self) -> int | None:
-        """That of the newest batch which was acknowledged; None if there is none, or its motes do not sample."""
+        """That of the newest batch of motes which was acknowledged; None if there is none, or they do not sample."""
         if self._newest is None:
             return None
         batch = decode_batch(self._newest.payload)

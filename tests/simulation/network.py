@@ -76,6 +76,9 @@ class Wire(asyncio.Transport):
         self._silenced = False
         self._closing = False
         self._ended = False
+        self._written = self._handed = 0
+        """Bytes that this end has written, and that it was handed."""
+        self._marks: deque[tuple[int, Callable[[], None]]] = deque()
 
     # What the process at this end calls.
 
@@ -99,6 +102,7 @@ class Wire(asyncio.Transport):
         if self._closing or not self.owner.alive or not data:
             return
         octets = bytes(data)
+        self._written += len(octets)
         if len(octets) > 1 and self.network.dice.random() < DIVIDED:
             place = self.network.dice.randrange(1, len(octets))
             self.other.send(octets[:place])
@@ -121,6 +125,12 @@ class Wire(asyncio.Transport):
             self.other._arriving.clear()
             self.other.send(None)
             self.network.loop.call_soon(self._end, None, context=self.owner.context)
+
+    # What the simulation calls.
+
+    def when_handed(self, call: Callable[[], None]) -> None:
+        """Call something once the process at the other end has been handed all that was written so far."""
+        self.other._marks.append((self._written, call))
 
     # What the network calls.
 
@@ -180,6 +190,9 @@ class Wire(asyncio.Transport):
         octets = b"".join(pieces)
         if octets:
             self._held -= len(octets)
+            self._handed += len(octets)
+            while self._marks and self._marks[0][0] <= self._handed and not self._closing:
+                self._marks.popleft()[1]()
             self.network.delivered(octets)
             if self.other._writing_paused and self._held < LOW_WATER_BYTES:
                 self.network.loop.schedule_in(0, self.other._resume_writing, by=self.other.owner)

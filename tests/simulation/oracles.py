@@ -22,8 +22,9 @@ from protocols.wire.batches import (
     Batch,
     decode_batch,
 )
+from tests.simulation.device_oracles import device_violations
 from tests.simulation.hosts import WALL_BEGINS_NS
-from tests.simulation.settled_state import unsettled
+from tests.simulation.settled_state import STREAM, unsettled
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def rows_of(batches: Iterable[Batch]) -> Rows:
 def violations(world: World) -> list[Violation]:
     """Return all that is wrong in a world that has calmed down."""
     stored = world.cluster.batches
-    rows = rows_of(stored.values())
+    of_motes = {identity: batch for identity, batch in stored.items() if identity.stream == STREAM}
+    rows = rows_of(of_motes.values())
     return [
         *_batches(world, stored),
         *_samples(world, rows),
@@ -91,7 +93,8 @@ def violations(world: World) -> list[Violation]:
         *_promises(world),
         *unsettled(world),
         *_calm(world, rows),
-        *_progress(world, rows, stored),
+        *_progress(world, rows, of_motes),
+        *device_violations(world, stored),
         *_surroundings(world),
         *world.watch.violations(),
         *world.cluster.violations(),

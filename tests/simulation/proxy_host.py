@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import traceback
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocols.errors import FjordError
+from proxy.drivers.settings import read_drivers
 from proxy.running import catalog_publisher, service
 from proxy.running.link_interface import mqtt_link
 from proxy.running.service import ProxyService
@@ -16,7 +19,7 @@ from proxy.storage.stores import open_stores
 from tests.simulation import disk as disks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from random import Random
 
@@ -49,6 +52,31 @@ class Spooled(NamedTuple):
     at_ns: int
 
 
+@dataclass
+class Life:
+    """What is known of one process of a proxy, also after its death.
+
+    Parameters
+    ----------
+    began_ns
+        True time.
+    ended_ns
+        When it was killed, or ended; None while it runs.
+    counted
+        Its counters, by name and label.
+    of_devices
+        Returns what it has counted of a device, by reason.
+    spooled_ns
+        When it put something on its disk.
+    """
+
+    began_ns: int
+    ended_ns: int | None = None
+    counted: Counter[tuple[str, str]] = field(default_factory=Counter)
+    of_devices: Callable[[str], Mapping[str, int]] = lambda _: {}
+    spooled_ns: list[int] = field(default_factory=list)
+
+
 class ProxyHost:
     """The machine.
 
@@ -62,6 +90,8 @@ class ProxyHost:
         HOST:PORT.
     keys
         Of the deployment; None for none.
+    drivers
+        Entries of its file of drivers.
     settings
         Of the proxy, beside its name, broker and folder.
     """
@@ -75,9 +105,13 @@ class ProxyHost:
         *,
         broker: str,
         keys: WorldKeys | None = None,
+        drivers: list[dict[str, Any]] | None = None,
         **settings: object,
     ) -> None:
         self.keys = keys
+        self.drivers = drivers or []
+        self.lives: dict[int, Life] = {}
+        """Its processes, by number."""
         self.loop = loop
         self.network = network
         self.host = host
@@ -106,11 +140,14 @@ class ProxyHost:
 
     def start(self) -> None:
         """Begin its process."""
-        self.loop.spawn(self.host.start(), self._run(), "proxy")
+        process = self.host.start()
+        self.lives[process.number] = Life(self.loop.world.now_ns)
+        self.loop.spawn(process, self._run(), "proxy")
 
     def kill(self) -> None:
         """Kill its process."""
         if self.host.incarnation is not None:
+            self._end_life()
             self.loop.kill(self.host)
             self.network.killed(self.host)
             self.disk.process_died(power_cut=False)
@@ -137,6 +174,7 @@ class ProxyHost:
         """Cut its power."""
         del dice  # the disk has its own
         self._powered = False
+        self._end_life()
         self.network.power_lost(self.host)
         self.loop.kill(self.host)
         self.disk.process_died(power_cut=True)
@@ -168,7 +206,9 @@ class ProxyHost:
                 self._observe(stores.spool)
                 seals = None if self.keys is None else self.keys.of_proxy(self.name, settings.folder)
                 make_link = mqtt_link(address, silence_seconds=settings.broker_silence / 1e6, seals=seals)
-                self.service = ProxyService(settings, stores, make_link)
+                drivers = read_drivers({"driver": self.drivers}, "drawn") if self.drivers else []
+                self.service = ProxyService(settings, stores, make_link, drivers=drivers)
+                self._note_counts(self.service)
                 await self.service.run(asyncio.Event())
         except Exception as error:  # noqa: BLE001 - a process that ends, whatever the reason
             if process is not self.host.incarnation:
@@ -178,6 +218,16 @@ class ProxyHost:
             else:
                 self.crashes.append(traceback.format_exc())
         self.loop.schedule_in(0, self._ended, process)
+
+    def _note_counts(self, service: ProxyService) -> None:
+        assert self.host.incarnation is not None
+        life = self.lives[self.host.incarnation.number]
+        life.counted = service.metrics._counts
+        life.of_devices = getattr(service.devices._registry, "counts_of", life.of_devices)
+
+    def _end_life(self) -> None:
+        if self.host.incarnation is not None:
+            self.lives[self.host.incarnation.number].ended_ns = self.loop.world.now_ns
 
     def _ended(self, process: object) -> None:
         if process is self.host.incarnation:
@@ -194,9 +244,13 @@ class ProxyHost:
             identity = BatchId(self.name, spool.epoch, stream, sequence)
             self.spooled.setdefault(identity, Spooled(payload, self.loop.world.now_ns))
 
+        process = self.host.incarnation
+        life = Life(0) if process is None else self.lives[process.number]
+
         def noted(batches: Iterable[SpooledBatch], *arguments: object, **more: object) -> None:
             batches = list(batches)
             append(batches, *arguments, **more)  # type: ignore[arg-type]
+            life.spooled_ns.append(self.loop.world.now_ns)
             for each in batches:
                 self.spooled[BatchId(self.name, spool.epoch, each.stream, each.sequence)] = Spooled(
                     each.payload, self.loop.world.now_ns

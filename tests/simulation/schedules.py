@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.simulation.fault_kinds import AIMED, CUT_OFF, KINDS, LOSING, STRAY, Target
+from tests.simulation.device_plans import FLUSH_US, DevicesPlan, drawn_devices, queries_of
+from tests.simulation.fault_kinds import AIMED, CUT_OFF, KINDS, LOSING, OF_DEVICES, STRAY, Target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,6 +56,8 @@ FORGOTTEN_SHARE = 0.2
 """Of the schedules: all but a proxy forget what is demanded and what it has sent, and that proxy starts again."""
 LOSING_SHARE = 0.4
 """Of the schedules: once or twice the broker loses batches."""
+RESTARTED_SHARE = 0.6
+"""Of the schedules with devices: a proxy is killed once more."""
 CLOSE_SHARE = 0.5
 CLOSE_SECONDS = 20.0
 """In this share of schedules, faults begin within so long of a few instants."""
@@ -86,6 +89,12 @@ class QueryPlan(msgspec.Struct, frozen=True):
     dropped: float | None = None
 
 
+def stream_of(sql: str) -> str:
+    """Return the stream that a query reads."""
+    words = sql.split()
+    return words[words.index("FROM") + 1]
+
+
 class Fault(msgspec.Struct, frozen=True):
     """Something that goes wrong for a while: of a kind in :data:`KINDS`, on a host, so badly."""
 
@@ -112,6 +121,8 @@ class Schedule(msgspec.Struct, frozen=True):
     """In how many parts a micro-batch reads, at most."""
     publishers: tuple[int, ...] = (1,)
     """How many publishers the cluster has at its first start, at its second one, and so on; then as many as last."""
+    devices: DevicesPlan | None = None
+    """Devices of other makers; None for none."""
 
 
 def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
@@ -129,6 +140,11 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     faults += list(_forgotten(Random(f"forgotten/{seed}"), len(proxies), seconds))
     faults += list(_aimed(Random(f"aimed/{seed}"), len(proxies), seconds))
     faults += list(_losing(Random(f"losing/{seed}"), len(proxies), seconds))
+    devices = drawn_devices(seed, len(proxies), seconds)
+    if devices is not None:
+        faults += list(_of_devices(Random(f"device faults/{seed}"), devices, len(proxies), seconds))
+        queries += tuple(QueryPlan(*each) for each in queries_of(seed, devices, seconds))
+        proxies = tuple(map(_with_device_batches, proxies))
     publishers = _publishers(seed)
     if CUT_OFF in KINDS:
         faults += list(_cut_off(Random(f"division/{seed}"), publishers, seconds))
@@ -146,7 +162,28 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
         of_cluster.choice(COMMIT_SECONDS),
         of_cluster.choice(PARTITIONS),
         publishers,
+        devices,
     )
+
+
+def _of_devices(dice: Random, plan: DevicesPlan, proxies: int, seconds: float) -> Iterator[Fault]:
+    """Yield faults of devices and bridges, and restarts of proxies in a time without other faults of theirs."""
+    names = [f"d{place}" for place in range(len(plan.devices))] + [f"b{each}" for each in plan.bridges]
+    for _ in range(dice.randint(1, 4)):
+        kind = dice.choice(sorted(OF_DEVICES))
+        lasts = dice.uniform(0.5, KINDS[kind].longest_seconds)
+        at = dice.uniform(5.0, max(6.0, seconds - lasts - 1.0))
+        yield Fault(kind, dice.choice(names), round(at, 3), round(lasts, 3), round(dice.random(), 4))
+    if dice.random() < RESTARTED_SHARE:
+        at = dice.uniform(0.1, 0.9) * seconds
+        yield Fault("proxy killed", f"p{dice.randrange(proxies)}", round(at, 3), round(dice.uniform(1.0, 20.0), 3), 0.0)
+
+
+def _with_device_batches(proxy: ProxyPlan) -> ProxyPlan:
+    """Return a proxy whose devices' streams have batches that the cluster can take."""
+    settings = proxy.settings
+    slower = {"flush_interval": max(FLUSH_US, settings["flush_interval"]), "in_flight": 64}
+    return msgspec.structs.replace(proxy, settings=settings | slower)
 
 
 def _publishers(seed: int) -> tuple[int, ...]:
@@ -197,7 +234,7 @@ def _query(dice: Random, place: int, seconds: float) -> QueryPlan:
 
 def _faults(dice: Random, proxies: int, seconds: float) -> Iterator[Fault]:
     """Yield faults, of all kinds or only a few, all over the time or close together: so that they meet."""
-    kinds = sorted(KINDS.keys() - {STRAY, AIMED, LOSING})
+    kinds = sorted(KINDS.keys() - {STRAY, AIMED, LOSING} - OF_DEVICES)
     if dice.random() < FEW_KINDS_SHARE:
         kinds = dice.sample(kinds, 3)
     instants = [dice.uniform(5.0, seconds) for _ in range(dice.randint(1, 3))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocols.wire import topics
+from tests.simulation.schedules import stream_of
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def unsettled(world: World) -> Iterator[Violation]:
 
 
 def _other_demands(world: World) -> Iterator[tuple[str, list[str]]]:
-    demanded = world.cluster.demanded
+    of_others = {each.name for each in world.schedule.queries if stream_of(each.sql) != STREAM}
+    demanded = world.cluster.demanded - of_others
     for name, proxy in world.proxies.items():
         stream = None if proxy.service is None else proxy.service.fleet.streams.get(STREAM)
         if stream is not None and stream._demand is not None:

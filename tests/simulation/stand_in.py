@@ -21,7 +21,7 @@ from tests.simulation.proxy_host import BatchId
 from tests.simulation.violations import Violation, each
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from protocols.mqtt.messages import Seals
@@ -71,7 +71,8 @@ class StandInCluster:
         self.acknowledged: dict[tuple[str, str, str], int] = {}
         self._broker = broker
         self._schemas = schemas
-        self._demands: dict[str, tuple[QueryDemand, ...]] = {}
+        self._demands: dict[str, Mapping[str, tuple[QueryDemand, ...]]] = {}
+        """By query and stream."""
         self._epoch = 1
         self._waiting: list[Batch] = []
         self._owed: dict[tuple[str, str, str], None] = {}
@@ -140,16 +141,16 @@ class StandInCluster:
         """Add a query; return why not."""
         try:
             node = rewrite(translate(sql, Catalog.of(list(self._schemas))).node).node
-            (demands,) = demands_of(name, node).values()
+            ((stream, demands),) = demands_of(name, node).items()
         except FjordError as error:
             return error.message
-        return await self._change(name, demands)
+        return await self._change(name, {stream: demands})
 
     async def drop_query(self, name: str) -> str | None:
         """Drop a query; return why not."""
-        return await self._change(name, ())
+        return await self._change(name, {})
 
-    async def _change(self, name: str, demands: tuple[QueryDemand, ...]) -> str | None:
+    async def _change(self, name: str, demands: Mapping[str, tuple[QueryDemand, ...]]) -> str | None:
         process = self.host.incarnation
         if process is None:
             return "the cluster is away"
@@ -176,7 +177,7 @@ class StandInCluster:
     async def _publish_demands(self) -> None:
         assert self._link is not None
         for schema in self._schemas:
-            demands = tuple(each for demands in self._demands.values() for each in demands)
+            demands = tuple(each for found in self._demands.values() for each in found.get(schema.name, ()))
             demand = StreamDemand(VERSION, CLUSTER, schema.name, self._epoch, demands)
             with suppress(LinkError):
                 await self._link.publish(Message(topics.demand(schema.name), encode(demand), retain=True))

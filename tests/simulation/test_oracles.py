@@ -80,7 +80,7 @@ class Deployment:
         )
         self.proxies = {"p0": proxy}
         self.loop = SimpleNamespace(world=SimpleNamespace(now_ns=SECONDS * SECOND_NS), slow=[], unhandled=[])
-        self.schedule = SimpleNamespace(period_us=PERIOD_US)
+        self.schedule = SimpleNamespace(period_us=PERIOD_US, queries=(), devices=None)
         self.cluster = SimpleNamespace(batches=self.batches, violations=list, demanded={"q"})
         settled_us = [(BEGAN_US + 240 * PERIOD_US, BEGAN_US + SECONDS * PERIOD_US)]
         self.watch = SimpleNamespace(settled_us=settled_us, violations=list, bounds=Bounds())

@@ -1,4 +1,5 @@
 import threading
+from itertools import chain
 
 import msgspec
 import pytest
@@ -7,6 +8,7 @@ from protocols.mqtt.link import BrokerAddress, Message, MqttLink
 from protocols.wire import topics
 from tests.simulation import preparing
 from tests.simulation.broker import PORT
+from tests.simulation.device_plans import DevicePlan, DevicesPlan
 from tests.simulation.fault_kinds import KINDS
 from tests.simulation.forked import apart
 from tests.simulation.hosts import Host, HostClock
@@ -15,7 +17,7 @@ from tests.simulation.world import World
 
 
 def calm(seconds=20.0, faults=()):
-    return msgspec.structs.replace(drawn(3, seconds), faults=tuple(faults))
+    return msgspec.structs.replace(drawn(3, seconds), faults=tuple(faults), devices=DEVICES)
 
 
 def test_a_subscriber_has_what_was_published_while_it_ran(tmp_path):
@@ -50,7 +52,8 @@ async def _ignore(_):
     pass
 
 
-TARGETS = {"proxy": "p0", "gateway": "g0", "client": "p0", "mote": "1"}
+TARGETS = {"proxy": "p0", "gateway": "g0", "client": "p0", "mote": "1", "device": "d0"}
+DEVICES = DevicesPlan((DevicePlan("meters", 0, "steady", 1, 0.5),))
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
@@ -64,7 +67,8 @@ def test_a_fault_ends_as_it_should(tmp_path, kind):
 
         async def steer():
             world.cluster.start()
-            for machine in (*world.proxies.values(), *world.gateways.values(), world.subscriber):
+            others = world.gateways.values(), world.devices.values()
+            for machine in (*world.proxies.values(), *chain(*others), world.subscriber):
                 machine.start()
             for mote in world.motes:
                 mote.switch_on()
@@ -74,7 +78,7 @@ def test_a_fault_ends_as_it_should(tmp_path, kind):
 
         world.loop.run_until_complete(steer())
         machines = [world.broker, world.cluster, world.subscriber, *world.proxies.values(), *world.gateways.values()]
-        for machine in machines:
+        for machine in (*machines, *world.devices.values()):
             assert machine.host.incarnation is not None
             assert not machine.host.incarnation.paused
         assert all(mote.on and not mote.radio.loss for mote in world.motes)

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from firmware_sim.phenomena.traffic import TRAFFIC, Traffic
 from protocols.mqtt.link import BrokerAddress
 from tests.simulation.bounds import bounds_of
+from tests.simulation.bridge import Bridge
 from tests.simulation.broker import PORT
 from tests.simulation.broker_host import BrokerHost
+from tests.simulation.device_log import DeviceLog
+from tests.simulation.device_plans import BY_STREAM, streams_of
+from tests.simulation.device_watch import DeviceWatch
+from tests.simulation.devices import JsonDevice
 from tests.simulation.disk import Disk
 from tests.simulation.fault_kinds import KINDS, Target
 from tests.simulation.hosts import Host, HostClock, WorldTime
@@ -26,10 +31,11 @@ from tests.simulation.subscriber import Subscriber
 from tests.simulation.virtual_loop import VirtualLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from protocols.wire.batches import Batch
+    from protocols.wire.streams import StreamSchema
     from tests.simulation.proxy_host import BatchId
     from tests.simulation.schedules import Fault, Schedule
     from tests.simulation.violations import Violation
@@ -140,7 +146,7 @@ class World:
         if keys is not None:
             of_cluster = lambda: keys.of_cluster(folder / "cluster")  # noqa: E731 - as short as that
         self.cluster: Cluster = (
-            StandInCluster(self.loop, self.network, self._host("cluster"), address, (TRAFFIC,), of_cluster)
+            StandInCluster(self.loop, self.network, self._host("cluster"), address, self._schemas(), of_cluster)
             if make_cluster is None
             else make_cluster(self, folder / "cluster")
         )
@@ -158,6 +164,7 @@ class World:
                 disk,
                 broker=self.broker.address,
                 keys=keys,
+                drivers=None if schedule.devices is None else schedule.devices.drivers(number),
                 **plan.settings,
             )
             gateway = self._host(f"g{number}")
@@ -175,6 +182,11 @@ class World:
             )
             for place, plan in enumerate(schedule.motes)
         ]
+        self.device_log = DeviceLog(self.loop)
+        self.devices: dict[str, JsonDevice | Bridge] = dict(self._devices(address))
+        if self.devices:
+            self.broker.watch(DeviceWatch(self.device_log))
+            self.broker.observers.append(self.device_log.accepted)
         self.without_power: set[str] = set()
         self.happened: Counter[str] = Counter()
         """Faults by kind."""
@@ -184,7 +196,7 @@ class World:
     def machine(self, name: str) -> PoweredMachine:
         """Return the machine of a name."""
         few = {"broker": self.broker, "cluster": self.cluster, "subscriber": self.subscriber}
-        return (few | self.proxies | self.gateways)[name]  # type: ignore[return-value]
+        return (few | self.proxies | self.gateways | self.devices)[name]  # type: ignore[return-value]
 
     @property
     def seconds(self) -> float:
@@ -195,7 +207,7 @@ class World:
         """Run the schedule, and let things calm down."""
         self.cluster.start()
         self.subscriber.start()
-        for machine in (*self.proxies.values(), *self.gateways.values()):
+        for machine in (*self.proxies.values(), *self.gateways.values(), *self.devices.values()):
             machine.start()
         watching = self.loop.create_task(self.watch.run(), name="watch")
         async with asyncio.TaskGroup() as tasks:
@@ -212,6 +224,25 @@ class World:
         watching.cancel()
         self.watch.finish()
         self.broker.count()
+
+    def _schemas(self) -> tuple[StreamSchema, ...]:
+        devices = self.schedule.devices
+        return (TRAFFIC, *([] if devices is None else [BY_STREAM[each] for each in streams_of(devices)]))
+
+    def _devices(self, address: BrokerAddress) -> Iterator[tuple[str, JsonDevice | Bridge]]:
+        plan = self.schedule.devices
+        if plan is None:
+            return
+        for place, each in enumerate(plan.devices):
+            name = f"d{place}"
+            given = self.loop, self.network, self._host(name), address, self.device_log, f"p{each.proxy}"
+            dice = Random(f"device/{self.schedule.seed}/{name}")
+            yield name, JsonDevice(*given, plan=each, merges=plan.merges, dice=dice)
+        for number, thermometers in plan.bridges.items():
+            name = f"b{number}"
+            given = self.loop, self.network, self._host(name), address, self.device_log, f"p{number}"
+            dice = Random(f"bridge/{self.schedule.seed}/{name}")
+            yield name, Bridge(*given, number=number, thermometers=thermometers, dice=dice)
 
     def _host(self, name: str) -> Host:
         return Host(name, HostClock(self.loop.world), str(self.schedule.seed))

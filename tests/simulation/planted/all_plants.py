@@ -9,6 +9,7 @@ from tests.simulation.planted import (
     cluster_plants,
     delivery_plants,
     demand_plants,
+    device_plants,
     proxy_plants,
     publisher_plants,
 )
@@ -19,6 +20,7 @@ PLANTS = tuple(
         proxy_plants.PLANTS,
         delivery_plants.PLANTS,
         demand_plants.PLANTS,
+        device_plants.PLANTS,
         answer_plants.PLANTS,
         publisher_plants.PLANTS,
     )

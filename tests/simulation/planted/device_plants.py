@@ -1,0 +1,194 @@
+"""Faults that are planted between devices of other makers and their streams.
+
+Where a device is configured by a bridge, or its name clashes, tests find what a simulation does not: that a clash is
+named (tests/proxy/test_device_ownership.py), that a spool on a full disk empties (tests/proxy/test_full_spool.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from proxy.drivers import device_feed, field_mapping
+from proxy.drivers.device_feed import DeviceFeed
+from proxy.drivers.driver_registry import DriverRegistry
+from proxy.fleet import fleet as fleets
+from proxy.fleet.batching import CutBatch
+from proxy.records.record_reader import RecordReader
+from proxy.running.driven_devices import DrivenDevices
+from proxy.running.frame_intake import FrameIntake
+from proxy.storage.spool import Spool
+from tests.simulation.planted.plant import Plants, Simulation, nothing, put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PLANTS = Plants(Simulation.PROXIES)
+SECOND_US = 1_000_000
+
+
+@PLANTS.planted("devices sampled in slots", "what a device publishes is stamped by the device, or when it came")
+def _slots() -> None:
+    as_published = RecordReader._as_published
+
+    def in_slots(self: RecordReader, packet: Any, starts_us: tuple[int, ...], *rest: Any) -> Any:
+        return as_published(self, packet, tuple(each // SECOND_US * SECOND_US for each in starts_us), *rest)
+
+    put(RecordReader, "_as_published", in_slots)
+
+
+@PLANTS.planted("only the first message of a slot", "each message of a device is a tuple of its own")
+def _first_of_slot() -> None:
+    add = DeviceFeed.add
+    last: dict[str, int] = {}
+
+    def first(self: DeviceFeed, values: Any, stamp_us: int, **given: Any) -> Any:
+        mote, slot = self.description.mote, stamp_us // SECOND_US
+        if last.get(mote) == slot:
+            return ()
+        last[mote] = slot
+        return add(self, values, stamp_us, **given)
+
+    put(DeviceFeed, "add", first)
+
+
+@PLANTS.planted("default rate by modulus", "a query without SAMPLE gets all tuples of a device that publishes freely")
+def _by_modulus() -> None:
+    at_default_rate = CutBatch._at_default_rate
+
+    def by_modulus(self: CutBatch, starts_us: Any) -> Any:
+        return at_default_rate(self, starts_us) & (np.asarray(starts_us) % SECOND_US == 0)
+
+    put(CutBatch, "_at_default_rate", by_modulus)
+
+
+@PLANTS.planted("neighbours forgotten in a restart", "SAMPLE takes the first tuple of a period, whatever restarts")
+def _neighbours_forgotten() -> None:
+    put(Spool, "stamps", lambda _: {})
+
+
+@PLANTS.planted("strictness ignores who drives a mote", "with keys, a restart shuts out no driven device")
+def _strict() -> None:
+    put(DriverRegistry, "has_no_key", lambda *_: False)
+
+
+@PLANTS.planted("devices keep their boot in a restart", "numbers after a restart are new ones, and no replays")
+def _boots() -> None:
+    known_devices = DriverRegistry.known_devices
+
+    def kept(self: DriverRegistry, *given: Any) -> Any:
+        return [replace(each, boot=each.boot - 1) for each in known_devices(self, *given)]
+
+    put(DriverRegistry, "known_devices", kept)
+
+
+@PLANTS.planted("devices forgotten in a restart", "the first message after a start of the proxy is a tuple")
+def _forgotten() -> None:
+    put(DrivenDevices, "restore", nothing)
+
+
+@PLANTS.planted("no promises in silence", "a stream has time though its devices are silent")
+def _no_promises() -> None:
+    put(fleets.Fleet, "_promise_us", nothing)
+
+
+@PLANTS.planted("promises ignore how late a device may be", "the time of a silent stream waits for its device's delay")
+def _hasty() -> None:
+    from proxy.motes import mote_tracking
+
+    put(mote_tracking, "age_of", lambda *_: -60 * SECOND_US)
+
+
+@PLANTS.planted("messages acknowledged before they are on disk", "a device's message outlives a kill of the proxy")
+def _early_acknowledgement() -> None:
+    from proxy.running.session_messages import SessionMessages
+
+    handled = SessionMessages.handled
+
+    def at_once(self: SessionMessages, now_us: int) -> None:
+        handled(self, now_us)
+        self._cut = self._written = len(self._waiting)
+
+    put(SessionMessages, "handled", at_once)
+
+
+@PLANTS.planted("messages that come again not recognised", "a message that the broker sends again is one tuple")
+def _not_recognised() -> None:
+    from proxy.running.session_messages import SessionMessages
+
+    received = SessionMessages.received
+
+    def new(self: SessionMessages, message: Any) -> bool:
+        return received(self, msgspec.structs.replace(message, again=False))
+
+    put(SessionMessages, "received", new)
+
+
+@PLANTS.planted("no session for devices", "the broker keeps messages of devices while the proxy is away")
+def _no_session() -> None:
+    from proxy.running import service
+
+    put(service, "lasting_session", nothing)
+
+
+@PLANTS.planted("counters forgotten in a restart", "a counter goes on in its column, also after a restart")
+def _counters_forgotten() -> None:
+    put(Spool, "states", lambda _: {})
+
+
+@PLANTS.planted("NULL overwrites in merges", "halves are merged field by field")
+def _null_overwrites() -> None:
+    from proxy.drivers.joined_messages import HalfTuple
+
+    def merge(self: HalfTuple, values: dict[str, Any]) -> int:
+        self.values = {name: values.get(name) for name in {**self.values, **values}}
+        return 0
+
+    put(HalfTuple, "merge", merge)
+
+
+@PLANTS.planted("a broken field rejects its message", "a field that cannot be read costs that field only")
+def _broken_rejects() -> None:
+    from proxy.drivers import json_mqtt
+    from proxy.drivers.payloads import PayloadError
+
+    read = field_mapping.read_fields
+
+    def strict(mappings: Iterable[Any], payload: Any) -> Any:
+        reading = read(mappings, payload)
+        if reading.faults:
+            raise PayloadError("type", "a field is broken")
+        return reading
+
+    put(json_mqtt, "read_fields", strict)
+
+
+@PLANTS.planted("copies by gateways are tuples", "one message by two gateways is one tuple")
+def _copies() -> None:
+    from proxy.drivers.joined_messages import RecentMessages
+
+    put(RecentMessages, "is_copy", lambda *_: False)
+
+
+@PLANTS.planted("retained copies are tuples", "a message that the broker has retained is no new one")
+def _retained() -> None:
+    received = DrivenDevices.received
+
+    def fresh(self: DrivenDevices, message: Any) -> None:
+        received(self, msgspec.structs.replace(message, retain=False))
+
+    put(DrivenDevices, "received", fresh)
+
+
+@PLANTS.planted("rejections of devices not counted", "a message of a device is a tuple, or counted by name")
+def _uncounted() -> None:
+    put(FrameIntake, "reject", nothing)
+
+
+@PLANTS.planted("tuples stamped on arrival", "a tuple has the time that its device gave to it")
+def _on_arrival() -> None:
+    stamp = DeviceFeed.stamp
+    put(device_feed.DeviceFeed, "stamp", lambda self, _, received_us: stamp(self, None, received_us))
