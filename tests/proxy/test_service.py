@@ -317,12 +317,12 @@ async def test_more_than_the_disk_has_room_for_is_written_batch_by_batch(setting
         spool = service.stores.spool
         good, room = spool.append, 0
 
-        def append(batches, *arguments):
+        def append(batches, *arguments, **more):
             nonlocal room
             if len(batches) > room:
                 raise StoreFullError(spool.path, "disk full")
             room -= len(batches)
-            good(batches, *arguments)
+            good(batches, *arguments, **more)
 
         monkeypatch.setattr(spool, "append", append)
         samples = [(each * 10 * S, 1.0) for each in range(5)]
