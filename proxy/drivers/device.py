@@ -7,13 +7,13 @@ columns that do not fit the stream are left NULL, and halves are merged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from protocols.wire.packets import Packet, SampleValue
 from proxy.drivers.counters import Counters, DeviceState, encode_state
-from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
+from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes, Promises
 from proxy.drivers.driver import DriverOutput, Notice, Rejection
 from proxy.drivers.field_mapping import FieldKind, FieldMapping, Reading, ValueFault
 from proxy.drivers.joined_messages import RecentMessages
@@ -36,11 +36,14 @@ class DeviceTraits:
         Messages of the same content within this time are copies of one; 0 if none are.
     remedy
         What to do where columns do not fit their stream.
+    promises
+        Whether they may promise anything new.
     """
 
     times: FeedTimes
     same_within_us: int = 0
     remedy: str = ""
+    promises: Promises = field(default_factory=Promises)
 
 
 class Device:
@@ -81,6 +84,7 @@ class Device:
             radio_us=radio_us,
             boot=boot,
             low_watermark_us=low_watermark_us,
+            promises=traits.promises,
             count=self.count,
         )
         self._traits = traits
@@ -205,6 +209,14 @@ class Device:
     def _noticed(self, packets: tuple[Packet, ...]) -> DriverOutput:
         notices, self._notices = tuple(self._notices), []
         return DriverOutput(frames=packets, notices=notices)
+
+
+def waiting_since_us(devices: Iterable[Device], traits: DeviceTraits) -> int | None:
+    """Return when the first message came that waits to be merged, on the radio clock; None if none waits."""
+    if not traits.times.merge_within_us:
+        return None
+    found = (each.feed.waits_since_us for each in devices)
+    return min((each for each in found if each is not None), default=None)
 
 
 def defaults_of(fields: Sequence[FieldMapping], columns: MergedColumns) -> dict[str, SampleValue]:

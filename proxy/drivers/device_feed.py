@@ -55,6 +55,13 @@ class FeedTimes:
     merge_within_us: int = 0
 
 
+@dataclass(slots=True)
+class Promises:
+    """Whether the low watermarks of a driver's devices stand, as messages from before may still wait at the broker."""
+
+    held: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceDescription:
     """The fields of a device's announcement, and what its driver knows of it.
@@ -101,6 +108,8 @@ class DeviceFeed:
         Of its frames.
     low_watermark_us
         No value may be stamped before it; None for no such bound.
+    promises
+        Whether it may promise anything new.
     count
         Counts what becomes of messages, by a reason and how many.
     """
@@ -113,6 +122,7 @@ class DeviceFeed:
         radio_us: int,
         boot: int = 1,
         low_watermark_us: int | None = None,
+        promises: Promises | None = None,
         count: Callable[[str, int], None] = _count_nothing,
     ) -> None:
         self.boot = boot
@@ -124,6 +134,7 @@ class DeviceFeed:
         self._residual = ResidualFilter(SLEEP)
         self._sequence = 0
         self._low_watermark_us = low_watermark_us
+        self._promises = promises or Promises()
         self._begins_us: int | None = None
         self._taken = range(0)
         """The last slot that has its sample, in microseconds."""
@@ -141,6 +152,11 @@ class DeviceFeed:
     def waits(self) -> bool:
         """Whether a tuple waits for the rest of its fields."""
         return self._half is not None
+
+    @property
+    def waits_since_us(self) -> int | None:
+        """Radio clock when the first message of the tuple came that waits for the rest of its fields; None for none."""
+        return None if self._half is None else self._half.due_radio_us - self._times.merge_within_us
 
     def announcement(self) -> Announcement:
         """Return the announcement of the device."""
@@ -160,6 +176,8 @@ class DeviceFeed:
         """Set another description of the same device; the numbers of its packets continue."""
         published = self._published
         self.description, self._published = description, description.publishes
+        self._names = tuple(each.name for each in description.stream.sampled)
+        """The fields of a tuple of its own, whatever queries read."""
         if description.publishes:
             self._set_program(publishing_program(description.stream))
         elif published:
@@ -277,8 +295,9 @@ class DeviceFeed:
             self._count("slot_taken", 1)
             return ()
         defaults = self.description.defaults
-        sampled = tuple([values[name] if name in values else defaults.get(name) for name in self.program.fields])
-        if not self.description.publishes and not self._residual.passes(start_us, sampled):
+        names = self.program.fields if self._on_grid else self._names
+        sampled = tuple([values[name] if name in values else defaults.get(name) for name in names])
+        if self._on_grid and not self._residual.passes(start_us, sampled):
             self._count("unchanged", 1)
             return ()
         self._samples += 1
@@ -298,7 +317,12 @@ class DeviceFeed:
         self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, received_us: int
     ) -> Packet:
         earliest_us = self._slot(received_us - (self._times.max_delay_us or 0))
-        self._raise_low_watermark(earliest_us)
+        if not self._promises.held:
+            self._raise_low_watermark(earliest_us)
+        elif self._low_watermark_us is None:
+            # The first of its messages that waited: later ones are older by no more than they may be late.
+            stamps_us = [start_us - (self._times.max_delay_us or 0) for start_us, _ in samples]
+            self._low_watermark_us = min((earliest_us, *stamps_us))
         clock_us = max((received_us, *(start_us for start_us, _ in samples)))
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
         if self._battery_news:

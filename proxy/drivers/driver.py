@@ -220,6 +220,16 @@ class Driver(Protocol):
     def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the output that is due; call it at least once a second."""
 
+    def finish(self, *, radio_us: int, received_us: int) -> DriverOutput:
+        """Return what still waits, such as tuples for the rest of their fields: the proxy stops."""
+
+    def hold_promises(self, *, held: bool) -> None:
+        """Let low watermarks of devices stand, or move again: messages from before may still wait at the broker."""
+
+    @property
+    def held_since_us(self) -> int | None:
+        """Radio clock when the first message came that waits to be merged with others; None if none waits."""
+
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart, before any message.
 

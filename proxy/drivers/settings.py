@@ -260,6 +260,7 @@ class JsonSettings(_DriverSettings):
         if self.time is not None:
             time = self.time.mapping()
             times = FeedTimes(self.time.max_delay, self.time.max_ahead, self.silence_after)
+        times = replace(times, merge_within_us=self.merge_within or 0)
         plan = JsonDriverPlan(
             name=self.name,
             pattern=pattern,
@@ -270,14 +271,14 @@ class JsonSettings(_DriverSettings):
             mote=self.mote,
             prefix=self.prefix,
             time=time,
-            times=replace(times, merge_within_us=self.merge_within or 0),
+            times=times,
             same_within_us=self.same_within or 0,
             message_id=None if self.message_id is None else parse_path(self.message_id),
             decimal_comma=decimal_comma,
             version_topic="" if self.version is None else self.version.topic,
             version_path=() if self.version is None else parse_path(self.version.path),
             mappings=tuple(each.mapping(fields) for each in self.mapping),
-            capabilities=_capabilities(self),
+            capabilities=_capabilities(self, times),
             default_period_us=self.default_period,
             minimum_period_us=self.minimum_period,
             max_motes=self.max_motes,
@@ -345,12 +346,13 @@ class ZigbeeSettings(_DriverSettings):
         return Zigbee2MqttDriver(plan)
 
 
-def _capabilities(settings: _DriverSettings) -> Capabilities:
+def _capabilities(settings: _DriverSettings, times: FeedTimes) -> Capabilities:
     return msgspec.structs.replace(
         PASSIVE,
         stored_always=settings.store == "always",
         expected_every_us=settings.expected_every,
         mains=settings.power == "mains",
+        max_delay_us=(times.max_delay_us or 0) + times.merge_within_us,
     )
 
 

@@ -20,7 +20,7 @@ from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.drivers.bridge_versions import SHOWN
 from proxy.drivers.counters import decode_state
-from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
+from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of, waiting_since_us
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import (
     NOTHING,
@@ -246,6 +246,26 @@ class Zigbee2MqttDriver:
         ]
         return output + DriverOutput(frames=tuple(frames))
 
+    def finish(self, *, radio_us: int, received_us: int) -> DriverOutput:
+        """Return the tuples that wait for the rest of their fields: it does not come any more."""
+        units = [each.unit for each in self._motes.values()]
+        return DriverOutput(
+            frames=tuple(
+                frame
+                for each in units
+                for frame in each.time_passed(radio_us=radio_us, received_us=received_us, at_once=True)
+            )
+        )
+
+    def hold_promises(self, *, held: bool) -> None:
+        """Let low watermarks stand, or move again."""
+        self._traits.promises.held = held
+
+    @property
+    def held_since_us(self) -> int | None:
+        """Radio clock when the first message came that waits to be merged with others; None if none waits."""
+        return waiting_since_us((each.unit for each in self._motes.values()), self._traits)
+
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart; what the bridge lists is compared with them."""
         output = NOTHING
@@ -375,6 +395,7 @@ class Zigbee2MqttDriver:
             event_fields=events_of(fields, columns),
             expected_every_us=plan.expected_every_us,
             mains=device.mains if plan.mains is None else plan.mains,
+            max_delay_us=plan.times.merge_within_us,
         )
         named: dict[str, SampleValue] = {"sensor": device.friendly_name[:1_024], "address": device.address[:1_024]}
         fixed = {each.name for each in columns.schema.fixed}

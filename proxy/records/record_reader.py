@@ -8,7 +8,7 @@ from protocols.errors import SchemaError
 from protocols.wire.batches import measure_column
 from protocols.wire.frames import Value
 from protocols.wire.packets import Announcement, Health, Packet, Partial, Sample, VehicleEvent, VehicleTally
-from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, reports_of
+from protocols.wire.programs import Panes, SamplingProgram, SendOnChange, publishing_program, reports_of
 from protocols.wire.streams import FieldType, check_value
 from proxy.records.change_filling import ChangeFilling
 from proxy.records.decoding import RowDecoder
@@ -64,7 +64,9 @@ class RecordReader:
         self._reports = reports_of(program)
         self._several = len(self._reports) > 1
         self._rows: dict[int, RowDecoder] = {}
-        self._whole = RowDecoder(announcement, program)
+        own_stamps = publishing is not None and program.report is None
+        # A device's report has all fields, whatever queries read of it.
+        self._whole = RowDecoder(announcement, publishing_program(announcement.stream) if own_stamps else program)
         self._blank = self._whole.blank
         self._fillings = {
             number: ChangeFilling(alone)

@@ -125,7 +125,7 @@ class DrivenDevices:
     @property
     def held_since_us(self) -> int | None:
         """When the first message came that has not led to a tuple yet and may, by the radio's clock; None for none."""
-        held = [getattr(driver, "held_since_us", None) for driver in self._registry.drivers]
+        held = [driver.held_since_us for driver in self._registry.drivers]
         for mote, _ in self._registry.motes:
             tracking = self._fleet.motes.get(mote)
             if tracking is not None:
@@ -143,6 +143,16 @@ class DrivenDevices:
         """Let drivers do what is due."""
         for driver in self._registry.drivers:
             self._run(driver, driver.time_passed)
+
+    def finish(self) -> None:
+        """Let drivers give out what waits, as the proxy stops."""
+        for driver in self._registry.drivers:
+            self._run(driver, driver.finish)
+
+    def hold_promises(self, *, held: bool) -> None:
+        """Let low watermarks of devices stand, or move again: messages from before may still wait at the broker."""
+        for driver in self._registry.drivers:
+            driver.hold_promises(held=held)
 
     async def publish(self) -> None:
         """Publish the messages of drivers, until cancelled."""

@@ -173,12 +173,13 @@ def mqtt_link(
             seals=seals,
         )
 
-    def link_of_devices(devices: DeviceSession, on_connect: OnConnect) -> MqttLink:
+    def link_of_devices(devices: DeviceSession, on_connect: OnConnect, on_loss: Callable[[], None]) -> MqttLink:
         return MqttLink(
             address,
             client_id=devices.client_id,
             subscriptions=devices.subscriptions,
             on_connect=on_connect,
+            on_disconnect=on_loss,
             silence_seconds=silence_seconds,
             session=devices.session,
         )

@@ -20,8 +20,8 @@ from protocols.wire import topics
 
 SESSION_TOPIC: Final = "$fjord/device-session"
 """No client publishes on it: it is a message of this link."""
-CONTINUED, BEGUN, NONE = b"continued", b"begun", b"none"
-"""The broker has kept the session, or begun one, or keeps none."""
+CONTINUED, BEGUN, NONE, LOST = b"continued", b"begun", b"none", b"lost"
+"""The broker has kept the session, or begun one, or keeps none; the connection is lost."""
 
 Take: TypeAlias = Callable[[Sequence[Message]], Awaitable[None]]
 OnConnect: TypeAlias = Callable[[], Awaitable[None]]
@@ -34,7 +34,7 @@ class PairedLink:
     Parameters
     ----------
     make_own, make_devices
-        Make the links, given what they call after each connect.
+        Make the links, given what they call after each connect, and that of devices after each loss.
     on_connect
         Called after each connect of the proxy's own link.
     """
@@ -42,12 +42,13 @@ class PairedLink:
     def __init__(
         self,
         make_own: Callable[[OnConnect], MqttLink],
-        make_devices: Callable[[OnConnect], MqttLink],
+        make_devices: Callable[[OnConnect, Callable[[], None]], MqttLink],
         on_connect: OnConnect,
     ) -> None:
         self._on_connect = on_connect
         self._own = make_own(self._own_connected)
-        self._devices = make_devices(self._devices_connected)
+        self._lost = asyncio.Event()
+        self._devices = make_devices(self._devices_connected, self._lost.set)
         self._turn = asyncio.Lock()
         self._take: Take = _not_running
 
@@ -86,12 +87,19 @@ class PairedLink:
             if found:
                 await in_turn(found)
 
+        async def note_losses() -> None:
+            while True:
+                await self._lost.wait()
+                self._lost.clear()
+                await in_turn([Message(SESSION_TOPIC, LOST)])
+
         self._take = in_turn
         task = asyncio.current_task()
         name = None if task is None else task.get_name()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._own.run_in_bursts(in_turn), name=name)
             tasks.create_task(self._devices.run_in_bursts(of_devices), name=name)
+            tasks.create_task(note_losses(), name=name)
 
     async def _own_connected(self) -> None:
         async with self._turn:

@@ -35,9 +35,9 @@ from proxy.running.flush_schedule import FlushSchedule
 from proxy.running.frame_intake import FrameIntake
 from proxy.running.link_interface import Clocks, LinkFactory, client_session, echo_of, lasting_session
 from proxy.running.metrics import ProxyMetrics, read_gauges
-from proxy.running.paired_link import BEGUN, CONTINUED, NONE, SESSION_TOPIC
+from proxy.running.paired_link import BEGUN, CONTINUED, LOST, NONE, SESSION_TOPIC
 from proxy.running.receiving import Receiver
-from proxy.running.session_messages import SessionMessages
+from proxy.running.session_messages import Backlog, SessionMessages
 from proxy.running.settings import ProxySettings, fleet_limits
 from proxy.running.unpublished import Unpublished
 from proxy.running.unwritten_batches import SpoolFull, UnwrittenBatches, Write
@@ -188,6 +188,7 @@ class ProxyService:
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
         self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size, self.devices.changed_states)
+        self._backlog = Backlog(waits=self._has_device_session and stores.spool.has_session)
         self._unwritten_messages: list[SessionMessage] = []
         """Of the devices' session: those that led to batches that are not written yet."""
         self._full = False
@@ -203,6 +204,7 @@ class ProxyService:
         self.intake.carry_out(self._restore())
         if self.away_us:
             log.info("begins again", away=format_duration(self.away_us), device_session=self._has_device_session)
+        self.devices.hold_promises(held=self._backlog.waits)
         self.devices.restore(self._before)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
@@ -265,6 +267,8 @@ class ProxyService:
         if messages[0].topic == SESSION_TOPIC:
             await self._session_opened(messages[0].payload)
             return
+        if messages[0].number:
+            self._backlog.received(self._clocks.radio())
         if self._flushes.holds_back(flushing=self._flushing.locked(), nearly_full=self.fleet.nearly_full):
             await self._hold_back()
         if self._stopping:
@@ -274,6 +278,13 @@ class ProxyService:
 
     async def _session_opened(self, state: bytes) -> None:
         """Note what has become of the session of devices, before the first of its messages is handled."""
+        if state == LOST:
+            self._backlog.lost()
+        else:
+            self._backlog.opened(self._clocks.radio(), kept=state == CONTINUED)
+        self.devices.hold_promises(held=self._backlog.waits)
+        if state == LOST:
+            return
         had_one = self.stores.spool.has_session
         if state == CONTINUED:
             log.info("the broker has kept messages of devices", client=self._session.client_id)
@@ -461,13 +472,21 @@ class ProxyService:
     async def _advance_time(self) -> None:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
-            now_us = self._clocks.radio()
-            self.fleet.attention.time_passed(now_us, connected=self.link.connected.is_set())
-            self.intake.carry_out(self.fleet.time_passed(now_us, replan=False))
-            self._note_waiting()
-            self.merging.time_passed()
-            self.devices.time_passed()
-            self.delivery.time_passed(now_us)
+            self._note_time()
+
+    def _note_time(self) -> None:
+        """Let time pass in the cores."""
+        now_us = self._clocks.radio()
+        if self._backlog.waits:
+            self._backlog.time_passed(now_us, len(self.device_messages))
+            self.devices.hold_promises(held=self._backlog.waits)
+        attentive = self.link.connected.is_set() and not self._backlog.waits
+        self.fleet.attention.time_passed(now_us, connected=attentive)
+        self.intake.carry_out(self.fleet.time_passed(now_us, replan=False))
+        self._note_waiting()
+        self.merging.time_passed()
+        self.devices.time_passed()
+        self.delivery.time_passed(now_us)
 
     async def _send_echoes(self) -> None:
         """While streams have no time but what this proxy promises, find out whether all that was sent is here."""
@@ -486,6 +505,7 @@ class ProxyService:
 
     async def _shut_down(self) -> None:
         self._stopping = True
+        self.devices.finish()
         self.intake.carry_out(self.fleet.skip_gaps())
         await self.flush()
         with contextlib.suppress(LinkError, TimeoutError):

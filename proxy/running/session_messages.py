@@ -23,6 +23,8 @@ from protocols.mqtt.messages import Message
 from proxy.storage.spool import MOST_SESSION_MESSAGES, SessionMessage
 
 DIGEST_BYTES = 8
+QUIET_US = 2_000_000
+"""How long nothing comes from a broker that has sent all that has waited."""
 
 
 @dataclass(slots=True)
@@ -113,6 +115,44 @@ class SessionMessages:
         self._known.move_to_end(message.number)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
+
+
+class Backlog:
+    """Whether messages of devices from before may still wait at the broker.
+
+    While they may, no low watermark of a device moves: what has waited there is older than a device's own messages may
+    be late. The broker does not say which message was the last that waited. But it sends all of them as fast as they
+    are acknowledged, so that none is left once all were acknowledged and nothing came for a while.
+
+    Parameters
+    ----------
+    waits
+        Whether the broker may have kept messages while there was no proxy.
+    """
+
+    def __init__(self, *, waits: bool) -> None:
+        self.waits = waits
+        self._connected = False
+        self._latest_us = 0
+
+    def lost(self) -> None:
+        """Note that the connection is lost: from now on messages wait at the broker."""
+        self.waits, self._connected = True, False
+
+    def opened(self, radio_us: int, *, kept: bool) -> None:
+        """Note a connection; `kept` is whether the broker has kept messages for it."""
+        self.waits, self._connected, self._latest_us = kept, True, radio_us
+
+    def received(self, radio_us: int) -> None:
+        """Note messages of the connection."""
+        self._latest_us = radio_us
+
+    def time_passed(self, radio_us: int, unacknowledged: int) -> None:
+        """Note the time, and how many messages are not acknowledged yet."""
+        if unacknowledged:
+            self._latest_us = radio_us
+        elif self._connected and radio_us - self._latest_us >= QUIET_US:
+            self.waits = False
 
 
 def _digest(message: Message) -> bytes:

@@ -79,6 +79,12 @@ class NumberDriver:
     def trouble_of(self, mote):
         return ""
 
+    def finish(self, **_times):
+        return NOTHING
+
+    def hold_promises(self, *, held):
+        self.held = held
+
     def run(self, mote, program, *, radio_us, received_us, not_before_us=None):
         return NOTHING
 

@@ -365,7 +365,7 @@ class Keeping:
         at = received_us // SECOND * SECOND
         announced = (self.frames.announcement(mote, boot=self.boots.get(mote, 1), minimum=1),) if new else ()
         first = (self.packet(mote, now=received_us),) if new else ()
-        return DriverOutput((*announced, *first, self.packet(mote, (at, 1.0), now=received_us)))
+        return DriverOutput((*announced, *first, self.packet(mote, (at, 1.0, None, None), now=received_us)))
 
     def restore(self, devices, **_times):
         self.known += devices
@@ -379,6 +379,12 @@ class Keeping:
 
     def time_passed(self, **_times):
         return NOTHING
+
+    finish = time_passed
+    held_since_us = None
+
+    def hold_promises(self, *, held):
+        self.held = held
 
     def capabilities_of(self, _mote):
         return Capabilities()

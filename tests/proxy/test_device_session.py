@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 
@@ -11,15 +12,17 @@ from protocols.mqtt.link import LastingSession, Message, Version
 from protocols.mqtt.messages import VERSIONS
 from protocols.wire import topics
 from protocols.wire.batches import decode_batch
-from protocols.wire.frames import encode
+from protocols.wire.demands import QueryDemand, StreamDemand
+from protocols.wire.frames import VERSION, encode
+from proxy.drivers.settings import load_drivers
 from proxy.errors import StoreFullError
 from proxy.running.link_interface import Clocks, client_session, lasting_session
-from proxy.running.paired_link import BEGUN, CONTINUED, NONE, SESSION_TOPIC, PairedLink
+from proxy.running.paired_link import BEGUN, CONTINUED, LOST, NONE, SESSION_TOPIC, PairedLink
 from proxy.running.service import ProxyService
 from proxy.running.settings import ProxySettings
 from proxy.storage.spool import Spool
 from proxy.storage.stores import open_stores
-from tests.proxy.numbered_device import DEMAND, TOPIC, NumberDriver, settings_of
+from tests.proxy.numbered_device import DEMAND, TOPIC, NumberDriver, S, settings_of
 from tests.proxy.test_service import FakeLink, until
 
 
@@ -140,7 +143,7 @@ async def test_a_message_that_waits_in_its_driver_is_not_acknowledged(tmp_path):
         assert running.link.numbers == [1]
         await running.receive(3)
         await until(lambda: running.link.numbers == [1, 2, 3])
-        assert running.rows == [1, 3]
+        await until(lambda: running.rows == [1, 3])
 
 
 async def test_what_comes_beside_a_message_that_waits_in_its_driver_is_stored_and_not_acknowledged(tmp_path):
@@ -281,8 +284,8 @@ def test_settings_say_where_sessions_last():
 class HalfLink:
     """One of the links of a pair."""
 
-    def __init__(self, on_connect, *, present=True, lasts=True):
-        self.on_connect = on_connect
+    def __init__(self, on_connect, on_loss=None, *, present=True, lasts=True):
+        self.on_connect, self.on_loss = on_connect, on_loss
         self.connected = asyncio.Event()
         self.hangs_total, self.trouble = 1, None
         self.session_present, self.session_lasts = present, lasts
@@ -304,7 +307,7 @@ class HalfLink:
 
 @contextlib.asynccontextmanager
 async def paired(take, on_connect=_connected, **devices):
-    pair = PairedLink(HalfLink, lambda each: HalfLink(each, **devices), on_connect)
+    pair = PairedLink(HalfLink, lambda each, lost: HalfLink(each, lost, **devices), on_connect)
     task = asyncio.create_task(pair.run_in_bursts(take), name="link")
     await until(lambda: pair._own.connected.is_set() and pair._devices.connected.is_set())
     yield pair
@@ -333,6 +336,20 @@ async def test_what_has_become_of_the_session_comes_before_its_messages(present,
         assert pair._own.name == pair._devices.name == "link"
 
 
+async def test_a_lost_connection_of_devices_comes_as_a_message():
+    taken = []
+
+    async def take(messages):
+        taken.extend(messages)
+
+    async with paired(take) as pair:
+        pair._devices.on_loss()
+        await until(lambda: taken[1:] == [Message(SESSION_TOPIC, LOST)])
+        await pair._devices.on_connect()
+        pair._devices.on_loss()
+        await until(lambda: taken[2:] == [Message(SESSION_TOPIC, CONTINUED), Message(SESSION_TOPIC, LOST)])
+
+
 async def test_messages_of_both_links_are_handled_one_after_another():
     under_way, most, goes_on = 0, 0, asyncio.Event()
 
@@ -350,3 +367,127 @@ async def test_messages_of_both_links_are_handled_one_after_another():
         goes_on.set()
         await asyncio.gather(*both)
         assert most == 1
+
+
+TIMED = """
+[[driver]]
+kind = "json"
+name = "tanks"
+topic = "tanks/{mote}"
+stream = "tanks"
+merge_within = "300ms"
+time = {path = "at", form = "seconds", max_delay = "1s"}
+field = [
+    {name = "n", path = "n", type = "integer", optional = true},
+    {name = "m", path = "m", type = "integer", optional = true},
+]
+"""
+TANKS = StreamDemand(VERSION, "c", "tanks", 1, (QueryDemand("q", ("n",), S),))
+
+
+class Tanks:
+    """A proxy with devices that stamp what they publish, and clocks that the test sets."""
+
+    def __init__(self, service):
+        self.service, self.link = service, service.link
+
+    async def send(self, at, number, *, mote="t1", **values):
+        content = {"at": at / S, "n": number} | values
+        await self.link.take([Message(f"tanks/{mote}", json.dumps(content).encode(), number=1 << 16 | number)])
+
+    @property
+    def rows(self):
+        return Proxy(self.service, None).rows
+
+    @property
+    def watermarks(self):
+        return [decode_batch(each.payload).watermark_us for each in self.link.on(topics.batches("p"))]
+
+
+@contextlib.asynccontextmanager
+async def tanks(folder, clock, *, state):
+    (folder / "drivers.toml").write_text(TIMED)
+    settings = settings_of(folder)
+    with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
+        clocks = Clocks(radio=lambda: clock.us, real=lambda: clock.us)
+        drivers = load_drivers(folder / "drivers.toml")
+        service = ProxyService(settings, stores, SessionLink, clocks=clocks, drivers=drivers)
+        stop = asyncio.Event()
+        task = asyncio.create_task(service.run(stop))
+        await asyncio.wait_for(service.link.connected.wait(), 10)
+        await service.link.take([Message(SESSION_TOPIC, state)])
+        await service.link.take([Message(topics.demand("tanks"), encode(TANKS), retain=True)])
+        await service.merging.settled()
+        yield Tanks(service)
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+class SetClock:
+    def __init__(self, us):
+        self.us = us
+
+
+async def passes(clock, tanks, seconds):
+    """Let time pass for the proxy as it would, a second after another."""
+    for _ in range(round(seconds)):
+        clock.us += S
+        tanks.service._note_time()
+    await tanks.service.flush()
+
+
+async def test_what_devices_stamped_while_the_proxy_was_away_is_not_late(tmp_path):
+    """Their messages may be a second late at the proxy, and have waited for three minutes at the broker."""
+    began = 1_700_000_000 * S
+    clock = SetClock(began)
+    async with tanks(tmp_path, clock, state=BEGUN) as before:
+        await before.send(clock.us, 1)
+        await passes(clock, before, 5)
+        await until(lambda: before.rows == [1])
+    clock.us += 180 * S
+    async with tanks(tmp_path, clock, state=CONTINUED) as after:
+        await passes(clock, after, 1)  # promises are due before the broker sends anything
+        for number in (2, 3, 4):
+            await after.send(began + number * 20 * S, number)
+            await passes(clock, after, 1)
+        await after.send(began + 70 * S, 5, mote="t2")  # one that was never met before
+        await after.send(began + 90 * S, 6, mote="t2")
+        await passes(clock, after, 1)
+        await until(lambda: sorted(after.rows) == [1, 2, 3, 4, 5, 6])
+        assert max(after.watermarks) < began + 60 * S
+        assert after.service.metrics.value("frames_refused") == 0
+        await passes(clock, after, 10)  # nothing waits any more: time goes on
+        await until(lambda: max(after.watermarks) > began + 180 * S)
+        await after.send(began + 100 * S, 7)
+        assert after.service.metrics.value("frames_refused", "late") == 1
+
+
+async def test_what_devices_stamped_during_an_outage_of_the_broker_is_not_late(tmp_path):
+    clock = SetClock(1_700_000_000 * S)
+    async with tanks(tmp_path, clock, state=BEGUN) as found:
+        await found.send(clock.us, 1)
+        await passes(clock, found, 5)
+        await found.link.take([Message(SESSION_TOPIC, LOST)])
+        lost = clock.us
+        await passes(clock, found, 60)
+        await found.link.take([Message(SESSION_TOPIC, CONTINUED)])
+        await found.send(lost + S, 2)
+        await found.send(lost + 30 * S, 3)
+        await passes(clock, found, 5)
+        await until(lambda: found.rows == [1, 2, 3])
+        assert found.service.metrics.value("frames_refused") == 0
+
+
+async def test_half_a_tuple_is_acknowledged_with_its_tuple_and_given_out_when_the_proxy_stops(tmp_path):
+    clock = SetClock(1_700_000_000 * S)
+    async with tanks(tmp_path, clock, state=BEGUN) as found:
+        await found.send(clock.us, 1)
+        await found.service.flush()
+        assert found.link.numbers == []
+        await passes(clock, found, 1)
+        await until(lambda: found.link.numbers == [1])
+        await found.send(clock.us, 2)
+        await found.service.flush()
+        assert found.link.numbers == [1]
+    assert found.link.numbers == [1, 2]
+    assert found.service.metrics.value("device_tuples") == 2

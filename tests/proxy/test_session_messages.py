@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.mqtt.messages import Message
-from proxy.running.session_messages import SessionMessages
+from proxy.running.session_messages import QUIET_US, Backlog, SessionMessages
 from proxy.storage.spool import SessionMessage
 
 CONNECTION = 1 << 16
@@ -156,3 +156,22 @@ def test_every_message_leads_to_one_tuple_however_often_the_process_dies(steps):
                 for number in sorted(set(sent) - acknowledged):
                     receive(number, again=True)
     assert rows == sorted(sent)
+
+
+def test_nothing_waits_at_the_broker_once_all_is_acknowledged_and_nothing_comes():
+    backlog = Backlog(waits=True)
+    backlog.time_passed(100 * QUIET_US, 0)
+    assert backlog.waits, "there is no connection yet"
+    backlog.opened(200 * QUIET_US, kept=True)
+    backlog.time_passed(201 * QUIET_US - 1, 0)
+    assert backlog.waits
+    backlog.received(201 * QUIET_US - 1)
+    backlog.time_passed(202 * QUIET_US, 3)
+    backlog.time_passed(203 * QUIET_US - 1, 0)
+    assert backlog.waits, "the broker sends no more until these are acknowledged"
+    backlog.time_passed(203 * QUIET_US, 0)
+    assert not backlog.waits
+    backlog.lost()
+    assert backlog.waits
+    backlog.opened(300 * QUIET_US, kept=False)
+    assert not backlog.waits

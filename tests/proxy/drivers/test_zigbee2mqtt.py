@@ -22,7 +22,7 @@ from protocols.wire.programs import (
     publishing_program,
 )
 from protocols.wire.streams import FieldType, StreamSchema
-from proxy.drivers.driver import NOTHING, PASSIVE, KnownDevice
+from proxy.drivers.driver import NOTHING, PASSIVE, DriverOutput, KnownDevice
 from proxy.drivers.settings import read_drivers
 from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver, ZigbeeDriverPlan
 from proxy.drivers.zigbee_reporting import ATTRIBUTES, REPORTING, reportable_change
@@ -70,6 +70,13 @@ def stamps(output):
 
 def samples(output):
     return [sample.values for packet in output.frames if isinstance(packet, Packet) for sample in packet.samples]
+
+
+def values_of(it, mote, output, *names):
+    """The values of these fields in the samples of a device, each of which has all of its stream's."""
+    (announced,) = it.driver.announce(mote, **it.times).frames
+    places = [[each.name for each in announced.stream.sampled].index(name) for name in names]
+    return [tuple(values[place] for place in places) for values in samples(output)]
 
 
 def test_devices_become_motes(bridge):
@@ -121,7 +128,8 @@ def test_a_model_with_a_field_less_keeps_its_stream(bridge, recorded):
     assert {mote: each.stream.name for mote, each in announcements(output).items()} == {"other": "zigbee2mqtt_snzb_02"}
     assert (output.rejections, bridge.driver.trouble_of("other")) == ((), "")
     run(bridge, "other", SamplingProgram(("temperature", "humidity"), S))
-    assert samples(bridge.at(1).send("zigbee2mqtt/other", {"temperature": 20})) == [(20.0, None)]
+    output = bridge.at(1).send("zigbee2mqtt/other", {"temperature": 20})
+    assert values_of(bridge, "other", output, "temperature", "humidity") == [(20.0, None)]
 
 
 def test_a_model_with_a_field_more_gives_it_to_all_of_its_stream(bridge, recorded):
@@ -151,7 +159,8 @@ def test_a_field_of_another_type_or_unit_is_named_and_null(bridge, recorded, cha
     assert bridge.driver.trouble_of(SONOFF) == ""
     run(bridge, "other", SamplingProgram(("temperature", "humidity"), S))
     state = {"temperature": "x" if change.get("type") else 70, "humidity": 40}
-    assert samples(bridge.at(1).send("zigbee2mqtt/other", state)) == [(None, 40.0)]
+    output = bridge.at(1).send("zigbee2mqtt/other", state)
+    assert values_of(bridge, "other", output, "temperature", "humidity") == [(None, 40.0)]
     assert bridge.driver.counts_of("other")["field_mismatch"] == 1
     assert bridge.send("zigbee2mqtt/bridge/devices", [*devices, other]).rejections == ()
 
@@ -179,7 +188,8 @@ def test_after_a_restart_devices_are_read_before_the_bridge_lists_them(bridge, s
     assert output.frames[1].promise_us == NOW + 100 * S
     assert again.driver.owns(SONOFF)
     run(again, SONOFF, SamplingProgram(("temperature",), S))
-    assert samples(again.at(101).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 20.5})) == [(20.5,)]
+    output = again.at(101).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 20.5})
+    assert values_of(again, SONOFF, output, "temperature") == [(20.5,)]
     assert again.send("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices")[:4]).frames[::2] == tuple(
         each for each in bridge.first.frames if isinstance(each, Announcement) and each.mote.startswith("cellar")
     )
@@ -237,7 +247,8 @@ def test_what_a_bridge_says_of_power_and_what_is_configured(session, recorded):
     run(it, SONOFF, SamplingProgram(("temperature", "humidity"), S))
     for temperature in (85, -41):
         state = {"temperature": temperature, "humidity": 1}
-        assert samples(it.at(1).send(f"zigbee2mqtt/{SONOFF}", state)) == [(None, 1.0)]
+        output = it.at(1).send(f"zigbee2mqtt/{SONOFF}", state)
+        assert values_of(it, SONOFF, output, "temperature", "humidity") == [(None, 1.0)]
     assert it.driver.counts_of(SONOFF) == {"field_no_value": 1, "field_out_of_range": 1}
     battery = session(read_drivers({"driver": [entry | {"power": "mains"}]}, "test")[0])
     battery.send("zigbee2mqtt/bridge/devices", devices)
@@ -268,8 +279,13 @@ def test_a_device_of_which_nothing_can_be_set_publishes_by_its_own_rules(bridge,
 def test_reports_are_tuples_of_their_own_while_each_is_sent(bridge):
     assert samples(bridge.at(0.5).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 1})) == []
     run(bridge, SONOFF, SamplingProgram(("temperature",), 10 * S))
-    found = [stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", {"temperature": at})) for at in (1.5, 4, 12.25)]
-    assert found == [[(1_500_000, 1.5)], [(4 * S, 4.0)], [(12_250_000, 12.25)]]
+    state = {"temperature": 1, "humidity": 40, "linkquality": 7, "voltage": 3_000}
+    found = [stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", state | {"temperature": at})) for at in (1.5, 4, 12.25)]
+    assert [stamp for ((stamp, *_),) in found] == [1_500_000, 4 * S, 12_250_000]
+    names = [each.name for each in announcements(bridge.first)[SONOFF].stream.sampled]
+    read = [dict(zip(names, values, strict=True)) for ((_, *values),) in found]
+    # What queries read does not matter: each report has all fields.
+    assert read == [state | {"temperature": at} for at in (1.5, 4, 12.25)]
     assert bridge.driver.counts_of(SONOFF) == {"not_demanded": 1}
 
 
@@ -282,7 +298,7 @@ def test_under_changes_alone_reports_are_on_the_grid(bridge):
     assert bridge.driver.counts_of(SONOFF) == {"slot_taken": 2}
     run(bridge, SONOFF, SamplingProgram(("temperature",), 10 * S))
     found = [stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 2})) for at in (25, 30.5)]
-    assert found == [[], [(30_500_000, 2.0)]], "the rest of the slot was promised to be empty"
+    assert [[stamp for stamp, *_ in each] for each in found] == [[], [30_500_000]], "the slot was promised to be empty"
     assert bridge.driver.counts_of(SONOFF) == {"slot_taken": 3}
 
 
@@ -293,7 +309,13 @@ def test_halves_of_a_state_are_merged(session, recorded):
     run(it, SONOFF, SamplingProgram(("temperature", "humidity"), S))
     it.at(2).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 20})
     it.at(2.2).send(f"zigbee2mqtt/{SONOFF}", {"humidity": 40, "temperature": None})
-    assert sorted(samples(it.at(3).tick()), key=len) == [("on",), (20.0, 40.0)]
+    button = it.at(3).tick().frames
+    assert [samples(DriverOutput((each,))) for each in button if each.mote == "button"] == [[("on",)]]
+    assert [
+        values_of(it, SONOFF, DriverOutput((each,)), "temperature", "humidity")
+        for each in button
+        if each.mote == SONOFF
+    ] == [[(20.0, 40.0)]]
     it.at(4).send("zigbee2mqtt/button", {"action": "off"})
     gone = it.send("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices"))
     assert samples(gone) == [("off",)], "what waits is not lost with its device"
@@ -389,7 +411,7 @@ def test_states_become_samples_and_the_battery_health(bridge):
     for request in bridge.run(mote, program).publications:
         answer(bridge, request, "ok")
     output = bridge.at(5).send("zigbee2mqtt/cellar/wine shelf", bridge.states["cellar/wine shelf"])
-    assert samples(output) == [(27.34, 1007.2, 115.0)]
+    assert values_of(bridge, mote, output, *program.fields) == [(27.34, 1007.2, 115.0)]
     assert [each.battery for each in output.frames[0].records if isinstance(each, Health)] == [0.97]
     assert (
         bridge.at(9).send("zigbee2mqtt/cellar/wine shelf", bridge.states["cellar/wine shelf"], retained=True).frames
@@ -400,8 +422,9 @@ def test_states_become_samples_and_the_battery_health(bridge):
 def test_binary_and_enum_values(bridge):
     for request in bridge.run("my_plug", SamplingProgram(("state", "power_outage"), S)).publications:
         answer(bridge, request, "ok")
-    assert samples(bridge.at(1).send("zigbee2mqtt/my_plug", bridge.states["my_plug"])) == [(True, "on")]
-    assert samples(bridge.at(2).send("zigbee2mqtt/my_plug", {"state": "OFF"})) == [(False, None)]
+    for at, state, expected in ((1, bridge.states["my_plug"], (True, "on")), (2, {"state": "OFF"}, (False, None))):
+        output = bridge.at(at).send("zigbee2mqtt/my_plug", state)
+        assert values_of(bridge, "my_plug", output, "state", "power_outage") == [expected]
     assert bridge.at(3).send("zigbee2mqtt/my_plug", {"state": 7}).rejections[0].reason == "type"
     assert bridge.at(3).send("zigbee2mqtt/my_plug", [1]).rejections[0].reason == "shape"
 
