@@ -29,6 +29,7 @@ from cluster.service.http.guard import AdmissionMetrics, guarded
 from cluster.service.http.listening import ApiServer, api_config, listen
 from cluster.service.http.metrics import ClusterMetrics
 from cluster.service.http.request_bodies import ASGIApp
+from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.http.taped_api import TapedApi
 from cluster.service.own_name import seals_of
 from cluster.service.publishing.demand_reports import DemandReports
@@ -96,6 +97,7 @@ class ClusterServer:
         self.metrics = ClusterMetrics(self.parts, CollectorRegistry())
         AdmissionMetrics(self.admission, self.metrics.registry)
         self.metrics.registry.register(ExpiryCollector(settings.certificates))
+        self._questions = SensorQuestions()
         self._taped_api = None if timeline is None else TapedApi(self._make_api(), timeline)
         self._stopping = asyncio.Event() if timeline is None else timeline.stopped
 
@@ -124,6 +126,7 @@ class ClusterServer:
                     for task in running:
                         task.cancel()
         finally:
+            self._questions.end()
             await asyncio.to_thread(parts.engine.stop)
             self.close()
 
@@ -169,7 +172,7 @@ class ClusterServer:
         return guarded(self._taped_api or self._make_api(), self.admission)
 
     def _make_api(self) -> ASGIApp:
-        return make_api(self.parts, self.metrics.registry, self.admission)
+        return make_api(self.parts, self.metrics.registry, self.admission, self._questions)
 
     def _sources(self) -> Sources | None:
         timeline = self._timeline

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.spark.cached_folders import cache_folder
+from cluster.spark.callback_peers import refuse_other_users
 from cluster.spark.class_archive import ClassArchive
 from cluster.spark.home import SPARK_HOME, use_installed_pyspark
 from cluster.spark.java import JavaRuntime, find_java, use_java
@@ -161,6 +162,7 @@ def open_session(
             if java is not None and java.note is not None:
                 java.note.remove()
         raise SparkStartError(str(error), log, 0 if java is None else java.log_begins) from error
+    refuse_other_users(session.sparkContext._gateway)  # noqa: SLF001 - PySpark gives no other way to it
     session.sparkContext.setLogLevel("ERROR")
     write_local_files_quickly(session)
     return session
@@ -169,6 +171,8 @@ def open_session(
 def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntime | None = None) -> dict[str, str]:
     """Set the variables that Spark and its processes read; return Spark's settings."""
     java = runtime or find_java()
+    if not settings.master.startswith("local") and "spark.authenticate.secret" not in settings.extra:
+        log.warning("any program that reaches Spark can run code in it", hint="set spark.authenticate.secret")
     use_java(java)
     os.environ.setdefault(PYTHON, sys.executable)
     # Otherwise Spark looks for the machine's address on the network, and prints a warning.
@@ -184,6 +188,7 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": class_archive(java, local_folder).java_options(),
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+        **_proof(settings),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **OF_PYSPARK,
@@ -209,6 +214,19 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
         **settings.extra,
     }
+
+
+def _proof(settings: SessionSettings) -> dict[str, str]:
+    """Return the settings by which Spark's processes prove to each other that they belong together.
+
+    On one machine Spark draws a secret of its own. The processes of a cluster of machines have to be given one; what
+    they send each other is encrypted then, too.
+    """
+    if settings.master.startswith("local"):
+        return {"spark.authenticate": "true"}
+    if "spark.authenticate.secret" in settings.extra:
+        return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+    return {}
 
 
 def class_archive(java: JavaRuntime, local_folder: Path) -> ClassArchive:

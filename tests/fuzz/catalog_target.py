@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cluster.service.billing.energy import explain_energy
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.catalog.sensor_catalog import SensorCatalog
-from cluster.service.http.sensor_routes import answer
+from cluster.service.http.sensor_sql import answer
 from protocols.errors import FjordError
 from protocols.mqtt.link import Message
 from protocols.wire import topics

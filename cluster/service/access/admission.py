@@ -16,6 +16,8 @@ from cluster.service.access.tokens import Caller
 
 MOST_HEAD_BYTES: Final = 64 * 1024
 """The longest request line with headers; a query string of the catalog of sensors has at most some 40,000 bytes."""
+OWN_SITES: Final = frozenset({"same-origin", "none"})
+"""What `Sec-Fetch-Site` is of requests of the API's own pages, and of an address that a person has entered."""
 MOST_SHOWN: Final = 100
 """Characters of a header that a message quotes."""
 
@@ -68,6 +70,8 @@ class RequestHead:
         What it asks for.
     hosts, origins, authorizations
         The headers of these names, each time that it stands there.
+    fetch_sites
+        The headers `Sec-Fetch-Site`, by which a browser says how the page that sends a request is related to this API.
     address
         The address of this machine to which it came; None if it is not known.
     scheme
@@ -81,6 +85,7 @@ class RequestHead:
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     authorizations: tuple[str, ...] = ()
+    fetch_sites: tuple[str, ...] = ()
     address: str | None = None
     scheme: str = "http"
     size: int = 0
@@ -139,6 +144,14 @@ class Admission:
                 403,
                 "this request comes from a page of another site",
                 hint="send it without Origin, or name the site with `fjord cluster --api-allowed-origin`",
+            )
+        # A page may send some requests without Origin, as for an image; that it is of another site stands here.
+        if not head.origins and not OWN_SITES.issuperset(map(str.lower, head.fetch_sites)):
+            raise NotAdmittedError(
+                Refusal.ORIGIN,
+                403,
+                "this request comes from a page of another site",
+                hint="open the address itself, or name the site with `fjord cluster --api-allowed-origin`",
             )
         authorization = head.authorizations[0] if len(head.authorizations) == 1 else None
         caller = self.tokens.caller(authorization)

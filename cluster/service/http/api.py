@@ -14,6 +14,7 @@ from cluster.service.http.function_routes import function_routes
 from cluster.service.http.plan_routes import plan_routes
 from cluster.service.http.query_routes import QueryDescriptions, query_routes
 from cluster.service.http.relation_routes import relation_routes
+from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.http.sensor_routes import sensor_routes
 from cluster.service.http.status import status_of
 from cluster.service.http.stream_routes import stream_routes
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from cluster.service.running.parts import ClusterParts
 
 
-def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admission) -> FastAPI:
+def make_api(
+    parts: ClusterParts, metrics: CollectorRegistry, admission: Admission, questions: SensorQuestions
+) -> FastAPI:
     """Return the application. :func:`cluster.service.http.guard.guarded` decides which requests get to it.
 
     Parameters
@@ -34,6 +37,8 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admissi
         What ``/metrics`` shows.
     admission
         What ``/v1/status`` shows of tokens and refused requests.
+    questions
+        Answers questions about sensors.
     """
     api = FastAPI(title="Fjord", version="1", docs_url="/docs", redoc_url=None)
     handle_errors(api)
@@ -50,7 +55,7 @@ def make_api(parts: ClusterParts, metrics: CollectorRegistry, admission: Admissi
     api.include_router(plan_routes(registry, parts.engine, queries))
     api.include_router(relation_routes(queries.relations))
     api.include_router(function_routes(queries.functions))
-    api.include_router(sensor_routes(parts.sensors))
+    api.include_router(sensor_routes(parts.sensors, questions))
     api.include_router(energy_routes(queries, ingest, parts.billing))
 
     @api.get("/v1/status")

@@ -24,6 +24,8 @@ MOST_CONNECTIONS: Final = 256
 """Each takes a file handle, and the cluster needs some for its tables."""
 RECOGNISE: Final = "fjord.recognise"
 """Where the state of a request has what is called once its client is known."""
+CALLER: Final = "fjord.caller"
+"""Where a request has the name of the token with which it came."""
 NETWORK_BITS: Final = 64
 """A client of IPv6 has all addresses that begin with these bits."""
 
@@ -117,8 +119,14 @@ def address_of(transport: asyncio.BaseTransport) -> str | None:
     return str(peer[0]) if isinstance(peer, tuple) and peer else None
 
 
-def recognise(scope: MutableMapping[str, Any]) -> None:
-    """Let a request's connection be that of a known client, if it came by one."""
+def caller_of(scope: MutableMapping[str, Any]) -> str:
+    """Return the name of the token of a request; empty if it has none."""
+    return str(scope.get(CALLER, ""))
+
+
+def recognise(scope: MutableMapping[str, Any], caller: str) -> None:
+    """Let a request be one of a known client, and its connection too, if it came by one."""
+    scope[CALLER] = caller
     found = scope.get("state", {}).get(RECOGNISE)
     if found is not None:
         found()

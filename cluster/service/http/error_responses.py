@@ -22,6 +22,7 @@ from cluster.service.catalog.function_service import UnknownFunctionError
 from cluster.service.catalog.planning import PlanningBusyError
 from cluster.service.catalog.relation_service import UnknownRelationError
 from cluster.service.http.request_bodies import RequestTooLargeError, RequestTooSlowError
+from cluster.service.http.sensor_questions import QuestionFailedError, TooManyQuestionsError
 from cluster.service.publishing.published_demands import TooManyDemandsError
 from cluster.service.queries.query_alternatives import NoAlternativeError
 from cluster.service.queries.size_decisions import NoRoomError
@@ -43,6 +44,8 @@ _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
     (CatalogError, 409),
     (FjordSqlError, 400),
     (PlanningBusyError, 429),
+    (TooManyQuestionsError, 429),
+    (QuestionFailedError, 400),
     (PlanError, 400),
     (TopicError, 400),
     (RequestTooLargeError, 413),

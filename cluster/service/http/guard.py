@@ -96,7 +96,7 @@ class Guard:
                 await self._answer_unknown(error, scope, receive, send)
             else:
                 if caller is not None:
-                    recognise(scope)
+                    recognise(scope, caller.name)
                 await app(scope, receive, send if caller is not None else closing(send))
 
         return answer
@@ -193,6 +193,7 @@ def _head_of(scope: Scope) -> RequestHead:
         hosts=all_of(b"host"),
         origins=all_of(b"origin"),
         authorizations=all_of(b"authorization"),
+        fetch_sites=all_of(b"sec-fetch-site"),
         address=(scope.get("server") or (None,))[0],
         scheme=scope["scheme"],
         size=_size_of(scope),

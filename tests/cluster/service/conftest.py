@@ -34,6 +34,7 @@ from cluster.service.catalog.stream_budgets import StreamBudgets
 from cluster.service.http.api import make_api
 from cluster.service.http.guard import AdmissionMetrics, guarded
 from cluster.service.http.metrics import ClusterMetrics
+from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.publishing.published import LostResults
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
@@ -171,7 +172,7 @@ def guarded_api(parts: ClusterParts, admission: Admission, **settings: Any) -> A
     """Return the HTTP API of a cluster as it is served, with its metrics."""
     metrics = ClusterMetrics(parts, CollectorRegistry()).registry
     AdmissionMetrics(admission, metrics)
-    return guarded(make_api(parts, metrics, admission), admission, **settings)
+    return guarded(make_api(parts, metrics, admission, SensorQuestions()), admission, **settings)
 
 
 def application(parts: ClusterParts, token: str | None = None, **admission: Any) -> httpx.AsyncClient:

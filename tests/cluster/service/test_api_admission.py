@@ -148,3 +148,31 @@ def test_what_is_no_origin_cannot_be_named(text: str) -> None:
 def test_only_the_page_of_the_request_itself_is_let_in(scheme: str, host: str, port: str) -> None:
     if Origins().have(f"{scheme}://{host}{port}", scheme="http", authority="localhost:8642"):
         assert (scheme.lower(), host.lower().removesuffix("."), port) == ("http", "localhost", ":8642")
+
+
+@pytest.mark.parametrize(
+    ("sites", "origins", "admitted"),
+    [
+        ((), (), True),
+        (("none",), (), True),
+        (("same-origin",), (), True),
+        (("Same-Origin",), (), True),
+        (("cross-site",), (), False),
+        (("same-site",), (), False),  # another port of this machine
+        (("anything",), (), False),
+        (("same-origin", "cross-site"), (), False),
+        (("cross-site",), ("https://wall.example",), True),
+        (("cross-site",), ("https://evil.example",), False),
+    ],
+)
+def test_requests_without_an_origin_are_of_no_other_site(
+    sites: tuple[str, ...], origins: tuple[str, ...], admitted: bool
+) -> None:
+    admission = Admission(origins=Origins(["https://wall.example"]))
+    head = RequestHead("GET", "/v1/sensors", ("localhost:8642",), origins, fetch_sites=sites)
+    if admitted:
+        admission.admit(head)
+    else:
+        with pytest.raises(NotAdmittedError) as caught:
+            admission.admit(head)
+        assert caught.value.refusal is Refusal.ORIGIN

@@ -18,6 +18,7 @@ from cluster.service.access.roles import NEEDED, Role, UnknownRequestError, role
 from cluster.service.access.token_files import Tokens
 from cluster.service.access.tokens import new_token, parse_tokens
 from cluster.service.http.api import make_api
+from cluster.service.http.sensor_questions import SensorQuestions
 from tests.cluster.service.conftest import Service, application
 
 
@@ -31,7 +32,7 @@ def routes(api: FastAPI) -> Iterator[tuple[str, str]]:
 
 
 def make(service: Service) -> FastAPI:
-    return make_api(service.parts(), CollectorRegistry(), Admission())
+    return make_api(service.parts(), CollectorRegistry(), Admission(), SensorQuestions())
 
 
 async def test_every_route_has_a_role(service: Service) -> None:

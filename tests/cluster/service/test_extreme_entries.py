@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cluster.service.billing.energy import explain_energy, kind_of
 from cluster.service.billing.energy_ledger import Ledger
 from cluster.service.catalog.sensor_catalog import SensorCatalog, sensors_relation
-from cluster.service.http.sensor_routes import answer
+from cluster.service.http.sensor_sql import answer
 from protocols.errors import FrameError
 from protocols.mqtt.link import Message
 from protocols.wire import topics

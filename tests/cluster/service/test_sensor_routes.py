@@ -16,6 +16,7 @@ from cluster.service.catalog.sensor_catalog import EntryPublished, ProxyChanged,
 from cluster.service.catalog.sensors_command import app
 from cluster.service.client.api_client import ApiClient, ApiUnreachableError, RefusedError
 from cluster.service.http.error_responses import handle_errors
+from cluster.service.http.sensor_questions import SensorQuestions
 from cluster.service.http.sensor_routes import sensor_routes
 from protocols.wire.catalog import MoteEntry, MoteState
 from protocols.wire.packets import Health
@@ -58,10 +59,17 @@ def catalog():
 
 
 @pytest.fixture
-def application(catalog):
+def questions():
+    found = SensorQuestions()
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def application(catalog, questions):
     api = FastAPI()
     handle_errors(api)
-    api.include_router(sensor_routes(catalog))
+    api.include_router(sensor_routes(catalog, questions))
     return api
 
 

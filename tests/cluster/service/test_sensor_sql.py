@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from cluster.language.errors import FjordSqlError
-from cluster.service.http.sensor_routes import select, where
+from cluster.service.http.sensor_sql import select, where
 
 SENSORS = pl.DataFrame({
     "sensor": ["a", "b", "c", "d"],
