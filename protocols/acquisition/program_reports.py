@@ -55,6 +55,8 @@ class Abilities:
     detects_events: bool = True
     several: bool = True
     """Several of these at a time."""
+    keeps_time: bool = True
+    """Samples at whole multiples of its period, so that those that it leaves out can be made again."""
 
 
 def sampling_report(needs: Sequence[Need], order: Sequence[FieldName]) -> ProgramReport:
@@ -84,6 +86,14 @@ def changes_report(needs: Sequence[Need], order: Sequence[FieldName]) -> Program
             widths[name] = min(widths.get(name, width), width)
     dead_bands = tuple(DeadBand(name, widths.get(name, 0.0)) for name in plain.fields)
     return ProgramReport(plain.fields, plain.every_us, (), SendOnChange(dead_bands, silence_us))
+
+
+def allow_changes(needs: Sequence[Need], able: Abilities) -> bool:
+    """Return whether a device may send changes only, for needs that a report of changes answers.
+
+    For a device that samples when it likes, only if each query allows it: it would see other rows than beside others.
+    """
+    return able.sends_on_change and (able.keeps_time or all(each.silence_us or each.tolerances for each in needs))
 
 
 def pane_reports(needs: Sequence[Need], order: Sequence[FieldName], listen_every_us: int = 0) -> list[ProgramReport]:

@@ -21,6 +21,7 @@ from protocols.acquisition.pricing import Candidate, Pricing, Sensor, goes_toget
 from protocols.acquisition.program_reports import (
     Abilities,
     ProgramStyle,
+    allow_changes,
     changes_report,
     event_reports,
     pane_reports,
@@ -199,7 +200,8 @@ class Search:
         reports = [self._best_report(group)[0] for group in groups]
         found = [self._candidate(tuple(reports), needs)]
         for place, group in enumerate(groups):
-            changing = changes_report(group, self._sensor.order) if self._sensor.abilities.sends_on_change else None
+            allowed = allow_changes(group, self._sensor.abilities)
+            changing = changes_report(group, self._sensor.order) if allowed else None
             if changing is not None:
                 changed = (*reports[:place], changing, *reports[place + 1 :])
                 found += [self._candidate(changed, needs)] if goes_together(changed) else []
@@ -225,7 +227,7 @@ def _choices(
     if not able.filters and plain.bands:
         plain = ProgramReport(plain.fields, plain.every_us)
     found: list[ProgramReport | None] = [plain, ProgramReport(plain.fields, plain.every_us)] if plain.bands else [plain]
-    if able.sends_on_change:
+    if allow_changes(needs, able):
         found.append(changes_report(needs, order))
     if able.aggregates:
         found += pane_reports(needs, order, listen_every_us)

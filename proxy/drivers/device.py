@@ -7,7 +7,7 @@ columns that do not fit the stream are left NULL, and halves are merged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -175,7 +175,7 @@ class Device:
             self._kept = self._counters.states
         elif packets:
             self._kept = before  # this message waits, and those before it do not any more
-        return self._noticed(packets)
+        return self._noticed(packets, self.mote if self.feed.waits else "")
 
     def time_passed(self, *, radio_us: int, received_us: int, at_once: bool = False) -> tuple[Packet, ...]:
         """Return the packets that are due; `at_once` a tuple that waits for the rest of its fields, too."""
@@ -206,17 +206,9 @@ class Device:
                 self.count(ValueFault.MISMATCH)
         return found
 
-    def _noticed(self, packets: tuple[Packet, ...]) -> DriverOutput:
+    def _noticed(self, packets: tuple[Packet, ...], waits: str = "") -> DriverOutput:
         notices, self._notices = tuple(self._notices), []
-        return DriverOutput(frames=packets, notices=notices)
-
-
-def waiting_since_us(devices: Iterable[Device], traits: DeviceTraits) -> int | None:
-    """Return when the first message came that waits to be merged, on the radio clock; None if none waits."""
-    if not traits.times.merge_within_us:
-        return None
-    found = (each.feed.waits_since_us for each in devices)
-    return min((each for each in found if each is not None), default=None)
+        return DriverOutput(frames=packets, notices=notices, waits=waits)
 
 
 def defaults_of(fields: Sequence[FieldMapping], columns: MergedColumns) -> dict[str, SampleValue]:

@@ -153,11 +153,6 @@ class DeviceFeed:
         """Whether a tuple waits for the rest of its fields."""
         return self._half is not None
 
-    @property
-    def waits_since_us(self) -> int | None:
-        """Radio clock when the first message of the tuple came that waits for the rest of its fields; None for none."""
-        return None if self._half is None else self._half.due_radio_us - self._times.merge_within_us
-
     def announcement(self) -> Announcement:
         """Return the announcement of the device."""
         description = self.description

@@ -128,12 +128,15 @@ class DriverOutput:
         For the quarantine.
     notices
         For the log.
+    waits
+        The mote of which a tuple waits to be merged, to which the message belongs; empty for none.
     """
 
     frames: tuple[Announcement | Packet, ...] = ()
     publications: tuple[Publication, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     notices: tuple[Notice, ...] = ()
+    waits: str = ""
 
     def __add__(self, other: DriverOutput) -> DriverOutput:
         return DriverOutput(
@@ -141,6 +144,7 @@ class DriverOutput:
             self.publications + other.publications,
             self.rejections + other.rejections,
             self.notices + other.notices,
+            self.waits or other.waits,
         )
 
 
@@ -225,10 +229,6 @@ class Driver(Protocol):
 
     def hold_promises(self, *, held: bool) -> None:
         """Let low watermarks of devices stand, or move again: messages from before may still wait at the broker."""
-
-    @property
-    def held_since_us(self) -> int | None:
-        """Radio clock when the first message came that waits to be merged with others; None if none waits."""
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart, before any message.

@@ -84,6 +84,7 @@ def abilities(capabilities: Capabilities) -> Abilities:
         aggregates=capabilities.aggregates,
         detects_events=capabilities.detects_events,
         several=capabilities.listens and capabilities.aggregates and capabilities.detects_events,
+        keeps_time=capabilities.listens,
     )
 
 

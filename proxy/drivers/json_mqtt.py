@@ -18,7 +18,7 @@ from protocols.wire.programs import SECOND_US, SamplingProgram
 from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
 from proxy.drivers.bridge_versions import SHOWN, VersionRange, read_version
 from proxy.drivers.counters import decode_state
-from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of, waiting_since_us
+from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
 from proxy.drivers.device_feed import DeviceDescription, FeedTimes
 from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, KnownDevice, Notice, Rejection
 from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, read_fields
@@ -273,11 +273,6 @@ class JsonDriver:
     def hold_promises(self, *, held: bool) -> None:
         """Let low watermarks stand, or move again."""
         self._traits.promises.held = held
-
-    @property
-    def held_since_us(self) -> int | None:
-        """Radio clock when the first message came that waits to be merged with others; None if none waits."""
-        return waiting_since_us(self._devices.values(), self._traits)
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart, and with the columns that their stream had."""

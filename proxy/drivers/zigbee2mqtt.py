@@ -20,7 +20,7 @@ from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.drivers.bridge_versions import SHOWN
 from proxy.drivers.counters import decode_state
-from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of, waiting_since_us
+from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import (
     NOTHING,
@@ -260,11 +260,6 @@ class Zigbee2MqttDriver:
     def hold_promises(self, *, held: bool) -> None:
         """Let low watermarks stand, or move again."""
         self._traits.promises.held = held
-
-    @property
-    def held_since_us(self) -> int | None:
-        """Radio clock when the first message came that waits to be merged with others; None if none waits."""
-        return waiting_since_us((each.unit for each in self._motes.values()), self._traits)
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart; what the bridge lists is compared with them."""

@@ -34,6 +34,7 @@ from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
 from proxy.running.frame_intake import FrameIntake, Outcome, Outcomes
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
+from proxy.running.session_messages import SessionMessages
 from proxy.storage.spool import NO_STATES
 
 log = get_logger(__name__)
@@ -68,6 +69,8 @@ class DrivenDevices:
         Handles their frames.
     link
         Publishes messages to them.
+    session
+        Their messages that are not acknowledged yet.
     metrics, clocks
         Counters, and the time.
     """
@@ -79,10 +82,12 @@ class DrivenDevices:
         intake: FrameIntake,
         link: Publisher,
         *,
+        session: SessionMessages,
         metrics: ProxyMetrics,
         clocks: Clocks,
     ) -> None:
         self._registry = registry
+        self._session = session
         self._fleet = fleet
         self._intake = intake
         self._link = link
@@ -121,16 +126,6 @@ class DrivenDevices:
         for driver in self._registry.reading(message.topic):
             call = partial(driver.received, message.topic, message.payload, retained=message.retain)
             self._run(driver, call, message)
-
-    @property
-    def held_since_us(self) -> int | None:
-        """When the first message came that has not led to a tuple yet and may, by the radio's clock; None for none."""
-        held = [driver.held_since_us for driver in self._registry.drivers]
-        for mote, _ in self._registry.motes:
-            tracking = self._fleet.motes.get(mote)
-            if tracking is not None:
-                held.append(tracking.reordering.held_since_us)
-        return min((each for each in held if each is not None), default=None)
 
     def demand_changed(self) -> None:
         """Send devices their new programs at once: they do not sleep between listen windows."""
@@ -175,7 +170,8 @@ class DrivenDevices:
         """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
         exchange = Exchange()
         mark = self._intake.mark()
-        exchange.answered(self._call(driver, call, message))
+        output = self._call(driver, call, message)
+        exchange.answered(output)
         while (each := exchange.next()) is not None:
             if isinstance(each, DriverOutput):
                 self._note(driver, each, message)
@@ -187,6 +183,8 @@ class DrivenDevices:
                     self._pass_on(driver, control, exchange, message)
                 else:
                     self._metrics.count("controls_unsent")
+        if output.waits and message is not None:
+            self._session.hold(message, output.waits)
         self._account(driver, self._intake.since(mark), received=message is not None)
         self._intake.count_accepted()
 
@@ -221,6 +219,8 @@ class DrivenDevices:
         self, driver: Driver, frame: Announcement | Packet, message: Message | None
     ) -> tuple[SendControl, ...]:
         """Deliver a frame to the intake; return the controls for its mote."""
+        if isinstance(frame, Packet) and frame.samples:
+            self._session.release(frame.mote)
         controls = self._intake.receive(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real())
         if isinstance(frame, Announcement) and self._fleet.has_announced(frame):
             self._intake.note_owner(self._registry.owner(driver, frame))

@@ -130,7 +130,7 @@ class Receiver:
         finally:
             HANDLED.set(None)
             if self._session.is_handling:
-                self._session.handled(self._clocks.radio())
+                self._session.handled()
             self._intake.count_accepted()
 
     def _new_of_session(self, message: Message) -> bool:

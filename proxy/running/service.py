@@ -158,10 +158,16 @@ class ProxyService:
             clocks=self._clocks,
             registry=registry,
         )
-        self.devices = DrivenDevices(
-            registry, self.fleet, self.intake, self.link, metrics=self.metrics, clocks=self._clocks
-        )
         self.device_messages = SessionMessages(stores.spool.session_messages())
+        self.devices = DrivenDevices(
+            registry,
+            self.fleet,
+            self.intake,
+            self.link,
+            session=self.device_messages,
+            metrics=self.metrics,
+            clocks=self._clocks,
+        )
         self.merging = DemandMerging(
             self.fleet,
             self._clocks,
@@ -328,7 +334,7 @@ class ProxyService:
             case Write(batches, positions, losses, states):
                 now_us = self._clocks.real()
                 if cuts:
-                    self._unwritten_messages += self.device_messages.cut(self.devices.held_since_us)
+                    self._unwritten_messages += self.device_messages.cut()
                 stored = await self.stores.in_thread(
                     store_in_pieces,
                     self.stores,
@@ -350,7 +356,7 @@ class ProxyService:
                 self._unwritten_messages = []
             case None:
                 # What has come led to nothing, so that it need not be known again.
-                self.device_messages.cut(self.devices.held_since_us)
+                self.device_messages.cut()
                 self.device_messages.written()
 
     def _note_full(self, spool_bytes: int) -> None:

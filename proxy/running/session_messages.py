@@ -3,11 +3,12 @@
 Pure. A message is acknowledged once what it led to is on disk, in the order in which messages came::
 
     received       1 2 3 4 5 6 7      5 waits in a driver to be merged with another
-    cut            - - - - |          what 1 to 4 led to is in batches, if they led to anything
-    written        - - - - |          their numbers and digests are on disk with these batches
-    acknowledged   - - - -
+    cut            - - - -   - -      what they led to is in batches, if they led to anything
+    written        - - - -   - -      their numbers and digests are on disk with these batches
+    acknowledged   - - - -            those behind 5 are acknowledged after it
 
-After a crash between the last two the broker sends 1 to 4 again, marked as such: they are known by number and digest.
+After a crash the broker sends again what was not acknowledged, marked as such: all but 5 are known by their numbers and
+digests.
 The same payload under another number, or without the mark, is another message.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from hashlib import blake2b
 
 from protocols.mqtt.connection import LARGEST_NUMBER
@@ -27,12 +29,20 @@ QUIET_US = 2_000_000
 """How long nothing comes from a broker that has sent all that has waited."""
 
 
+class _Fate(IntEnum):
+    """How far what a message led to has come."""
+
+    HANDLED = 0
+    CUT = 1
+    WRITTEN = 2
+
+
 @dataclass(slots=True)
 class _Received:
     number: int
     message: SessionMessage | None
     """None if it was sent again, and is known."""
-    handled_us: int
+    fate: _Fate = _Fate.HANDLED
 
 
 class SessionMessages:
@@ -51,8 +61,8 @@ class SessionMessages:
         self._known: OrderedDict[int, bytes] = OrderedDict()
         self._handling: list[tuple[int, SessionMessage | None]] = []
         self._waiting: list[_Received] = []
-        self._cut = self._written = 0
-        """How many of those that wait belong to the last cut, and how many of these are on disk."""
+        self._held: dict[int, str] = {}
+        """Numbers of messages that wait to be merged, each with its mote."""
         for each in stored:
             self._note(each)
 
@@ -74,40 +84,46 @@ class SessionMessages:
         found = SessionMessage(message.number & LARGEST_NUMBER, _digest(message))
         known = message.again and self._known.get(found.number) == found.digest
         self._handling.append((message.number, None if known else found))
+        if known and self._held:  # it waits still, under the number that it has on this connection
+            for mote in [mote for each, mote in self._held.items() if _same(each, message.number)]:
+                self._held[message.number] = mote
         if not known:
             self._note(found)
         return not known
 
-    def handled(self, now_us: int) -> None:
-        """Note that all messages noted so far were handled by now, on a clock that never goes back."""
-        self._waiting += [_Received(*each, now_us) for each in self._handling]
+    def hold(self, message: Message, mote: str) -> None:
+        """Note that a message waits to be merged into a tuple of a mote: it has led to nothing yet, and may."""
+        if message.number:
+            self._held[message.number] = mote
+
+    def release(self, mote: str) -> None:
+        """Note that the tuple of a mote for which messages waited has been made."""
+        if self._held:
+            self._held = {number: each for number, each in self._held.items() if each != mote}
+
+    def handled(self) -> None:
+        """Note that all messages noted so far were handled."""
+        self._waiting += [_Received(*each) for each in self._handling]
         self._handling.clear()
 
-    def cut(self, held_since_us: int | None = None) -> list[SessionMessage]:
-        """Note that all that waited was cut into batches; return the messages to store with these.
-
-        Parameters
-        ----------
-        held_since_us
-            When the first message was received that has not led to a tuple yet, and may; None if there is none.
-        """
-        before, count = self._cut, len(self._waiting)
-        if held_since_us is not None:
-            while count > before and self._waiting[count - 1].handled_us >= held_since_us:
-                count -= 1
-        self._cut = max(before, count)
-        return [each.message for each in self._waiting[before : self._cut] if each.message is not None]
+    def cut(self) -> list[SessionMessage]:
+        """Note that all that messages led to was cut into batches; return the messages to store with these."""
+        cut = [each for each in self._waiting if each.fate is _Fate.HANDLED and each.number not in self._held]
+        for each in cut:
+            each.fate = _Fate.CUT
+        return [each.message for each in cut if each.message is not None]
 
     def written(self) -> None:
-        """Note that what was cut last is on disk."""
-        self._written = self._cut
+        """Note that what was cut is on disk."""
+        for each in self._waiting:
+            if each.fate is _Fate.CUT:
+                each.fate = _Fate.WRITTEN
 
     def take(self) -> list[int]:
         """Remove and return the numbers by which messages may be acknowledged now, in order."""
-        numbers = [each.number for each in self._waiting[: self._written]]
-        del self._waiting[: self._written]
-        self._cut -= self._written
-        self._written = 0
+        count = next((n for n, each in enumerate(self._waiting) if each.fate is not _Fate.WRITTEN), len(self._waiting))
+        numbers = [each.number for each in self._waiting[:count]]
+        del self._waiting[:count]
         return numbers
 
     def _note(self, message: SessionMessage) -> None:
@@ -153,6 +169,11 @@ class Backlog:
             self._latest_us = radio_us
         elif self._connected and radio_us - self._latest_us >= QUIET_US:
             self.waits = False
+
+
+def _same(number: int, other: int) -> bool:
+    """Return whether two numbers are one packet's, on different connections."""
+    return number & LARGEST_NUMBER == other & LARGEST_NUMBER
 
 
 def _digest(message: Message) -> bytes:

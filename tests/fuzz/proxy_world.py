@@ -86,14 +86,17 @@ class ProxyWorld:
             clocks=clocks,
             registry=registry,
         )
-        self.devices = DrivenDevices(registry, self.fleet, self._intake, self, metrics=metrics, clocks=clocks)
+        session = SessionMessages()
+        self.devices = DrivenDevices(
+            registry, self.fleet, self._intake, self, session=session, metrics=metrics, clocks=clocks
+        )
         self._waiting: dict[str, tuple[StreamDemand, tuple[RefusedDemand, ...], Message]] = {}
         accepting = SimpleNamespace(acknowledged=lambda *_: None, cluster_began=lambda *_: None)
         self._receiver = Receiver(
             NAME, self.fleet, accepting, neighbours, merging=self,  # type: ignore[arg-type]
             demands=demands, intake=self._intake, devices=self.devices, link=self, metrics=metrics,
             clocks=clocks, identity=IDENTITY, status=Message(topics.proxy_status(NAME), b""),
-            session=SessionMessages(),
+            session=session,
         )  # fmt: skip
         self._metrics = metrics
         self._cut: list[CutBatch] = []

@@ -40,7 +40,6 @@ class NumberDriver:
     subscriptions = ("counter/+",)
 
     def __init__(self):
-        self.held_since_us = None
         self._next = time.time_ns() // 1_000
         self._announced = False
 
@@ -52,9 +51,7 @@ class NumberDriver:
 
     def received(self, topic, payload, *, radio_us, received_us, retained=False):
         if payload == b"half":
-            self.held_since_us = radio_us
-            return NOTHING
-        self.held_since_us = None
+            return DriverOutput(waits="a")
         if not payload.isdigit():
             return DriverOutput(rejections=(Rejection("payload", "no number"),))
         instant = int(payload) * 10 * S

@@ -381,7 +381,6 @@ class Keeping:
         return NOTHING
 
     finish = time_passed
-    held_since_us = None
 
     def hold_promises(self, *, held):
         self.held = held

@@ -149,12 +149,12 @@ async def test_a_message_that_waits_in_its_driver_is_not_acknowledged(tmp_path):
 async def test_what_comes_beside_a_message_that_waits_in_its_driver_is_stored_and_not_acknowledged(tmp_path):
     async with proxy(tmp_path) as running:
         await running.link.take([Message(TOPIC, b"half", number=1 << 16 | 1)])
+        running.service.device_messages.hold(Message(TOPIC, b"half", number=1 << 16 | 1), "another")
         await running.receive(2)
-        running.driver.held_since_us = 0
         await running.service.flush()
         await until(lambda: running.rows == [2])
         assert running.link.acknowledged == []
-        running.driver.held_since_us = None
+        running.service.device_messages.release("another")
         await until(lambda: running.link.numbers == [1, 2])
 
 
@@ -391,9 +391,9 @@ class Tanks:
     def __init__(self, service):
         self.service, self.link = service, service.link
 
-    async def send(self, at, number, *, mote="t1", **values):
-        content = {"at": at / S, "n": number} | values
-        await self.link.take([Message(f"tanks/{mote}", json.dumps(content).encode(), number=1 << 16 | number)])
+    async def send(self, at, number, *, mote="t1", again=False, **values):
+        payload = json.dumps({"at": at / S, "n": number} | values).encode()
+        await self.link.take([Message(f"tanks/{mote}", payload, again=again, number=1 << 16 | number)])
 
     @property
     def rows(self):
@@ -405,7 +405,7 @@ class Tanks:
 
 
 @contextlib.asynccontextmanager
-async def tanks(folder, clock, *, state):
+async def tanks(folder, clock, *, state, stops=True):
     (folder / "drivers.toml").write_text(TIMED)
     settings = settings_of(folder)
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
@@ -419,8 +419,12 @@ async def tanks(folder, clock, *, state):
         await service.link.take([Message(topics.demand("tanks"), encode(TANKS), retain=True)])
         await service.merging.settled()
         yield Tanks(service)
-        stop.set()
-        await asyncio.wait_for(task, 10)
+        if stops:
+            stop.set()
+        else:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait_for(task, 10)
 
 
 class SetClock:
@@ -476,6 +480,28 @@ async def test_what_devices_stamped_during_an_outage_of_the_broker_is_not_late(t
         await passes(clock, found, 5)
         await until(lambda: found.rows == [1, 2, 3])
         assert found.service.metrics.value("frames_refused") == 0
+
+
+async def test_what_came_behind_half_a_tuple_is_one_tuple_though_the_proxy_is_killed(tmp_path):
+    clock = SetClock(1_700_000_000 * S)
+    async with tanks(tmp_path, clock, state=BEGUN, stops=False) as found:
+        await found.send(clock.us, 1)
+        await found.send(clock.us, 2, mote="t2")
+        clock.us += S // 10
+        await found.send(clock.us, 3, mote="t2", m=3)
+        clock.us += S // 2
+        await found.send(clock.us, 4, mote="t2")
+        await found.service.flush()
+        await until(lambda: found.rows == [3])
+        assert found.link.numbers == []
+    async with tanks(tmp_path, clock, state=CONTINUED) as found:
+        for number, more in ((1, {}), (2, {}), (3, {"m": 3}), (4, {})):
+            mote, at = ("t1", 0) if number == 1 else ("t2", {2: 0, 3: S // 10, 4: S // 10 + S // 2}[number])
+            await found.send(1_700_000_000 * S + at, number, mote=mote, again=True, **more)
+        await passes(clock, found, 3)
+        await until(lambda: sorted(found.rows) == [1, 3, 4])
+        await until(lambda: found.link.numbers == [1, 2, 3, 4])
+        assert found.service.metrics.value("redelivered") == 2
 
 
 async def test_half_a_tuple_is_acknowledged_with_its_tuple_and_given_out_when_the_proxy_stops(tmp_path):

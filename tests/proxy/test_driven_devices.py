@@ -137,8 +137,6 @@ class Broken:
 
     name, subscriptions = "broken", ("broken/#", "rooms/+")
 
-    held_since_us = None
-
     def finish(self, **_times):
         return NOTHING
 

@@ -271,7 +271,7 @@ def test_a_query_without_sample_reads_the_first_report_of_each_default_period(fr
     devices, program = configured(frames, DEFAULT, (("speed",), S))
     assert program == SamplingProgram(("speed",), S, listen=program.listen)
     for at in (3.25, 4.5, 4.75, 9.9, 10.5, 21.0, 35.5, 36.0):
-        devices.publish(at, at)
+        devices.publish(at, at, 1, None)
     rows = devices.rows(40)
     assert stamps(rows) == [3.25, 4.5, 4.75, 9.9, 10.5, 21.0, 35.5, 36.0], "no grid applies to reports"
     assert stamps(row for row in rows if row["fjord_default_rate"]) == [3.25, 10.5, 21.0, 35.5]
@@ -282,18 +282,18 @@ def test_each_change_of_an_event_field_counts(frames):
     devices, _ = configured(frames, (("speed", "note"), None))
     values = ["shut", "shut", "open", None, "open", "shut"]
     for at, value in enumerate(values):
-        devices.publish(at + 0.5, 1.0, value)
+        devices.publish(at + 0.5, 1.0, 1, value)
     rows = devices.rows(9)
     assert [row["fjord_default_rate"] for row in rows] == [True, False, True, False, False, True]
 
 
 def test_a_change_of_the_program_is_no_change_of_a_value(frames):
     devices, _ = configured(frames, (("speed", "note"), None))
-    devices.publish(1, 1.0, "shut")
+    devices.publish(1, 1.0, 1, "shut")
     devices.demand((("speed", "note"), None), (("speed",), S), epoch=2)
     devices.number = program_number(devices.fleet.motes["m1"].desired)
-    devices.publish(2, 1.0, "shut")
-    devices.publish(3, 1.0, "open")
+    devices.publish(2, 1.0, 1, "shut")
+    devices.publish(3, 1.0, 1, "open")
     assert [row["fjord_default_rate"] for row in devices.rows(9)] == [True, False, True]
 
 
@@ -371,7 +371,7 @@ def test_events_of_a_configured_device_belong_to_the_default_rate(frames):
         frames, QueryDemand("q", ("speed",), S, events=EventDemand("e", Threshold("speed", 0.5, 0.5)))
     )
     for at in range(4):
-        devices.publish(at + 0.25, float(at == 1))
+        devices.publish(at + 0.25, float(at == 1), 1, None)
     rows = devices.rows(9)
     assert events_in(rows) == [(0.75, 1.0)]
     assert [row["fjord_default_rate"] for row in rows] == [True, True, False, False, False]
@@ -406,7 +406,7 @@ def test_periods_of_a_configured_device_are_those_that_it_confirmed(frames):
     devices, program = configured(frames, counted(), (("speed",), 5 * S))
     assert program.period_us == 5 * S
     for at in (1.5, 2, 11.25, 25, 44):
-        devices.publish(at, 1.0)
+        devices.publish(at, 1.0, 1, None)
     devices.publish(61)
     assert counts_in(devices.rows(62)) == [(6, 2)]
 

@@ -16,9 +16,9 @@ def message(number: int, payload: bytes = b"open", *, again: bool = False, conne
     return Message(topic, payload, again=again, number=connection << 16 | number)
 
 
-def took(messages: SessionMessages, *received: Message, now_us: int = 1) -> list[bool]:
+def took(messages: SessionMessages, *received: Message) -> list[bool]:
     found = [messages.received(each) for each in received]
-    messages.handled(now_us)
+    messages.handled()
     return found
 
 
@@ -59,21 +59,31 @@ def test_a_message_that_is_being_handled_is_in_no_cut():
     messages.written()
     assert messages.take() == []
     assert len(messages) == 1
-    messages.handled(1)
+    messages.handled()
     assert [each.number for each in messages.cut()] == [1]
 
 
 def test_what_waits_to_be_merged_is_acknowledged_after_its_tuple_and_what_came_later_too():
-    #  received     1 at 10   2 at 20 (waits)   3 at 30
+    #  received     1   2 (waits)   3
     messages = SessionMessages()
-    for number, now_us in ((1, 10), (2, 20), (3, 30)):
-        took(messages, message(number), now_us=now_us)
-    assert [each.number for each in messages.cut(held_since_us=20)] == [1]
+    took(messages, message(1), message(2), message(3))
+    messages.hold(message(2), "door")
+    stored = messages.cut()
+    assert [each.number for each in stored] == [1, 3], "what 3 led to is on disk"
     messages.written()
     assert messages.take() == [CONNECTION + 1]
-    assert [each.number for each in messages.cut()] == [2, 3]
+    again = [message(2, again=True), message(3, again=True)]
+    assert took(after_a_crash(stored), *again) == [True, False]
+    assert took(messages, message(2, again=True, connection=2)) == [False]
+    assert messages.cut() == []
     messages.written()
-    assert messages.take() == [CONNECTION + 2, CONNECTION + 3]
+    assert messages.take() == []
+    messages.release("gate")
+    assert messages.cut() == []
+    messages.release("door")
+    assert [each.number for each in messages.cut()] == [2]
+    messages.written()
+    assert [each & 0xFFFF for each in messages.take()] == [2, 3, 2]
 
 
 def test_after_a_crash_messages_that_were_stored_are_known_again_and_acknowledged_in_order():
@@ -136,7 +146,7 @@ def test_every_message_leads_to_one_tuple_however_often_the_process_dies(steps):
     def receive(number, *, again=False):
         if messages.received(message(number, again=again)):
             waiting.append(number)
-        messages.handled(number)
+        messages.handled()
 
     for step in [*steps, "crash", "cut", "write"]:
         match step:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -9,9 +11,9 @@ from hypothesis import strategies as st
 
 from protocols.acquisition.covering import answers
 from protocols.acquisition.merging import MergedProgram, Merger
-from protocols.acquisition.needs import Need, fold_demands
+from protocols.acquisition.needs import Need, NeedKind, fold_demands
 from protocols.acquisition.observed import Observed
-from protocols.acquisition.program_reports import Abilities, ProgramStyle
+from protocols.acquisition.program_reports import Abilities, ProgramStyle, allow_changes
 from protocols.acquisition.sensor_traits import SensorTraits
 from protocols.power.profiles import find_profile
 from protocols.wire.demands import EventDemand, PaneDemand, PropertyBand, QueryDemand
@@ -275,3 +277,15 @@ def test_every_need_is_answered_whatever_the_order(demanded, most, random):
     random.shuffle(demanded)
     again, _ = merge(demanded, most=most, minimum_period_us=SECOND, default_period_us=10 * SECOND)
     assert again.milliwatts == pytest.approx(merged.milliwatts)
+
+
+def test_a_device_that_samples_when_it_likes_sends_changes_only_where_each_query_allows_it():
+    able = Abilities(filters=False, aggregates=False, detects_events=False, several=False, keeps_time=False)
+    exact = Need(NeedKind.SAMPLES, ("speed",), 1_000_000, patience_us=60_000_000)
+    rough = replace(exact, tolerances=(("speed", 1.0),))
+    held = replace(exact, silence_us=60_000_000)
+    assert [allow_changes(needs, able) for needs in ([exact], [rough], [held], [rough, held], [rough, exact])] == [
+        *(False, True, True, True, False)
+    ]
+    assert allow_changes([exact], Abilities())
+    assert not allow_changes([rough], replace(able, sends_on_change=False))
