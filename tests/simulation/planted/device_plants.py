@@ -1,7 +1,7 @@
 """Faults that are planted between devices of other makers and their streams.
 
-Tests find what a simulation does not: that a clash of names is named, and that each start gives a device a boot of its
-own (tests/proxy/test_device_ownership.py); that a spool on a full disk empties by itself (tests/proxy/test_full_disk.py).
+Tests find what a simulation does not: that a clash of names is named, that each start gives a device another boot
+(tests/proxy/test_device_ownership.py), and that a spool on a full disk empties (tests/proxy/test_full_disk.py).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _neighbours_forgotten() -> None:
     put(Spool, "stamps", lambda _: {})
 
 
-@PLANTS.planted("strictness ignores who drives a mote", "with keys, a restart shuts out no driven device")
+@PLANTS.planted("strictness ignores what drives a mote", "with keys, a restart shuts out no driven device")
 def _strict() -> None:
     put(DriverRegistry, "has_no_key", lambda *_: False)
 
