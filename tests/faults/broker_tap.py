@@ -17,6 +17,8 @@ from tests.faults.samples import Sample
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+STREAM = "traffic"
+"""Whose samples are noted; what becomes of a device's messages is seen by their numbers."""
 SECONDS = 30.0
 
 
@@ -125,7 +127,7 @@ class BrokerTap:
 
 def _samples(batch: Batch) -> Iterable[Sample]:
     columns = {column.name: column.values(batch.rows) for column in batch.columns}
-    if not columns:
+    if not columns or batch.stream != STREAM:
         return
     fingerprints = columns.get("fjord_form", [None] * batch.rows)
     for fingerprint, start, mote, speed, flow in zip(

@@ -96,6 +96,8 @@ class Run:
         """Numbers of the last results that have been checked, or that the tap may have missed."""
         self._excused: list[tuple[float, float]] = []
         self._begin_us = self._first_us()
+        self._sent_since = self._begin_us / 1e6
+        """The device's messages of before were compared, or came before a query read them."""
 
     def schedule(self, schedule: Schedule, shown: Callable[[str], None] = lambda _: None) -> Outcome:
         """Inject the faults of a schedule, and check everything afterwards."""
@@ -226,7 +228,8 @@ class Run:
     def _lost_messages(self, window: Window) -> list[str]:
         """Return the device's messages that are neither rows nor counted."""
         before = window.end_us / 1e6 - SETTLE_SECONDS
-        sent = [each for each in acknowledged(self._parts.device_log) if each.at < before]
+        sent = [each for each in acknowledged(self._parts.device_log) if self._sent_since <= each.at < before]
+        self._sent_since = before
         rows = [row["row"]["n"] for row in self._results["probes"] if "row" in row]
         counted = int(self._losses()["proxy's samples_dropped"]) if self._parts.setting is Setting.SMALL else 0
         return checks.lost_messages(sent, rows, counted=counted, excused=self._broker_may_lose)

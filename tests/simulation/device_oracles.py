@@ -45,6 +45,8 @@ WRITTEN_SECONDS = 4.0
 SAME_NS = int(0.8 * SAME_WITHIN_US) * 1_000
 """Copies that are handed over within so long are known as such, however long the process is busy."""
 COUNTER = "ticks"
+FEW = 3
+"""Messages with a quality of service of 1, before the first of which a proxy may have had no session yet."""
 GRID_US = 60_000_000
 """Samples of a device that sends changes only are filled in at least so often."""
 TAKEN_UP_NS = 8 * SECOND_NS
@@ -237,6 +239,10 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
         processes = frozenset(found.process.number for found in handed)
         missing[processes, _reasons(world, proxy, message, last)].append(message)
     yield from each("lost", "messages that a broker has kept for a proxy and that it never had", unkept)
+    known = [found for found in world.device_log.published if found.proxy == proxy.name and found.deliveries]
+    certain = [found for found in known if found.qos]
+    if len(certain) > FEW and not any(found.kept for found in certain):
+        yield Violation("lost", f"no broker keeps messages of devices while {proxy.name} is away")
     for (numbers, reasons), messages in missing.items():
         stream = messages[0].sent.stream
         motes = {found.sent.mote for found in messages}
@@ -288,6 +294,8 @@ def _reasons(world: World, proxy: ProxyHost, message: Published, last: Delivery)
         found.add("field_overwritten")
     if not _surely_demanded(world, proxy, sent.stream, last.handed_ns, last.process.number):
         found.add(NOT_DEMANDED)
+    if sent.at_us is not None:
+        found.add("duplicate")
     if world.happened[STEPPING]:
         found |= {"clock", "late"}
     if sent.at_us is not None and last.wall_us - sent.at_us > MAX_DELAY_US - WRITTEN_SECONDS * 1_000_000:

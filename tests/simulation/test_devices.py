@@ -17,7 +17,7 @@ from tests.simulation.device_plans import METERS, DevicePlan, DevicesPlan, drawn
 from tests.simulation.forked import apart
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.proxy_host import BatchId, Life, Spooled
-from tests.simulation.schedules import drawn, stream_of
+from tests.simulation.schedules import Fault, QueryPlan, drawn, stream_of
 from tests.simulation.world import World
 
 BEGAN_US = WALL_BEGINS_NS // 1_000
@@ -69,7 +69,7 @@ class Deployment:
         previous_us = NO_NEIGHBOUR_US
         for number in range(1, 6):
             self.now_ns = (20 + number) * SECOND_NS
-            self.publish(number)
+            self.publish(number).published.kept = True
             self.store(number, BEGAN_US + self.now_ns // 1_000, previous_us)
             previous_us = BEGAN_US + self.now_ns // 1_000
         self.now_ns = 100 * SECOND_NS
@@ -116,6 +116,12 @@ def world():
 
 def test_a_deployment_that_is_right_has_no_violations(world):
     assert world.found() == []
+
+
+def test_a_broker_that_keeps_no_messages_of_devices_is_a_violation(world):
+    for each in world.device_log.published:
+        each.kept = False
+    assert world.found() == [("lost", "broker keeps messages of devices while p0 is away")]
 
 
 LOST = "messages that are no tuples and not counted (0 as anything)"
@@ -231,6 +237,36 @@ def test_a_query_has_the_same_rows_with_and_without_others(tmp_path):
     first = {"name": "a", "sql": "SELECT n FROM clocked", "added": 1.0}
     second = {"name": "b", "sql": "SELECT level FROM clocked SAMPLE EVERY 1 SECONDS", "added": 5.0}
     assert rows(first) == rows(first, second)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 8])
+def test_halves_that_wait_outlive_kills_of_the_proxy(tmp_path, seed):
+    """A message is acknowledged once its tuple is on disk, however long that waits for the rest of its fields.
+
+    killed      20 s         29.4 s        38.7 s
+    halves       1 2  3 4    |     5 6 | waits 2 s
+    """
+    devices = (DevicePlan("halves", 0, "bursty", 1, 0.5), DevicePlan("halves", 0, "steady", 1, 0.5))
+
+    def work():
+        preparing.prepare()
+        schedule = drawn(seed, 300.0)
+        settings = {"flush_interval": 1_000_000, "in_flight": 64, "waiting_samples": 100_000}
+        others = [each for each in schedule.queries if stream_of(each.sql) == "traffic"]
+        changed = msgspec.structs.replace(
+            schedule,
+            devices=DevicesPlan(devices, merges=True),
+            proxies=tuple(
+                msgspec.structs.replace(each, settings={**each.settings, **settings}) for each in schedule.proxies
+            ),
+            faults=tuple(Fault("proxy killed", "p0", 20.0 + 9.37 * number, 1.0, 0.0) for number in range(28)),
+            queries=(*others, QueryPlan("h", "SELECT n FROM halves", 1.0)),
+        )
+        world = World(changed, tmp_path / "world")
+        world.loop.run_until_complete(world.run())
+        return [each.what for each in device_violations(world, {})]
+
+    assert apart(work) == []
 
 
 def world_rows(proxy):

@@ -1,12 +1,11 @@
 """Faults that are planted between devices of other makers and their streams.
 
-Where a device is configured by a bridge, or its name clashes, tests find what a simulation does not: that a clash is
-named (tests/proxy/test_device_ownership.py), that a spool on a full disk empties (tests/proxy/test_full_spool.py).
+Tests find what a simulation does not: that a clash of names is named, that each start gives a device another boot
+(tests/proxy/test_device_ownership.py), and that a spool on a full disk empties (tests/proxy/test_full_disk.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -70,19 +69,9 @@ def _neighbours_forgotten() -> None:
     put(Spool, "stamps", lambda _: {})
 
 
-@PLANTS.planted("strictness ignores which driver drives a mote", "with keys, a restart shuts out no driven device")
+@PLANTS.planted("strictness ignores what drives a mote", "with keys, a restart shuts out no driven device")
 def _strict() -> None:
     put(DriverRegistry, "has_no_key", lambda *_: False)
-
-
-@PLANTS.planted("devices keep their boot in a restart", "numbers after a restart are new ones, and no replays")
-def _boots() -> None:
-    known_devices = DriverRegistry.known_devices
-
-    def kept(self: DriverRegistry, *given: Any) -> Any:
-        return [replace(each, boot=each.boot - 1) for each in known_devices(self, *given)]
-
-    put(DriverRegistry, "known_devices", kept)
 
 
 @PLANTS.planted("devices forgotten in a restart", "the first message after a start of the proxy is a tuple")
