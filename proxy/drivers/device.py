@@ -175,7 +175,7 @@ class Device:
             self._kept = self._counters.states
         elif packets:
             self._kept = before  # this message waits, and those before it do not any more
-        return self._noticed(packets, self.mote if self.feed.waits else "")
+        return self._noticed(packets, self.feed.waiting)
 
     def time_passed(self, *, radio_us: int, received_us: int, at_once: bool = False) -> tuple[Packet, ...]:
         """Return the packets that are due; `at_once` a tuple that waits for the rest of its fields, too."""
@@ -206,8 +206,9 @@ class Device:
                 self.count(ValueFault.MISMATCH)
         return found
 
-    def _noticed(self, packets: tuple[Packet, ...], waits: str = "") -> DriverOutput:
+    def _noticed(self, packets: tuple[Packet, ...], waiting: int | None = None) -> DriverOutput:
         notices, self._notices = tuple(self._notices), []
+        waits = None if waiting is None else (self.mote, waiting)
         return DriverOutput(frames=packets, notices=notices, waits=waits)
 
 

@@ -139,6 +139,8 @@ class DeviceFeed:
         self._taken = range(0)
         """The last slot that has its sample, in microseconds."""
         self._half: HalfTuple | None = None
+        self._halves = 0
+        """How many tuples have waited."""
         self._received_radio_us = radio_us
         self._sent_radio_us = radio_us
         self._battery: float | None = None
@@ -152,6 +154,11 @@ class DeviceFeed:
     def waits(self) -> bool:
         """Whether a tuple waits for the rest of its fields."""
         return self._half is not None
+
+    @property
+    def waiting(self) -> int | None:
+        """The number of the tuple that waits for the rest of its fields; None if none does."""
+        return None if self._half is None else self._halves
 
     def announcement(self) -> Announcement:
         """Return the announcement of the device."""
@@ -246,6 +253,7 @@ class DeviceFeed:
             return ()
         # The next tuple waits from now on, so that the packet of the last one does not promise beyond it.
         self._half = HalfTuple(stamp_us, radio_us + within_us, dict(values))
+        self._halves += 1
         return () if half is None else self._tuple(half.stamp_us, half.values, radio_us, received_us)
 
     def due(self, *, radio_us: int, received_us: int, at_once: bool = False) -> tuple[Packet, ...]:

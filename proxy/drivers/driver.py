@@ -129,14 +129,15 @@ class DriverOutput:
     notices
         For the log.
     waits
-        The mote of which a tuple waits to be merged, to which the message belongs; empty for none.
+        The mote of which a tuple waits to be merged, to which the message belongs, and the number of that tuple; None
+        for none.
     """
 
     frames: tuple[Announcement | Packet, ...] = ()
     publications: tuple[Publication, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     notices: tuple[Notice, ...] = ()
-    waits: str = ""
+    waits: tuple[str, int] | None = None
 
     def __add__(self, other: DriverOutput) -> DriverOutput:
         return DriverOutput(
@@ -229,6 +230,9 @@ class Driver(Protocol):
 
     def hold_promises(self, *, held: bool) -> None:
         """Let low watermarks of devices stand, or move again: messages from before may still wait at the broker."""
+
+    def waiting(self, mote: str) -> int | None:
+        """Return the number of the tuple of a mote that waits to be merged; None if none waits."""
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart, before any message.

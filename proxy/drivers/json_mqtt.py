@@ -274,6 +274,11 @@ class JsonDriver:
         """Let low watermarks stand, or move again."""
         self._traits.promises.held = held
 
+    def waiting(self, mote: str) -> int | None:
+        """Return the number of the tuple of a device that waits for the rest of its fields; None if none does."""
+        device = self._devices.get(mote)
+        return None if device is None else device.feed.waiting
+
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart, and with the columns that their stream had."""
         output = NOTHING

@@ -261,6 +261,11 @@ class Zigbee2MqttDriver:
         """Let low watermarks stand, or move again."""
         self._traits.promises.held = held
 
+    def waiting(self, mote: str) -> int | None:
+        """Return the number of the tuple of a device that waits for the rest of its fields; None if none does."""
+        known = self._motes.get(mote)
+        return None if known is None else known.feed.waiting
+
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart; what the bridge lists is compared with them."""
         output = NOTHING

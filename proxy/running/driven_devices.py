@@ -183,8 +183,9 @@ class DrivenDevices:
                     self._pass_on(driver, control, exchange, message)
                 else:
                     self._metrics.count("controls_unsent")
-        if output.waits and message is not None:
-            self._session.hold(message, output.waits)
+        if output.waits is not None and message is not None:
+            mote, number = output.waits
+            self._session.hold(message, lambda: driver.waiting(mote) == number)
         self._account(driver, self._intake.since(mark), received=message is not None)
         self._intake.count_accepted()
 
@@ -219,8 +220,6 @@ class DrivenDevices:
         self, driver: Driver, frame: Announcement | Packet, message: Message | None
     ) -> tuple[SendControl, ...]:
         """Deliver a frame to the intake; return the controls for its mote."""
-        if isinstance(frame, Packet) and frame.samples:
-            self._session.release(frame.mote)
         controls = self._intake.receive(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real())
         if isinstance(frame, Announcement) and self._fleet.has_announced(frame):
             self._intake.note_owner(self._registry.owner(driver, frame))

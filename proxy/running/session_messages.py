@@ -15,7 +15,7 @@ The same payload under another number, or without the mark, is another message.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import blake2b
@@ -61,8 +61,8 @@ class SessionMessages:
         self._known: OrderedDict[int, bytes] = OrderedDict()
         self._handling: list[tuple[int, SessionMessage | None]] = []
         self._waiting: list[_Received] = []
-        self._held: dict[int, str] = {}
-        """Numbers of messages that wait to be merged, each with its mote."""
+        self._held: dict[int, Callable[[], bool]] = {}
+        """By number: messages that wait to be merged, and whether they still do."""
         for each in stored:
             self._note(each)
 
@@ -85,21 +85,16 @@ class SessionMessages:
         known = message.again and self._known.get(found.number) == found.digest
         self._handling.append((message.number, None if known else found))
         if known and self._held:  # it waits still, under the number that it has on this connection
-            for mote in [mote for each, mote in self._held.items() if _same(each, message.number)]:
-                self._held[message.number] = mote
+            for waits in [waits for each, waits in self._held.items() if _same(each, message.number)]:
+                self._held[message.number] = waits
         if not known:
             self._note(found)
         return not known
 
-    def hold(self, message: Message, mote: str) -> None:
-        """Note that a message waits to be merged into a tuple of a mote: it has led to nothing yet, and may."""
+    def hold(self, message: Message, waits: Callable[[], bool]) -> None:
+        """Note that a message is to be merged with others: it has led to nothing yet, and may while it `waits`."""
         if message.number:
-            self._held[message.number] = mote
-
-    def release(self, mote: str) -> None:
-        """Note that the tuple of a mote for which messages waited has been made."""
-        if self._held:
-            self._held = {number: each for number, each in self._held.items() if each != mote}
+            self._held[message.number] = waits
 
     def handled(self) -> None:
         """Note that all messages noted so far were handled."""
@@ -108,6 +103,7 @@ class SessionMessages:
 
     def cut(self) -> list[SessionMessage]:
         """Note that all that messages led to was cut into batches; return the messages to store with these."""
+        self._held = {number: waits for number, waits in self._held.items() if waits()}
         cut = [each for each in self._waiting if each.fate is _Fate.HANDLED and each.number not in self._held]
         for each in cut:
             each.fate = _Fate.CUT

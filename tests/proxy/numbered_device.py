@@ -41,7 +41,7 @@ class NumberDriver:
 
     def __init__(self):
         self._next = time.time_ns() // 1_000
-        self._announced = False
+        self._announced = self.waits = self.another = False
 
     def capabilities_of(self, mote):
         return Capabilities()
@@ -51,7 +51,9 @@ class NumberDriver:
 
     def received(self, topic, payload, *, radio_us, received_us, retained=False):
         if payload == b"half":
-            return DriverOutput(waits="a")
+            self.waits = True
+            return DriverOutput(waits=("a", 1))
+        self.waits = False
         if not payload.isdigit():
             return DriverOutput(rejections=(Rejection("payload", "no number"),))
         instant = int(payload) * 10 * S
@@ -75,6 +77,9 @@ class NumberDriver:
 
     def trouble_of(self, mote):
         return ""
+
+    def waiting(self, mote):
+        return 1 if self.waits or self.another else None
 
     def finish(self, **_times):
         return NOTHING

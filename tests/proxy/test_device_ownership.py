@@ -385,6 +385,9 @@ class Keeping:
     def hold_promises(self, *, held):
         self.held = held
 
+    def waiting(self, _mote):
+        return None
+
     def capabilities_of(self, _mote):
         return Capabilities()
 

@@ -149,12 +149,12 @@ async def test_a_message_that_waits_in_its_driver_is_not_acknowledged(tmp_path):
 async def test_what_comes_beside_a_message_that_waits_in_its_driver_is_stored_and_not_acknowledged(tmp_path):
     async with proxy(tmp_path) as running:
         await running.link.take([Message(TOPIC, b"half", number=1 << 16 | 1)])
-        running.service.device_messages.hold(Message(TOPIC, b"half", number=1 << 16 | 1), "another")
+        running.driver.another = True
         await running.receive(2)
         await running.service.flush()
         await until(lambda: running.rows == [2])
         assert running.link.acknowledged == []
-        running.service.device_messages.release("another")
+        running.driver.another = False
         await until(lambda: running.link.numbers == [1, 2])
 
 
@@ -405,8 +405,8 @@ class Tanks:
 
 
 @contextlib.asynccontextmanager
-async def tanks(folder, clock, *, state, stops=True):
-    (folder / "drivers.toml").write_text(TIMED)
+async def tanks(folder, clock, *, state, stops=True, more=""):
+    (folder / "drivers.toml").write_text(TIMED + more)
     settings = settings_of(folder)
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
         clocks = Clocks(radio=lambda: clock.us, real=lambda: clock.us)
@@ -502,6 +502,30 @@ async def test_what_came_behind_half_a_tuple_is_one_tuple_though_the_proxy_is_ki
         await until(lambda: sorted(found.rows) == [1, 3, 4])
         await until(lambda: found.link.numbers == [1, 2, 3, 4])
         assert found.service.metrics.value("redelivered") == 2
+
+
+CLASH = """
+[[driver]]
+kind = "json"
+name = "others"
+topic = "others/{mote}"
+stream = "others"
+merge_within = "300ms"
+field = [{name = "n", path = "n", type = "integer"}]
+"""
+
+
+@pytest.mark.parametrize("how", ["no query reads the stream", "another device has the name"])
+async def test_half_a_tuple_that_leads_to_nothing_is_acknowledged(tmp_path, how):
+    clock = SetClock(1_700_000_000 * S)
+    async with tanks(tmp_path, clock, state=BEGUN, more=CLASH) as found:
+        await found.send(clock.us, 1)
+        await passes(clock, found, 2)
+        topic = "others/t1" if how.startswith("another") else "others/o1"
+        await found.link.take([Message(topic, b'{"n": 2}', number=1 << 16 | 2)])
+        await found.send(clock.us, 3)
+        await passes(clock, found, 2)
+        await until(lambda: found.link.numbers == [1, 2, 3])
 
 
 async def test_half_a_tuple_is_acknowledged_with_its_tuple_and_given_out_when_the_proxy_stops(tmp_path):
