@@ -33,24 +33,37 @@ class CounterState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         What was added until the last reset.
     stamp_us
         Instant of the last number.
+    top
+        The last number before the last reset.
     """
 
     number: int | float
     base: int | float = 0
     before: int | float = 0
     stamp_us: int = -(2**62)
+    top: int | float = math.inf
 
-    def next(self, number: float, stamp_us: int, modulus: float | None) -> CounterState:
-        """Return the state after a number; the same state for one that came out of order."""
-        if stamp_us < self.stamp_us or (stamp_us == self.stamp_us and number < self.number):
+    def next(self, number: float, stamp_us: int, modulus: float | None, *, in_order: bool = False) -> CounterState:
+        """Return the state after a number; the same state for one that came out of order.
+
+        Numbers that are stamped on arrival are `in_order`, whatever the proxy's clock does.
+        """
+        behind = stamp_us < self.stamp_us or (stamp_us == self.stamp_us and number < self.number)
+        if behind and not in_order:
             return self
         if number >= self.number:
-            return CounterState(number, self.base, self.before, stamp_us)
-        return CounterState(number, self.base + (self.number if modulus is None else modulus), self.base, stamp_us)
+            return CounterState(number, self.base, self.before, stamp_us, self.top)
+        added = self.number if modulus is None else modulus
+        return CounterState(number, self.base + added, self.base, stamp_us, self.number)
 
     def value(self, number: float) -> int | float:
-        """Return the unwrapped value of a number: the last one, or one that came out of order."""
-        return number + (self.base if number <= self.number else self.before)
+        """Return the unwrapped value of a number: the last one, or one that came out of order.
+
+        A larger one is from before the last reset, or, with a stamp that is a little off, from after it: whichever is
+        nearer.
+        """
+        since = number <= self.number or number - self.number < self.top - number < math.inf
+        return number + (self.base if since else self.before)
 
 
 class DeviceState(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -107,7 +120,7 @@ class Counters:
         self._moduli = moduli
         self.states: dict[str, CounterState] = dict(states or {})
 
-    def unwrap(self, values: dict[str, SampleValue], stamp_us: int) -> list[str]:
+    def unwrap(self, values: dict[str, SampleValue], stamp_us: int, *, in_order: bool = False) -> list[str]:
         """Put unwrapped values for the numbers of counters; return what happened, by the names of counts."""
         happened: list[str] = []
         for name, modulus in self._moduli.items():
@@ -116,7 +129,9 @@ class Counters:
                 continue
             before = self.states.get(name)
             after = (
-                CounterState(number, stamp_us=stamp_us) if before is None else before.next(number, stamp_us, modulus)
+                CounterState(number, stamp_us=stamp_us)
+                if before is None
+                else before.next(number, stamp_us, modulus, in_order=in_order)
             )
             value = after.value(number)
             if not -_LARGEST <= value <= _LARGEST or not math.isfinite(value):

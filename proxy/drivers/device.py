@@ -168,7 +168,7 @@ class Device:
             self.count(fault.fault)
             self.note(fault.fault, f"the field is NULL, as {fault.detail}; further ones are counted as {fault.fault}")
         values, before = reading.values, self._counters.states
-        for happened in self._counters.unwrap(values, stamp_us):
+        for happened in self._counters.unwrap(values, stamp_us, in_order=at_us is None):
             self.count(happened)
         packets = self.feed.add(self._as_columns(values), stamp_us, radio_us=radio_us, received_us=received_us)
         if not self.feed.waits:

@@ -263,9 +263,14 @@ class DeviceFeed:
         half, self._half = self._half, None
         return self._tuple(half.stamp_us, half.values, radio_us, received_us)
 
+    @property
+    def can_promise(self) -> bool:
+        """Whether an empty packet has something to promise."""
+        return not (self._promises.held and self._low_watermark_us is None and self._times.max_delay_us)
+
     def heartbeat(self, *, radio_us: int, received_us: int) -> Packet | None:
         """Return the empty packet that is due, if one is."""
-        if self.offline or radio_us - self._received_radio_us >= self._times.silence_after_us:
+        if not self.can_promise or self.offline or radio_us - self._received_radio_us >= self._times.silence_after_us:
             return None
         if radio_us - self._sent_radio_us < self.program.listen.every_us:
             return None

@@ -407,12 +407,12 @@ class JsonDriver:
         if self._columns.absent:
             named = ", ".join(self._columns.absent)
             notices.append(Notice(known.mote, f"columns that the file does not have any more are NULL: {named}"))
-        hello = device.feed.empty(radio_us=radio_us, received_us=received_us)
+        hello = (device.feed.empty(radio_us=radio_us, received_us=received_us),) if device.feed.can_promise else ()
         rejections = tuple(
             Rejection("mismatch", f"{each}. {self._traits.remedy}", known.mote)
             for each in self._columns.mismatches.values()
         )
-        return output + DriverOutput((device.feed.announcement(), hello), (), rejections, tuple(notices))
+        return output + DriverOutput((device.feed.announcement(), *hello), (), rejections, tuple(notices))
 
     def _note_events(self) -> None:
         events = events_of(self._plan.fields, self._columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -79,7 +80,14 @@ def _decode_leniently(payload: bytes, *, decimal_comma: bool) -> Any:
     bare = _BARE_NUMBER.fullmatch(payload) if decimal_comma else None
     if bare is not None:
         return bare[1].decode()
-    return _decoder.decode(_NO_JSON.sub(lambda found: found[1] or _MARK, payload))
+    return _decoder.decode(_NO_JSON.sub(_replaced, payload))
+
+
+def _replaced(found: re.Match[bytes]) -> bytes:
+    """Return a string as it is, and for a number that is none, or larger than every real, the mark."""
+    if found[1]:
+        return found[1]
+    return found[0] if found[0][-1:].isdigit() and math.isfinite(float(found[0])) else _MARK
 
 
 def parse_path(path: str) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from proxy.drivers.payloads import PayloadError, read_json
 from proxy.drivers.push_down import push_down
 from proxy.drivers.reporting_change import ReportingChange
 from proxy.drivers.stream_columns import MergedColumns, StreamColumns
-from proxy.drivers.zigbee_devices import BATTERY, ZigbeeDevice, read_devices
+from proxy.drivers.zigbee_devices import BATTERY, MAX_DEVICES, ZigbeeDevice, read_devices
 from proxy.drivers.zigbee_reporting import REPORTING, plan_reporting, reportable
 
 MAX_DEVICES_BYTES = 8 * MEBIBYTE
@@ -132,6 +132,11 @@ class Zigbee2MqttDriver:
         self._streams = StreamColumns()
         self._kept_streams: dict[str, str] = {}
         """The streams of devices from before a restart."""
+        self._others: frozenset[str] = frozenset()
+        """Names of which messages are nothing: of groups, and of devices without fields."""
+        self._groups: frozenset[str] = frozenset()
+        self._left: dict[str, bytes] = {}
+        """What was kept of devices that the bridge does not list any more, by mote, the latest last."""
         self._boots: dict[str, int] = {}
         """Of motes from before a restart, and of those that the bridge does not list any more."""
         self._listed = False
@@ -175,6 +180,10 @@ class Zigbee2MqttDriver:
                 return self._devices(read_json(payload, max_bytes=MAX_DEVICES_BYTES), radio_us, received_us)
             if rest == f"bridge/response/{self._plan.request}":
                 return NOTHING if retained else self._answered(read_json(payload), radio_us, received_us)
+            if rest == "bridge/groups":
+                self._groups = _names_in(read_json(payload, max_bytes=MAX_DEVICES_BYTES))
+                self._others |= self._groups
+                return NOTHING
             if rest == "bridge/info":
                 return self._info(read_json(payload, max_bytes=MAX_DEVICES_BYTES))
             known = self._by_friendly_name.get(rest)
@@ -183,8 +192,11 @@ class Zigbee2MqttDriver:
             known = self._by_friendly_name.get(rest.removesuffix(_AVAILABILITY))
             if known is not None and rest.endswith(_AVAILABILITY):
                 known.feed.set_offline(offline=_means_offline(payload))
-            elif known is None and not self._listed and not retained and _may_be_state(rest, payload):
-                return _rejected("unlisted", f"the bridge has not listed {rest[:64]!r} yet", "")
+            elif known is None and rest not in self._others and not retained and _may_be_state(rest, payload):
+                detail = (
+                    f"the bridge does not list {rest[:64]!r}" if self._listed else f"{rest[:64]!r} is not listed yet"
+                )
+                return _rejected("unlisted", detail, "")
         except PayloadError as error:
             return _rejected(error.reason, str(error), "")
         return NOTHING
@@ -337,6 +349,7 @@ class Zigbee2MqttDriver:
     def _devices(self, content: Any, radio_us: int, received_us: int) -> DriverOutput:
         devices, wrong = read_devices(content)
         self._listed = True
+        self._others = self._groups | _names_in(content)
         before, self._motes, self._by_friendly_name = self._motes, {}, {}
         output = DriverOutput(rejections=tuple(Rejection("shape", each) for each in wrong))
         # All columns of a stream come before the first of its devices is announced: its devices have the same ones.
@@ -358,15 +371,24 @@ class Zigbee2MqttDriver:
             if mote not in self._motes:
                 # The numbers of its packets begin anew if it comes back.
                 self._boots[mote] = known.feed.boot + 1
-                rest = known.feed.due(radio_us=radio_us, received_us=received_us, at_once=True)
-                output += DriverOutput(frames=rest)
+                times = {"radio_us": radio_us, "received_us": received_us}
+                output += DriverOutput(frames=known.unit.time_passed(**times, at_once=True))
+                self._leave(mote, known)
         return output
+
+    def _leave(self, mote: str, known: _Known) -> None:
+        """Keep the counters of a device that is not listed any more: it may come back."""
+        self._left.pop(mote, None)
+        self._left[mote] = known.unit.state()
+        while len(self._left) > MAX_DEVICES:
+            del self._left[next(iter(self._left))]
 
     def _met(self, device: ZigbeeDevice, mote: str, radio_us: int) -> _Known:
         schema = self._offered(device, mote)
         about = DeviceDescription(mote, identifier(device.model), schema, {}, publishes=False)
         boot = self._boots.get(mote, 1)
-        unit = Device(device.friendly_name, about, self._traits, radio_us=radio_us, boot=boot)
+        state = decode_state(self._left.pop(mote, b""))
+        unit = Device(device.friendly_name, about, self._traits, radio_us=radio_us, boot=boot, state=state)
         return _Known(unit, PASSIVE)
 
     def _listed_as(self, known: _Known, device: ZigbeeDevice) -> DriverOutput:
@@ -519,6 +541,13 @@ def _read_state(known: _Known, payload: bytes, radio_us: int, *, retained: bool)
     if known.device is None:
         raise PayloadError("unlisted", f"the bridge has not listed {known.unit.name[:64]!r} yet")
     return read_fields(known.fields, content)
+
+
+def _names_in(content: Any) -> frozenset[str]:
+    """Return the names of all devices, or groups, in a list of the bridge."""
+    listed = content if isinstance(content, list) else []
+    names = (each.get("friendly_name") for each in listed if isinstance(each, dict))
+    return frozenset(each for each in names if isinstance(each, str))
 
 
 def _may_be_state(topic: str, payload: bytes) -> bool:

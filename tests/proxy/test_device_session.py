@@ -405,7 +405,7 @@ class Tanks:
 
 
 @contextlib.asynccontextmanager
-async def tanks(folder, clock, *, state, stops=True, more=""):
+async def tanks(folder, clock, *, state, stops=True, more="", demanded=True):
     (folder / "drivers.toml").write_text(TIMED + more)
     settings = settings_of(folder)
     with open_stores(settings.folder, "p", quarantine_entries=10) as stores:
@@ -416,8 +416,9 @@ async def tanks(folder, clock, *, state, stops=True, more=""):
         task = asyncio.create_task(service.run(stop))
         await asyncio.wait_for(service.link.connected.wait(), 10)
         await service.link.take([Message(SESSION_TOPIC, state)])
-        await service.link.take([Message(topics.demand("tanks"), encode(TANKS), retain=True)])
-        await service.merging.settled()
+        if demanded:
+            await service.link.take([Message(topics.demand("tanks"), encode(TANKS), retain=True)])
+            await service.merging.settled()
         yield Tanks(service)
         if stops:
             stop.set()
@@ -464,6 +465,22 @@ async def test_what_devices_stamped_while_the_proxy_was_away_is_not_late(tmp_pat
         await until(lambda: max(after.watermarks) > began + 180 * S)
         await after.send(began + 100 * S, 7)
         assert after.service.metrics.value("frames_refused", "late") == 1
+
+
+async def test_what_a_stream_without_time_got_while_the_proxy_was_away_is_not_late(tmp_path):
+    """The device was met while no query read its stream, so that no batch holds a low watermark."""
+    began = 1_700_000_000 * S
+    clock = SetClock(began)
+    async with tanks(tmp_path, clock, state=BEGUN, demanded=False) as before:
+        await before.send(clock.us, 1)
+        await passes(clock, before, 3)
+    clock.us += 600 * S
+    async with tanks(tmp_path, clock, state=CONTINUED) as after:
+        await passes(clock, after, 1)
+        await after.send(began + 60 * S, 2)
+        await passes(clock, after, 1)
+        await until(lambda: after.rows == [2])
+        assert after.service.metrics.value("frames_refused") == 0
 
 
 async def test_what_devices_stamped_during_an_outage_of_the_broker_is_not_late(tmp_path):

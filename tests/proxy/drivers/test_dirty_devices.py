@@ -189,6 +189,39 @@ def test_a_counter_out_of_order_has_the_value_of_its_time():
     assert (state.next(8, 5, None), state.value(8), state.value(2)) == (state, 8, 12)
 
 
+def test_a_number_from_after_a_reset_with_a_stamp_that_is_a_little_off_is_no_old_one():
+    counters, found = Counters({"n": None}), []
+    for number, stamp_us in ((500, 1), (502, 2), (0, 10), (1, 7), (501, 1), (2, 8), (5, 11)):
+        values = {"n": number}
+        counters.unwrap(values, stamp_us)
+        found.append(values["n"])
+    assert found == [500, 502, 502, 503, 501, 504, 507]
+
+
+def test_numbers_that_are_stamped_on_arrival_are_in_order_whatever_the_clock_does():
+    counters, found = Counters({"n": 100}), []
+    for number in (15, 20, 95, 5, 10, 15):
+        values = {"n": number}
+        counters.unwrap(values, 1, in_order=True)
+        found.append(values["n"])
+    assert found == [15, 20, 95, 105, 110, 115]
+
+
+def test_the_arrival_of_a_counter_is_its_order(session):
+    counter = {"name": "n", "path": "n", "type": "integer", "kind": "counter", "modulus": 100}
+    it = session(driver(field=[counter]))
+    it.at(100).send("a/b", {"n": 95})
+    it.radio_us -= 10 * S  # the system's clock is set back
+    found = [rows(it.send("a/b", {"n": number}))[0][1] for number in (5, 10)]
+    assert found == [105, 110]
+
+
+@pytest.mark.parametrize("number", [b"1e100", b"2.5E200", b"1e+100", b"-1e300", b"1e308"])
+def test_a_value_that_is_no_number_costs_no_large_one_beside_it(number):
+    assert read_json(b'{"v": %b, "w": nan}' % number) == {"v": float(number), "w": NOT_A_NUMBER}
+    assert read_json(b'{"v": 1e309, "w": %b}' % number) == {"v": NOT_A_NUMBER, "w": float(number)}
+
+
 FORMS = [
     ("seconds", 1_700_000_000.25, "+00:00"),
     ("seconds", "1700000000.25", "+00:00"),

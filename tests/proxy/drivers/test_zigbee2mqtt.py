@@ -223,6 +223,30 @@ def test_a_device_with_a_stream_of_an_earlier_version_keeps_it(bridge, session, 
     assert found["other"].stream.name == "zigbee2mqtt_snzb_02"
 
 
+def test_a_device_that_comes_back_goes_on_counting(session, recorded):
+    devices = recorded("zigbee2mqtt_devices")
+    rule = {"name": "linkquality", "kind": "counter", "modulus": 100}
+    it = session(read_drivers({"driver": [{"kind": "zigbee2mqtt", "field": [rule]}]}, "test")[0])
+    it.send("zigbee2mqtt/bridge/devices", devices)
+    run(it, SONOFF, SamplingProgram(("linkquality",), S))
+    values = {"linkquality": 90}
+    found = values_of(it, SONOFF, it.at(1).send(f"zigbee2mqtt/{SONOFF}", values), "linkquality")
+    it.at(2).send("zigbee2mqtt/bridge/devices", devices[:2])
+    it.send("zigbee2mqtt/bridge/devices", devices)
+    run(it, SONOFF, SamplingProgram(("linkquality",), S))
+    found += values_of(it, SONOFF, it.at(3).send(f"zigbee2mqtt/{SONOFF}", {"linkquality": 5}), "linkquality")
+    assert found == [(90.0,), (105.0,)]
+
+
+def test_messages_of_devices_that_are_not_listed_are_named(bridge):
+    bridge.send("zigbee2mqtt/bridge/groups", [{"id": 1, "friendly_name": "lights"}], retained=True)
+    (rejected,) = bridge.send("zigbee2mqtt/unknown", {"temperature": 1}).rejections
+    assert (rejected.reason, "does not list 'unknown'" in rejected.detail) == ("unlisted", True)
+    for topic in ("lights", "unknown/set", "Coordinator"):
+        assert bridge.send(f"zigbee2mqtt/{topic}", {"state": "ON"}) == NOTHING
+    assert bridge.send("zigbee2mqtt/unknown", {"temperature": 1}, retained=True) == NOTHING
+
+
 def test_a_device_that_comes_back_has_another_boot(bridge, recorded):
     devices = recorded("zigbee2mqtt_devices")
     bridge.send("zigbee2mqtt/bridge/devices", devices[:2])
