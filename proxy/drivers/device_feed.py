@@ -247,7 +247,9 @@ class DeviceFeed:
             return self._tuple(stamp_us, values, radio_us, received_us)
         half = self._half
         waits = half is not None and radio_us < half.due_radio_us
-        if half is not None and waits and half.takes(values, stamp_us, within_us, self.description.events):
+        # Messages that waited at the broker come all at once: what would overwrite a field is of another tuple.
+        fits = half is not None and not (self._promises.held and half.overlaps(values))
+        if half is not None and waits and fits and half.takes(values, stamp_us, within_us, self.description.events):
             self._count("merged", 1)
             self._count("field_overwritten", half.merge(values))
             return ()
@@ -290,9 +292,6 @@ class DeviceFeed:
         self, stamp_us: int, values: Mapping[str, SampleValue], radio_us: int, received_us: int
     ) -> tuple[Packet, ...]:
         """Return the packet with a tuple; none if it is not needed, which is counted."""
-        if self.program.sleeping:
-            self._count("not_demanded", 1)
-            return ()
         start_us = self._slot(stamp_us)
         if self._begins_us is not None and start_us < self._begins_us:
             self._count("before_program", 1)

@@ -161,7 +161,8 @@ class KnownDevice:
     mote
         Its name in Fjord.
     device
-        Its own name, as :meth:`Driver.device_of` returned it.
+        Its own name, as :meth:`Driver.device_of` returned it; empty for one of an earlier version, which did not keep
+        it: the driver that meets the device goes on with its stream.
     boot
         Of its frames from now on: higher than that of any frame before.
     announcement

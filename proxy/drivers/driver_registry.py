@@ -187,7 +187,8 @@ class DriverRegistry:
     def same_driver(self, mote: str, other: str) -> bool:
         """Return whether one driver drives both motes: what it announces of their stream holds for both."""
         driver = self._of.get(mote)
-        return driver is not None and driver is self._of.get(other)
+        # A device of an earlier version belongs to whichever driver meets it: to this one, as it feeds its stream.
+        return driver is not None and (driver is self._of.get(other) or (other in self._free and other not in self._of))
 
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
         """Let a driver drive a mote; return why it may not, or an empty text.
@@ -204,7 +205,8 @@ class DriverRegistry:
             return ""
         if other is not None and other.owns(mote):
             return f"mote {mote!r} is a device of driver {other.name!r}: give {driver.name!r} a prefix"
-        if other is None and announced is not None and self._free.get(mote) != announced:
+        free = self._free.get(mote)
+        if other is None and announced is not None and (free is None or free.boot != announced.boot):
             return f"mote {mote!r} is one of Fjord's own: give driver {driver.name!r} a prefix"
         self._of[mote] = driver
         return ""
@@ -216,9 +218,10 @@ class DriverRegistry:
         return DrivenMote(mote, driver.name, device, announcement.boot)
 
     def known_devices(self, driver: Driver, before: Before) -> list[KnownDevice]:
-        """Return the devices that a driver owned before the restart, each with a new boot."""
+        """Return the devices that a driver owned before the restart, each with a new boot, and those of no driver."""
         announcements = {each.mote: each for each in before.announcements}
-        return [
+        free = [KnownDevice(each.mote, "", before.boots.get(each.mote, 0) + 1, each) for each in self._free.values()]
+        return free + [
             KnownDevice(
                 each.mote,
                 each.device,

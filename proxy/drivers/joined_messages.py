@@ -71,6 +71,10 @@ class HalfTuple:
             self.values.get(name) is not None and values.get(name) not in {None, self.values[name]} for name in events
         )
 
+    def overlaps(self, values: dict[str, SampleValue]) -> bool:
+        """Return whether a message has a value of a field that it has already."""
+        return any(value is not None and self.values.get(name) is not None for name, value in values.items())
+
     def merge(self, values: dict[str, SampleValue]) -> int:
         """Merge another message; return how many fields it gave another value. NULL and absent ones change nothing."""
         changed = 0

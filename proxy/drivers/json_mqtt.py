@@ -285,6 +285,8 @@ class JsonDriver:
         covered: list[KnownDevice] = []
         self._boots.update({each.mote: each.boot for each in devices})
         for known in devices:
+            if not known.device:
+                continue
             if len(self._devices) + len(covered) >= self._plan.max_motes or not self._covers(known):
                 text = f"driver {self.name!r} does not drive {known.device[:64]!r} as {known.mote!r} any more"
                 output += DriverOutput(notices=(Notice(known.mote, text),))
@@ -292,7 +294,7 @@ class JsonDriver:
             covered.append(known)
         # The columns that the stream had come first: a file may add to them, and change nothing.
         self._streams = StreamColumns(units_may_come=True)
-        for known in covered:
+        for known in (*covered, *(each for each in devices if not each.device)):
             if known.announcement.stream.name == self._plan.stream:
                 self._streams.merge(known.announcement.stream)
         self._columns = self._streams.merge(self._plan.schema)

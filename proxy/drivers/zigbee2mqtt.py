@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -181,8 +182,9 @@ class Zigbee2MqttDriver:
             if rest == f"bridge/response/{self._plan.request}":
                 return NOTHING if retained else self._answered(read_json(payload), radio_us, received_us)
             if rest == "bridge/groups":
-                self._groups = _names_in(read_json(payload, max_bytes=MAX_DEVICES_BYTES))
-                self._others |= self._groups
+                with suppress(PayloadError):  # it has nothing but names, of which no message is missed
+                    self._groups = _names_in(read_json(payload, max_bytes=MAX_DEVICES_BYTES))
+                    self._others |= self._groups
                 return NOTHING
             if rest == "bridge/info":
                 return self._info(read_json(payload, max_bytes=MAX_DEVICES_BYTES))
@@ -193,9 +195,7 @@ class Zigbee2MqttDriver:
             if known is not None and rest.endswith(_AVAILABILITY):
                 known.feed.set_offline(offline=_means_offline(payload))
             elif known is None and rest not in self._others and not retained and _may_be_state(rest, payload):
-                detail = (
-                    f"the bridge does not list {rest[:64]!r}" if self._listed else f"{rest[:64]!r} is not listed yet"
-                )
+                detail = f"the bridge does not list {rest[:64]!r}{'' if self._listed else ' yet'}"
                 return _rejected("unlisted", detail, "")
         except PayloadError as error:
             return _rejected(error.reason, str(error), "")
@@ -282,8 +282,8 @@ class Zigbee2MqttDriver:
         """Go on with devices from before a restart; what the bridge lists is compared with them."""
         output = NOTHING
         self._boots.update({each.mote: each.boot for each in devices})
-        covered = [each for each in devices if self._covers(each)]
-        for known in covered:
+        covered = [each for each in devices if each.device and self._covers(each)]
+        for known in (*covered, *(each for each in devices if not each.device)):
             self._streams.merge(known.announcement.stream)
             self._kept_streams[known.mote] = known.announcement.stream.name
         for known in covered:

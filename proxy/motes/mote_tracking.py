@@ -219,6 +219,10 @@ class MoteTracking:
         program = self._readers.program(self.running)
         if program is not None and not program.sleeping:
             return MoteWatermark(self._readers.held_back(self.running, self._low_watermark_us))
+        if (
+            self.device is not None and self._is_demanded
+        ):  # it reports by rules of its own until it has confirmed others
+            return MoteWatermark(self._low_watermark_us)
         return self._handover.watermark(self._low_watermark_us, is_new=not self.numbers.any_received)
 
     @property
@@ -411,7 +415,7 @@ class MoteTracking:
             or self.announcement is None
             or self._low_watermark_us is None
             or self._passed_over
-            or (self.device is not None and self.publishes and not self._is_demanded)
+            or (self.device is not None and not self._is_demanded and (self.publishes or packet.program == 0))
             or clock.fault is not None
             or not earliest_us <= packet.clock_us - received_us <= latest_us
             or not earliest_us <= packet.promise_us - received_us <= latest_us
@@ -499,14 +503,14 @@ class MoteTracking:
 
     @property
     def _is_demanded(self) -> bool:
-        """Whether tuples of a device that publishes by its own rules are wanted."""
+        """Whether tuples of a driven device are wanted, whatever program it runs."""
         return self._merged is not None or (self.device is not None and self.device.stored_always)
 
     def _ignores_samples_of(self, packet: Packet) -> bool:
-        """Return whether no query wants samples that a driven device sends without being sent a program."""
+        """Return whether no query wants samples that a driven device sends before it has confirmed a program."""
         if self.device is None or self.announcement is None:
             return False
-        return not self._is_demanded if self.device.publishes else packet.program == 0
+        return not self._is_demanded and (self.device.publishes or packet.program == 0)
 
     def _not_demanded(self, packet: Packet) -> list[MoteInstruction]:
         samples = sum([type(each) is Sample for each in packet.records])

@@ -132,6 +132,9 @@ class RecordReaders:
 
     def _made(self, number: int) -> RecordReader | None:
         program = self.program(number)
+        if program is not None and program.sleeping and self._publishing is not None and self._announcement is not None:
+            # A driven device reports by rules of its own until it has confirmed a program.
+            program = publishing_program(self._announcement.stream)
         if self._announcement is None or program is None or program == SLEEP or program.sleeping:
             return None
         try:

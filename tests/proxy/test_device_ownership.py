@@ -432,8 +432,8 @@ async def test_a_boot_is_above_that_of_every_stored_frame(frames):
             (frames.announcement("m1", boot=announced), frames.announcement("m9")),
             {"m1": position},
         )
-        (known,) = DriverRegistry([driver], before).known_devices(driver, before)
-        assert known.boot == 5
+        free, known = DriverRegistry([driver], before).known_devices(driver, before)
+        assert (free.mote, free.device, known.mote, known.boot) == ("m9", "", "m1", 5)
 
 
 async def test_a_driver_with_a_fault_costs_its_own_answers_only(tmp_path, frames):

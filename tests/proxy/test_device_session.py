@@ -14,6 +14,8 @@ from protocols.wire import topics
 from protocols.wire.batches import decode_batch
 from protocols.wire.demands import QueryDemand, StreamDemand
 from protocols.wire.frames import VERSION, encode
+from protocols.wire.packets import Announcement
+from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.drivers.settings import load_drivers
 from proxy.errors import StoreFullError
 from proxy.running.link_interface import Clocks, client_session, lasting_session
@@ -399,6 +401,18 @@ class Tanks:
     def rows(self):
         return Proxy(self.service, None).rows
 
+    def columns(self, *names):
+        batches = [decode_batch(each.payload) for each in self.link.on(topics.batches("p"))]
+        unique = {(each.stream, each.sequence): each for each in batches if each.rows}
+        return [
+            row
+            for _, batch in sorted(unique.items())
+            for row in zip(
+                *(column.values(batch.rows) for name in names for column in batch.columns if column.name == name),
+                strict=True,
+            )
+        ]
+
     @property
     def watermarks(self):
         return [decode_batch(each.payload).watermark_us for each in self.link.on(topics.batches("p"))]
@@ -521,6 +535,37 @@ async def test_what_came_behind_half_a_tuple_is_one_tuple_though_the_proxy_is_ki
         assert found.service.metrics.value("redelivered") == 2
 
 
+ROOMS = """
+[[driver]]
+kind = "json"
+name = "rooms"
+topic = "rooms/{mote}"
+stream = "rooms"
+merge_within = "300ms"
+field = [
+    {name = "t", path = "t", type = "real", optional = true},
+    {name = "h", path = "h", type = "real", optional = true},
+]
+"""
+
+
+async def test_halves_that_waited_at_the_broker_are_tuples_of_their_own(tmp_path):
+    """They were published a minute apart, and come all at once."""
+    clock = SetClock(1_700_000_000 * S)
+    rooms = StreamDemand(VERSION, "c", "rooms", 1, (QueryDemand("q", ("t",), S),))
+    async with tanks(tmp_path, clock, state=CONTINUED, more=ROOMS) as found:
+        await found.link.take([Message(topics.demand("rooms"), encode(rooms), retain=True)])
+        await found.service.merging.settled()
+        found.service._backlog.lost()
+        await found.link.take([Message(SESSION_TOPIC, CONTINUED)])
+        pairs = [Message("rooms/a", b'{"%s": %d}' % (name, n), number=1 << 16 | 2 * n + place)
+                 for n in range(1, 6) for place, name in enumerate((b"t", b"h"))]  # fmt: skip
+        await found.link.take(pairs)
+        await passes(clock, found, 2)
+        await until(lambda: found.columns("t", "h") == [(n, n) for n in range(1, 6)])
+        assert found.link.numbers == list(range(2, 12))
+
+
 CLASH = """
 [[driver]]
 kind = "json"
@@ -558,3 +603,20 @@ async def test_half_a_tuple_is_acknowledged_with_its_tuple_and_given_out_when_th
         assert found.link.numbers == [1]
     assert found.link.numbers == [1, 2]
     assert found.service.metrics.value("device_tuples") == 2
+
+
+async def test_devices_of_an_earlier_version_go_on_whichever_speaks_first(tmp_path):
+    """It kept their announcements, of boot 0 and without the column `sensor`, and not which driver they are of."""
+    fields = (Field("n", FieldType.INTEGER), Field("m", FieldType.INTEGER))
+    with open_stores(settings_of(tmp_path).folder, "p", quarantine_entries=10) as stores:
+        stores.catalog.remember([
+            Announcement(VERSION, mote, 0, "json", StreamSchema("tanks", fields), {}, S, 1_000) for mote in ("t1", "t2")
+        ])  # fmt: skip
+    clock = SetClock(1_700_000_000 * S)
+    async with tanks(tmp_path, clock, state=BEGUN) as found:
+        for number, mote in ((1, "t1"), (2, "t2"), (3, "t1")):
+            await found.send(clock.us, number, mote=mote)
+            await passes(clock, found, 2)
+        await until(lambda: sorted(found.rows) == [1, 2, 3])
+        assert found.service.metrics.value("announcements_refused") == 0
+        assert found.service.fleet.streams["tanks"].schema.field_names == ("n", "m", "sensor")

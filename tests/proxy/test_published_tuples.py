@@ -278,6 +278,20 @@ def test_a_query_without_sample_reads_the_first_report_of_each_default_period(fr
     assert stamps(first_in(rows, S)) == [3.25, 4.5, 9.9, 10.5, 21.0, 35.5, 36.0]
 
 
+def test_a_device_that_has_not_confirmed_its_program_reports_by_rules_of_its_own(frames):
+    able = Abilities(filters=False, sends_on_change=True, aggregates=False, detects_events=False, several=False)
+    devices = Devices(frames, "m1", traits=SET, abilities_of=lambda _: able)
+    devices.number = 0
+    assert of_type(devices.publish(1, 1.0, 1, None), NotDemanded)
+    devices.demand(DEFAULT)
+    for at in (3.25, 4.5, 10.5):
+        devices.publish(at, at, 1, None)
+    assert devices.fleet.entry("m1").state is MoteState.CHANGING
+    rows = devices.rows(40)
+    assert stamps(rows) == [3.25, 4.5, 10.5]
+    assert stamps(row for row in rows if row["fjord_default_rate"]) == [3.25, 10.5]
+
+
 def test_each_change_of_an_event_field_counts(frames):
     devices, _ = configured(frames, (("speed", "note"), None))
     values = ["shut", "shut", "open", None, "open", "shut"]

@@ -223,6 +223,17 @@ def test_a_device_with_a_stream_of_an_earlier_version_keeps_it(bridge, session, 
     assert found["other"].stream.name == "zigbee2mqtt_snzb_02"
 
 
+def test_a_device_that_an_earlier_version_did_not_name_keeps_its_stream(bridge, session, recorded):
+    stream = announcements(bridge.first)[SONOFF].stream
+    kept = StreamSchema("zigbee2mqtt_snzb_02_0123abcd", stream.sampled)
+    before = KnownDevice(SONOFF, "", 1, msgspec.structs.replace(announcements(bridge.first)[SONOFF], stream=kept))
+    again = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z")))
+    assert again.driver.restore([before], **again.times) == NOTHING
+    found = announcements(again.send("zigbee2mqtt/bridge/devices", recorded("zigbee2mqtt_devices")))
+    assert found[SONOFF].stream.name == kept.name
+    assert found[SONOFF].stream.fields[: len(kept.fields)] == kept.fields
+
+
 def test_a_device_that_comes_back_goes_on_counting(session, recorded):
     devices = recorded("zigbee2mqtt_devices")
     rule = {"name": "linkquality", "kind": "counter", "modulus": 100}
@@ -301,7 +312,8 @@ def test_a_device_of_which_nothing_can_be_set_publishes_by_its_own_rules(bridge,
 # seconds:       0    1.5   4     12.25        under a program of 10 s that sends each sample
 # reports:            ^     ^     ^            each is a tuple, stamped on arrival
 def test_reports_are_tuples_of_their_own_while_each_is_sent(bridge):
-    assert samples(bridge.at(0.5).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 1})) == []
+    # Before it has confirmed a program it reports by its own rules; the fleet knows whether a query wants that.
+    assert [stamp for stamp, *_ in stamps(bridge.at(0.5).send(f"zigbee2mqtt/{SONOFF}", {"temperature": 1}))] == [S // 2]
     run(bridge, SONOFF, SamplingProgram(("temperature",), 10 * S))
     state = {"temperature": 1, "humidity": 40, "linkquality": 7, "voltage": 3_000}
     found = [stamps(bridge.at(at).send(f"zigbee2mqtt/{SONOFF}", state | {"temperature": at})) for at in (1.5, 4, 12.25)]
@@ -310,7 +322,7 @@ def test_reports_are_tuples_of_their_own_while_each_is_sent(bridge):
     read = [dict(zip(names, values, strict=True)) for ((_, *values),) in found]
     # What queries read does not matter: each report has all fields.
     assert read == [state | {"temperature": at} for at in (1.5, 4, 12.25)]
-    assert bridge.driver.counts_of(SONOFF) == {"not_demanded": 1}
+    assert bridge.driver.counts_of(SONOFF) == {}
 
 
 def test_under_changes_alone_reports_are_on_the_grid(bridge):
