@@ -70,7 +70,7 @@ def _neighbours_forgotten() -> None:
     put(Spool, "stamps", lambda _: {})
 
 
-@PLANTS.planted("strictness ignores who drives a mote", "with keys, a restart shuts out no driven device")
+@PLANTS.planted("strictness ignores which motes are driven", "with keys, a restart shuts out no driven device")
 def _strict() -> None:
     put(DriverRegistry, "has_no_key", lambda *_: False)
 
