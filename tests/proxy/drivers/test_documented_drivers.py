@@ -18,11 +18,13 @@ from protocols.deployment.names import Names, ProxyPart
 from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from proxy.drivers import settings
+from proxy.drivers.field_mapping import ValueFault
 from proxy.drivers.settings import read_drivers
 
 S = 1_000_000
 NOW = 1_700_000_000 * S
-DOCUMENT = (Path(__file__).parents[3] / "docs" / "how-to" / "connect-devices.md").read_text("utf-8")
+ROOT = Path(__file__).parents[3]
+DOCUMENT = (ROOT / "docs" / "how-to" / "connect-devices.md").read_text("utf-8")
 (EXAMPLE,) = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)
 ENTRIES = tomllib.loads(EXAMPLE)["driver"]
 REJECTING = {"Rejection", "PayloadError", "_rejected", "_rejection"}
@@ -44,6 +46,24 @@ def reasons() -> Iterator[str]:
                     yield node.args[0].value
 
 
+def counted() -> Iterator[str]:
+    yield from ValueFault
+    for file in Path(proxy.drivers.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                named = node.args[0]
+                if node.func.attr in {"count", "_count"} and isinstance(named, ast.Constant):
+                    yield str(named.value)
+                if isinstance(node.func.value, ast.Name) and node.func.value.id == "happened":
+                    names = [each.value for each in ast.walk(named) if isinstance(each, ast.Constant)]
+                    yield from (each for each in names if isinstance(each, str))
+
+
+def first_column(header: str) -> set[str]:
+    table = DOCUMENT.partition(header)[2].partition("\n\n")[0]
+    return set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))))
+
+
 def test_every_kind_has_an_example_and_a_row_of_what_it_can():
     assert {entry["kind"] for entry in ENTRIES} == set(settings._KINDS)
     assert set(settings._KINDS) <= set(re.findall(r"^\| `(\w+)`", DOCUMENT, re.MULTILINE))
@@ -55,9 +75,21 @@ def test_every_setting_is_documented(model):
 
 
 def test_every_reason_of_rejection_is_in_the_table():
-    table = DOCUMENT.partition("| reason | meaning |")[2]
-    first = "".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
-    assert set(reasons()) - set(re.findall(r"`(\w+)`", first)) == set()
+    assert set(reasons()) - first_column("| reason | meaning |") == set()
+
+
+def test_every_count_is_in_the_table():
+    assert {"field_broken", "merged", "counter_wrap", "state_unreadable"} <= set(counted())
+    assert set(counted()) - first_column("| count | of | meaning |") == set()
+
+
+def test_the_start_shows_the_file_of_the_example():
+    (shown,) = re.findall(r"```toml examples/devices/devices.toml\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert shown == (ROOT / "examples" / "devices" / "devices.toml").read_text("utf-8")
+    (driver,) = read_drivers(tomllib.loads(shown), "examples/devices/devices.toml")
+    topics = re.findall(r"mosquitto_pub .*-t (\S+) -m '(.*)'", DOCUMENT)
+    rejected = [driver.received(topic, sent.encode(), radio_us=0, received_us=NOW).rejections for topic, sent in topics]
+    assert [each.reason for found in rejected for each in found] == ["garbled", "missing"]
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.get("name", entry["kind"]))
