@@ -129,6 +129,7 @@ def _proxy(part: ProxyPart) -> Found:
     yield Access.WRITE, topics.proxy_clock(name)
     yield Access.WRITE, topics.proxy_spool(name)
     yield Access.WRITE, topics.proxy_waits(name)
+    yield Access.WRITE, topics.proxy_backlog(name, ANY)
     yield Access.WRITE, topics.stream_offer(name, ANY)
     yield Access.WRITE, topics.mote_entry(name, ANY)
     yield Access.WRITE, topics.demand_report(name, ANY)
@@ -141,6 +142,7 @@ def _proxy(part: ProxyPart) -> Found:
     yield Access.READ, topics.demand_piece(ANY, ANY)
     yield Access.READ, topics.cluster_status(ANY)
     yield Access.READ, topics.proxy_claim(name)
+    yield Access.READ, topics.proxy_backlog(name, ANY)
     # Which motes other proxies have: a mote belongs to one.
     yield Access.READ, topics.proxy_status(ANY)
     yield Access.READ, topics.mote_entry(ANY, ANY)

@@ -33,7 +33,7 @@ OF_CLUSTER: Final = frozenset({"acks", "cluster_status", "cluster_claim", "deman
 OF_PROXIES: Final = frozenset(
     {
         *("batches", "resumptions", "proxy_status", "proxy_claim", "proxy_clock", "proxy_spool", "proxy_waits"),
-        *("stream_offer", "mote_entry", "demand_report", "demand_request"),
+        *("stream_offer", "mote_entry", "demand_report", "demand_request", "proxy_backlog"),
     }
 )
 KEPT: Final = OF_CLUSTER | {"batches", "resumptions", "proxy_status", "proxy_claim", "stream_offer"}

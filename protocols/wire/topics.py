@@ -11,6 +11,7 @@ topic                                     from -> to                 kept     pa
 ``proxies/<proxy>/resumptions``           proxy -> cluster           no       ``batches.Resumption``
 ``proxies/<proxy>/status``                proxy -> all               yes      ``catalog.Status``
 ``proxies/<proxy>/claim``                 proxy -> proxy             no       ``catalog.Status``
+``proxies/<proxy>/backlog/<marker>``      proxy -> proxy             no       nothing
 ``proxies/<proxy>/clock``                 proxy -> cluster           no       ``catalog.ProxyClock``
 ``proxies/<proxy>/spool``                 proxy -> cluster           no       ``catalog.ProxySpool``
 ``proxies/<proxy>/waits``                 proxy -> cluster           no       ``catalog.ProxyWaits``
@@ -116,6 +117,11 @@ def proxy_claim(proxy: str) -> str:
     return f"{PREFIX}/proxies/{_user(proxy)}/claim"
 
 
+def proxy_backlog(proxy: str, marker: str) -> str:
+    """Topic of a message to itself that a proxy receives after all that has waited for it at the broker."""
+    return f"{PREFIX}/proxies/{_user(proxy)}/backlog/{_part(marker)}"
+
+
 def proxy_clock(proxy: str) -> str:
     """Topic of the times that a proxy's clock shows."""
     return f"{PREFIX}/proxies/{_user(proxy)}/clock"
@@ -215,6 +221,8 @@ def parse(topic: str) -> ParsedTopic:
             names = (proxy,)
         case ["proxies", proxy, ("status" | "claim" | "clock" | "spool" | "waits") as last]:
             kind, names = f"proxy_{last}", (proxy,)
+        case ["proxies", proxy, "backlog", marker]:
+            kind, names = "proxy_backlog", (proxy, marker)
         case ["proxies", proxy, "streams", stream]:
             kind, names = "stream_offer", (proxy, stream)
         case ["proxies", proxy, "motes", mote]:

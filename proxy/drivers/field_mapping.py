@@ -132,9 +132,9 @@ class FieldMapping:
             return None
         if self.rules is NO_RULES:  # as with most values; JSON has finite numbers only
             if found.__class__ is float and self.field.type is FieldType.REAL:
-                return found  # type: ignore[no-any-return]  # it is a float
+                return found
             if found.__class__ is int and self.field.type is FieldType.INTEGER and -_LARGEST <= found <= _LARGEST:
-                return found  # type: ignore[no-any-return]  # it is an int
+                return found
         if found == NOT_A_NUMBER:
             raise FaultyValueError(ValueFault.BROKEN, f"{self._where} is not a number")
         if self.field.type is FieldType.BOOLEAN:

@@ -175,8 +175,8 @@ class JsonDriver:
         self._traits = DeviceTraits(
             plan.times,
             plan.same_within_us,
-            f"Give the stream or the columns of driver {plan.name!r} other names, or drop stream {plan.stream!r} and "
-            "create it anew with the columns of the drivers' file, and restart the proxy",
+            f"Give the stream or the columns of driver {plan.name!r} other names in the drivers' file, and restart the "
+            "proxy",
         )
         self._properties_vary = any(each.path is not None or each.part for each in plan.properties)
         self._capabilities = plan.capabilities

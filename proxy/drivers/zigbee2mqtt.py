@@ -146,8 +146,8 @@ class Zigbee2MqttDriver:
         self._traits = DeviceTraits(
             plan.times,
             plan.same_within_us,
-            f"Give driver {plan.name!r} another pattern of streams, such as stream = '{{base}}_{{model}}_2', or drop "
-            "the stream and create it anew",
+            f"Give driver {plan.name!r} another pattern of streams, such as stream = '{{base}}_{{model}}_2', and "
+            "restart the proxy",
         )
 
     @property

@@ -253,8 +253,8 @@ class DrivenDevices:
         if self._registry.clashed(driver, mote, "" if message is None else message.topic):
             log.error("two devices have the same name", mote=mote, driver=driver.name, problem=problem)
             self._intake.note_counts(mote, changed=True)
-        self._metrics.count("device_name_clashes", driver.name)
         if message is not None:
+            self._metrics.count("device_name_clashes", driver.name)
             self._reject(driver, "mote", problem, message, mote)
         return False
 

@@ -124,7 +124,9 @@ def client_session(
         on_connect=on_connect,
         devices=None
         if lasting is None or not of_devices
-        else DeviceSession(f"fjord-devices-{proxy}-{epoch}", of_devices, lasting),
+        else DeviceSession(
+            f"fjord-devices-{proxy}-{epoch}", (Subscription(topics.proxy_backlog(proxy, "+")), *of_devices), lasting
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 Tasks: the link receives; "flush" cuts batches and writes to disk; "send batches" publishes them; "catalog" publishes
 entries; "clock" lets time pass in the cores; "merge demands" chooses programs; "devices" publishes messages of drivers;
-"echoes" publishes messages to the proxy itself.
+"echoes" and "markers" publish messages to the proxy itself.
 One thread waits for the disk, another merges.
 """
 
@@ -19,6 +19,7 @@ from protocols.errors import FrameError
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
 from protocols.text.durations import format_duration
+from protocols.wire import topics
 from proxy.drivers.driver import Driver
 from proxy.drivers.driver_registry import Before, DriverRegistry
 from proxy.errors import StoreError
@@ -194,7 +195,8 @@ class ProxyService:
         self._received = asyncio.Event()
         self._flushes = FlushSchedule(settings.flush_interval / 1e6, positions_us=now_us)
         self._unwritten = UnwrittenBatches(self.fleet, self._flushes, settings.spool_size, self.devices.changed_states)
-        self._backlog = Backlog(waits=self._has_device_session and stores.spool.has_session)
+        self._backlog = Backlog(waits=self._has_device_session and stores.spool.has_session, start=str(began_us))
+        self._markers_topic = topics.proxy_backlog(settings.name, "+").removesuffix("+")
         self._unwritten_messages: list[SessionMessage] = []
         """Of the devices' session: those that led to batches that are not written yet."""
         self._full = False
@@ -222,6 +224,7 @@ class ProxyService:
                 tasks.create_task(self.merging.run(), name="merge demands"),
                 tasks.create_task(self.devices.publish(), name="devices"),
                 tasks.create_task(self._send_echoes(), name="echoes"),
+                tasks.create_task(self._send_markers(), name="markers"),
             ]
             await stop.wait()
             await self._shut_down()
@@ -280,7 +283,16 @@ class ProxyService:
         if self._stopping:
             return
         await self.receiver.receive(messages)
+        if self._backlog.waits:
+            self._note_markers(messages)
         self._note_waiting()
+
+    def _note_markers(self, messages: Sequence[Message]) -> None:
+        """Note the markers of this proxy among messages, which tell that no message waits at the broker any more."""
+        for message in messages:
+            if message.number and message.topic.startswith(self._markers_topic):
+                self._backlog.marker_received(message.topic.removeprefix(self._markers_topic))
+        self.devices.hold_promises(held=self._backlog.waits)
 
     async def _session_opened(self, state: bytes) -> None:
         """Note what has become of the session of devices, before the first of its messages is handled."""
@@ -508,6 +520,17 @@ class ProxyService:
             except LinkError as error:
                 attention.lost()
                 log.debug("the message to oneself was not published", error=str(error))
+
+    async def _send_markers(self) -> None:
+        """While messages of devices may wait at the broker, send what comes after the last of them."""
+        while True:
+            marker = self._backlog.next_marker(self._clocks.radio())
+            if marker is not None:
+                try:
+                    await self.link.publish(Message(topics.proxy_backlog(self.settings.name, marker), b""))
+                except LinkError as error:
+                    log.debug("the marker was not published", error=str(error))
+            await asyncio.sleep(_CLOCK_SECONDS)
 
     async def _shut_down(self) -> None:
         self._stopping = True

@@ -133,27 +133,53 @@ class Backlog:
     """Whether messages of devices from before may still wait at the broker.
 
     While they may, no low watermark of a device moves: what has waited there is older than a device's own messages may
-    be late. The broker does not say which message was the last that waited. But it sends all of them as fast as they
-    are acknowledged, so that none is left once all were acknowledged and nothing came for a while.
+    be late. The broker does not say which message was the last that waited. So the proxy publishes a marker once it is
+    connected, and receives it in the same session: brokers send what they queue for a client in the order in which it
+    came. A broker drops messages of a full queue, so that markers are sent until one comes. Where none ever does, the
+    backlog ends once all that came was acknowledged and nothing more comes for a while.
 
     Parameters
     ----------
     waits
         Whether the broker may have kept messages while there was no proxy.
+    start
+        Tells the markers of this start of the proxy from those of others, which may wait at the broker as well.
     """
 
-    def __init__(self, *, waits: bool) -> None:
+    def __init__(self, *, waits: bool, start: str = "0") -> None:
         self.waits = waits
+        self._start = start
         self._connected = False
         self._latest_us = 0
+        self._markers = 0
+        self._sent: set[str] = set()
+        """Markers of this connection."""
+        self._sent_us = 0
 
     def lost(self) -> None:
         """Note that the connection is lost: from now on messages wait at the broker."""
         self.waits, self._connected = True, False
+        self._sent.clear()
 
     def opened(self, radio_us: int, *, kept: bool) -> None:
         """Note a connection; `kept` is whether the broker has kept messages for it."""
         self.waits, self._connected, self._latest_us = kept, True, radio_us
+        self._sent.clear()
+
+    def next_marker(self, radio_us: int) -> str | None:
+        """Return the marker to publish now, if one is due."""
+        if not self.waits or not self._connected or (self._sent and radio_us - self._sent_us < QUIET_US):
+            return None
+        self._markers += 1
+        self._sent_us = radio_us
+        marker = f"{self._start}-{self._markers}"
+        self._sent.add(marker)
+        return marker
+
+    def marker_received(self, marker: str) -> None:
+        """Note a marker, after all messages before it were handled."""
+        if marker in self._sent:
+            self.waits = False
 
     def received(self, radio_us: int) -> None:
         """Note messages of the connection."""

@@ -178,3 +178,36 @@ async def test_mosquitto_keeps_messages_and_sends_what_was_not_acknowledged_agai
             await sensor.link.publish(Message("d/a", b"5"))
             await until(lambda: third.received)
             assert third.seen == [(b"5", False)]
+
+
+@needs_mosquitto
+@pytest.mark.parametrize("version", Version)
+async def test_mosquitto_sends_what_has_waited_before_what_is_published_after(version):
+    """Of all topics, so that a proxy knows by a message of its own that nothing waits any more."""
+    few_in_flight = LastingSession(3_600, in_flight=20)
+    async with running_broker(engine="mosquitto") as broker, running(Peer(at(broker), "sensor")) as sensor:
+        address = BrokerAddress(broker.host, broker.port)
+        subscriptions = [Subscription("d/+"), Subscription("marker/+")]
+
+        def link():
+            return Receiver(address, session=few_in_flight, versions=[version], subscriptions=subscriptions)
+
+        async with receiving(link()) as first:
+            await sensor.link.publish(Message("d/a", b"0"))
+            await until(lambda: first.received)
+        waiting = [b"%d" % number for number in range(1, 301)]
+        for payload in waiting:
+            await sensor.link.publish(Message(f"d/{int(payload) % 7}", payload))
+        second = link()
+        async with receiving(second):
+            await sensor.link.publish(Message("marker/1", b""))
+
+            def acknowledge_and_look():
+                second.link.acknowledge([each.number for each in second.received[acknowledge_and_look.count :]])
+                acknowledge_and_look.count = len(second.received)
+                return any(each.topic == "marker/1" for each in second.received)
+
+            acknowledge_and_look.count = 0
+            await until(acknowledge_and_look)
+        payloads = [each.payload for each in second.received]
+        assert payloads == [b"0", *waiting, b""]

@@ -13,6 +13,7 @@ BUILT = {
     topics.proxy_clock("p"): ("proxy_clock", ("p",)),
     topics.proxy_spool("p"): ("proxy_spool", ("p",)),
     topics.proxy_waits("p"): ("proxy_waits", ("p",)),
+    topics.proxy_backlog("p", "1-1"): ("proxy_backlog", ("p", "1-1")),
     topics.control("p", "m"): ("control", ("p", "m")),
     topics.batches("p"): ("batches", ("p",)),
     topics.acks("p"): ("acks", ("p",)),

@@ -497,6 +497,34 @@ async def test_what_a_stream_without_time_got_while_the_proxy_was_away_is_not_la
         assert after.service.metrics.value("frames_refused") == 0
 
 
+async def test_devices_that_are_never_quiet_do_not_hold_time_back_after_a_restart(tmp_path):
+    """The broker never falls silent, so that only the marker tells that nothing waits there any more."""
+    began = 1_700_000_000 * S
+    clock = SetClock(began)
+    async with tanks(tmp_path, clock, state=BEGUN) as before:
+        await before.send(clock.us, 1)
+        await passes(clock, before, 5)
+    clock.us += 60 * S
+    async with tanks(tmp_path, clock, state=CONTINUED) as after:
+        prefix = topics.proxy_backlog("p", "+").removesuffix("+")
+        await until(lambda: [each for each in after.link.published if each.topic.startswith(prefix)])
+        await after.send(began + 30 * S, 2)  # it has waited
+        await after.link.take([Message(prefix + "6-1", b"", number=1 << 16 | 3)])  # and so has one of another start
+        for number in range(4, 10):
+            await after.send(clock.us, number)
+            await passes(clock, after, 1)
+        assert max(after.watermarks, default=0) < began + 60 * S
+        for each in [each for each in after.link.published if each.topic.startswith(prefix)]:
+            await after.link.take([Message(each.topic, each.payload, number=1 << 16 | 10)])
+        for number in range(11, 20):
+            await after.send(clock.us, number)
+            await passes(clock, after, 1)
+        await until(lambda: max(after.watermarks) > clock.us - 5 * S)
+        await until(lambda: sorted(after.rows) == [1, 2, *range(4, 10), *range(11, 20)])
+        assert after.service.metrics.value("frames_refused") == 0
+        await until(lambda: after.link.numbers == [*range(2, 20)])
+
+
 async def test_what_devices_stamped_during_an_outage_of_the_broker_is_not_late(tmp_path):
     clock = SetClock(1_700_000_000 * S)
     async with tanks(tmp_path, clock, state=BEGUN) as found:

@@ -87,7 +87,8 @@ def rows(service, column="t"):
 
 async def test_values_of_a_json_device_arrive_in_batches_and_nothing_is_sent_to_it(tmp_path):
     async with running(tmp_path, [JSON_DRIVER]) as service:
-        assert [each.filter for each in service.link.client_session.devices.subscriptions] == ["rooms/+"]
+        subscribed = [each.filter for each in service.link.client_session.devices.subscriptions]
+        assert subscribed == [topics.proxy_backlog("p", "+"), "rooms/+"]
         assert not [each for each in service.link.client_session.subscriptions if each.filter == "rooms/+"]
         await send(service, "rooms/kitchen", {"t": 19.0})
         await send(service, topics.demand("climate"), encode(demand("climate", "t", period_us=1_000)), retain=True)

@@ -184,3 +184,29 @@ def test_nothing_waits_at_the_broker_once_all_is_acknowledged_and_nothing_comes(
     assert backlog.waits
     backlog.opened(300 * QUIET_US, kept=False)
     assert not backlog.waits
+
+
+def test_a_marker_ends_the_backlog_and_one_of_another_connection_does_not():
+    backlog = Backlog(waits=True, start="7")
+    assert backlog.next_marker(0) is None, "there is no connection yet"
+    backlog.opened(0, kept=True)
+    early = backlog.next_marker(0)
+    assert backlog.next_marker(QUIET_US - 1) is None
+    backlog.lost()
+    backlog.marker_received(early)
+    assert backlog.waits
+    backlog.opened(QUIET_US, kept=True)
+    first, second = backlog.next_marker(QUIET_US), backlog.next_marker(2 * QUIET_US)
+    assert len({early, first, second}) == 3, "the broker may have dropped the first"
+    for unknown in (early, "6-2", ""):
+        backlog.marker_received(unknown)
+        assert backlog.waits
+    backlog.marker_received(first)
+    assert not backlog.waits
+    assert backlog.next_marker(100 * QUIET_US) is None
+
+
+def test_no_marker_is_sent_where_nothing_waits():
+    backlog = Backlog(waits=True)
+    backlog.opened(0, kept=False)
+    assert backlog.next_marker(0) is None

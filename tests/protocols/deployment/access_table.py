@@ -56,6 +56,8 @@ proxies/roadside/demands/traffic    roadside w          cluster r
 proxies/roadside/requests/traffic   roadside w          cluster r
 proxies/roadside/claim              roadside rw
 proxies/harbour/claim               harbour rw
+proxies/roadside/backlog/7-1        roadside rw
+proxies/harbour/backlog/7-1         harbour rw
 clusters/cluster/status             cluster rw          roadside r          harbour r
 clusters/second/status              roadside r          harbour r
 clusters/cluster/claim              cluster rw

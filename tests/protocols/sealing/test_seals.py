@@ -46,6 +46,7 @@ TOPICS = {
     "proxy_clock": (topics.proxy_clock("p"), topics.proxy_clock("q"), "p", "cluster"),
     "proxy_spool": (topics.proxy_spool("p"), topics.proxy_spool("q"), "p", "cluster"),
     "proxy_waits": (topics.proxy_waits("p"), topics.proxy_waits("q"), "p", "cluster"),
+    "proxy_backlog": (topics.proxy_backlog("p", "1"), topics.proxy_backlog("p", "2"), "p", "p"),
     "stream_offer": (topics.stream_offer("p", "s"), topics.stream_offer("p", "z"), "p", "cluster"),
     "mote_entry": (topics.mote_entry("p", "m"), topics.mote_entry("p", "n"), "p", "q"),
     "demand_report": (topics.demand_report("p", "s"), topics.demand_report("p", "z"), "p", "cluster"),

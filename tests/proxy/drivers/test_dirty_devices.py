@@ -441,7 +441,7 @@ def test_columns_that_a_file_changes_are_refused_with_the_way_out(session, chang
     again = restored(session, before, {**T, "unit": "degC", **change}, U)
     assert again.first.frames[0].stream == before.announcement.stream
     assert [each.reason for each in again.first.rejections] == ["mismatch"]
-    for words in ("t REAL UNIT 'degC'", "create it anew"):
+    for words in ("t REAL UNIT 'degC'", "other names"):
         assert words in again.driver.trouble_of("b")
     assert values(again.send("a/b", {"t": 1, "u": 2})) == [(None, 2.0)]
     assert again.driver.counts_of("b") == {"field_mismatch": 1}

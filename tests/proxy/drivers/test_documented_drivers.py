@@ -52,8 +52,12 @@ def counted() -> Iterator[str]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
                 named = node.args[0]
-                if node.func.attr in {"count", "_count"} and isinstance(named, ast.Constant):
-                    yield str(named.value)
+                if (
+                    node.func.attr in {"count", "_count"}
+                    and isinstance(named, ast.Constant)
+                    and isinstance(named.value, str)
+                ):
+                    yield named.value
                 if isinstance(node.func.value, ast.Name) and node.func.value.id == "happened":
                     names = [each.value for each in ast.walk(named) if isinstance(each, ast.Constant)]
                     yield from (each for each in names if isinstance(each, str))
