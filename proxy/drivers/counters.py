@@ -118,8 +118,6 @@ class Counters:
         self, moduli: Mapping[str, int | float | None], states: Mapping[str, CounterState] | None = None
     ) -> None:
         self._moduli = moduli
-        self.any = bool(moduli)
-        """Whether it has any."""
         self.states: dict[str, CounterState] = dict(states or {})
 
     def unwrap(self, values: dict[str, SampleValue], stamp_us: int, *, in_order: bool = False) -> list[str]:

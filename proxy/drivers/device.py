@@ -91,7 +91,7 @@ class Device:
         self._recent = RecentMessages(traits.same_within_us)
         self._fields: dict[str, FieldMapping] = {}
         self._columns: MergedColumns | None = None
-        self._plain = self._unchanged = False
+        self._plain = False
         self._counters = Counters({}, {} if state is None else state.counters)
         self._kept = self._counters.states
         self._notices: list[Notice] = []
@@ -107,7 +107,6 @@ class Device:
         self._fields = {each.field.name: each for each in fields}
         self._columns = columns
         self._plain = all(own == name for own, name in columns.names.items()) and not columns.mismatches
-        self._unchanged = self._plain and all(each.scale == 1 and each.offset == 0 for each in fields)
         moduli = {each.field.name: each.rules.modulus for each in fields if each.rules.kind is FieldKind.COUNTER}
         self._counters = Counters(moduli, self._counters.states)
         self.troubles.pop("columns", None)
@@ -169,9 +168,8 @@ class Device:
             self.count(fault.fault)
             self.note(fault.fault, f"the field is NULL, as {fault.detail}; further ones are counted as {fault.fault}")
         values, before = reading.values, self._counters.states
-        if self._counters.any:
-            for happened in self._counters.unwrap(values, stamp_us, in_order=at_us is None):
-                self.count(happened)
+        for happened in self._counters.unwrap(values, stamp_us, in_order=at_us is None):
+            self.count(happened)
         packets = self.feed.add(self._as_columns(values), stamp_us, radio_us=radio_us, received_us=received_us)
         if not self.feed.waits:
             self._kept = self._counters.states
@@ -194,8 +192,6 @@ class Device:
 
     def _as_columns(self, values: dict[str, SampleValue]) -> dict[str, SampleValue]:
         """Return scaled values by the stream's names."""
-        if self._unchanged:
-            return values
         columns = self._columns
         found: dict[str, SampleValue] = {}
         for name, value in values.items():
@@ -211,9 +207,7 @@ class Device:
         return found
 
     def _noticed(self, packets: tuple[Packet, ...], waiting: int | None = None) -> DriverOutput:
-        notices: tuple[Notice, ...] = ()
-        if self._notices:
-            notices, self._notices = tuple(self._notices), []
+        notices, self._notices = tuple(self._notices), []
         waits = None if waiting is None else (self.mote, waiting)
         return DriverOutput(frames=packets, notices=notices, waits=waits)
 

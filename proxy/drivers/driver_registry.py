@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TypeVar
 
 from protocols.acquisition.program_reports import Abilities
@@ -108,10 +107,6 @@ def pattern_of(topic_filter: str) -> re.Pattern[str]:
     return re.compile(found + end, re.DOTALL)
 
 
-MOST_TOPICS = 16_384
-"""Topics of which it is remembered which drivers read them."""
-
-
 class DriverRegistry:
     """The drivers of one proxy. A driver owns a mote from when it first announces it, also after a restart.
 
@@ -131,7 +126,6 @@ class DriverRegistry:
         self._of = {each.mote: named[each.driver] for each in before.driven if each.driver in named}
         left = {each.mote for each in before.driven if each.driver not in named}
         owned = {each.mote for each in before.driven}
-        self._reading = lru_cache(MOST_TOPICS)(self._find_reading)
         self._free = {
             each.mote: each
             for each in before.announcements
@@ -167,12 +161,9 @@ class DriverRegistry:
         """How many devices there are of drivers that are not configured any more, by the driver's name."""
         return self._left
 
-    def reading(self, topic: str) -> tuple[Driver, ...]:
+    def reading(self, topic: str) -> list[Driver]:
         """Return the drivers that read messages on a topic."""
-        return self._reading(topic)
-
-    def _find_reading(self, topic: str) -> tuple[Driver, ...]:
-        return tuple(driver for driver, patterns in self._topics if any(each.fullmatch(topic) for each in patterns))
+        return [driver for driver, patterns in self._topics if any(each.fullmatch(topic) for each in patterns)]
 
     def has_no_key(self, mote: str) -> bool:
         """Return whether a mote is driven, or was before the restart: no key of its own seals its frames."""
@@ -198,10 +189,6 @@ class DriverRegistry:
         driver = self._of.get(mote)
         # A device of an earlier version belongs to whichever driver meets it: to this one, as it feeds its stream.
         return driver is not None and (driver is self._of.get(other) or (other in self._free and other not in self._of))
-
-    def drives(self, driver: Driver, mote: str) -> bool:
-        """Return whether a driver drives a mote already, so that it need not claim it."""
-        return self._of.get(mote) is driver
 
     def claim(self, driver: Driver, mote: str, announced: Announcement | None) -> str:
         """Let a driver drive a mote; return why it may not, or an empty text.

@@ -20,7 +20,6 @@ from proxy.drivers.payloads import MISSING, NOT_A_NUMBER, PayloadError, look_up
 
 LONGEST_TEXT = 1024
 _LONGEST_NUMBER = 64
-_LARGEST = 2**63 - 1
 _SHOWN = 40
 _WITH_POINT = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?", re.ASCII)
 _WITH_COMMA = re.compile(r"[-+]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?", re.ASCII)
@@ -130,11 +129,8 @@ class FieldMapping:
         """
         if found is None:
             return None
-        if self.rules is NO_RULES:  # as with most values; JSON has finite numbers only
-            if found.__class__ is float and self.field.type is FieldType.REAL:
-                return found
-            if found.__class__ is int and self.field.type is FieldType.INTEGER and -_LARGEST <= found <= _LARGEST:
-                return found
+        if found.__class__ is float and self.rules is NO_RULES and self.field.type is FieldType.REAL:
+            return found  # most values; JSON has finite numbers only
         if found == NOT_A_NUMBER:
             raise FaultyValueError(ValueFault.BROKEN, f"{self._where} is not a number")
         if self.field.type is FieldType.BOOLEAN:

@@ -178,7 +178,6 @@ class JsonDriver:
             f"Give the stream or the columns of driver {plan.name!r} other names in the drivers' file, and restart the "
             "proxy",
         )
-        self._properties_vary = any(each.path is not None or each.part for each in plan.properties)
         self._capabilities = plan.capabilities
         self._note_events()
         self._fields: tuple[FieldMapping, ...] | None = None if plan.mappings else plan.fields
@@ -349,22 +348,21 @@ class JsonDriver:
         if device is None:
             device = self._met(name, parts, content, radio_us)
             output = DriverOutput(frames=(device.feed.announcement(),))
-        elif self._properties_vary:
+        elif any(each.path is not None or each.part for each in plan.properties):
             output = self._properties_of_message(device, parts, content, radio_us)
         if plan.time is not None and at_us is None:
             device.count("receipt_time")
         device.feed.message_received(radio_us=radio_us)
         compared = None
-        if not plan.same_within_us:
-            pass
-        elif plan.message_id is None:
+        if plan.message_id is None:
             values = tuple(reading.values.items())
             compared = lambda: (at_us, values)  # noqa: E731 - most messages are compared with none
-        elif (number := look_up(content, plan.message_id)) is not MISSING and number is not None:
-            compared = lambda: number  # noqa: E731 - as above
+        elif (found := look_up(content, plan.message_id)) is not MISSING and found is not None:
+            compared = lambda: found  # noqa: E731 - as above
         try:
-            found = device.received(reading, at_us, content=compared, radio_us=radio_us, received_us=received_us)
-            return found if output is NOTHING else output + found
+            return output + device.received(
+                reading, at_us, content=compared, radio_us=radio_us, received_us=received_us
+            )
         except PayloadError as error:
             return output + device.rejected(error)
 

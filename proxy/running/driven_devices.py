@@ -168,11 +168,10 @@ class DrivenDevices:
 
     def _run(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None = None) -> None:
         """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
+        exchange = Exchange()
         mark = self._intake.mark()
         output = self._call(driver, call, message)
-        exchange = Exchange()
-        if not self._delivered_at_once(driver, output, exchange, message):
-            exchange.answered(output)
+        exchange.answered(output)
         while (each := exchange.next()) is not None:
             if isinstance(each, DriverOutput):
                 self._note(driver, each, message)
@@ -188,22 +187,7 @@ class DrivenDevices:
             mote, number = output.waits
             self._session.hold(message, lambda: driver.waiting(mote) == number)
         self._account(driver, self._intake.since(mark), received=message is not None)
-        if message is None:  # else messages that came together are counted together
-            self._intake.count_accepted()
-
-    def _delivered_at_once(
-        self, driver: Driver, output: DriverOutput, exchange: Exchange, message: Message | None
-    ) -> bool:
-        """Deliver an output that is but a packet of a mote of the driver, as most are; return whether it was one."""
-        if len(output.frames) != 1 or output.publications or output.rejections or output.notices:
-            return False
-        (frame,) = output.frames
-        if type(frame) is not Packet or not self._registry.drives(driver, frame.mote):
-            return False
-        for control in self._deliver(driver, frame, message):
-            if exchange.passes_on(frame.mote):
-                self._pass_on(driver, control, exchange, message)
-        return True
+        self._intake.count_accepted()
 
     def _account(self, driver: Driver, done: Outcomes, *, received: bool) -> None:
         """Count the tuples of an exchange, and, if a message was received, what became of it: one outcome for each."""
@@ -228,8 +212,8 @@ class DrivenDevices:
             self._reject(driver, rejection.reason, rejection.detail, message, rejection.mote)
         for notice in output.notices:
             log.info("device", mote=notice.mote, driver=driver.name, notice=notice.text)
+        self._metrics.count("controls_unsent", by=self._messages.add(output.publications))
         if output.publications:
-            self._metrics.count("controls_unsent", by=self._messages.add(output.publications))
             self._arrived.set()
 
     def _deliver(

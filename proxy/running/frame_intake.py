@@ -166,11 +166,11 @@ class FrameIntake:
 
     def since(self, mark: Outcomes) -> Outcomes:
         """Return what has happened since a mark."""
-        accepted = self._accepted
+        now, accepted = self.mark(), self._accepted[mark.tuples :]
         return Outcomes(
-            sum([len(accepted[place].starts_us) for place in range(mark.tuples, len(accepted))]),
-            self._rejections - mark.rejections,
-            self._metrics.value("samples_not_demanded", "") - mark.not_demanded,
+            sum([len(each.starts_us) for each in accepted]),
+            now.rejections - mark.rejections,
+            now.not_demanded - mark.not_demanded,
         )
 
     def note_owner(self, owner: DrivenMote) -> None:
