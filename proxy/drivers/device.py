@@ -92,6 +92,7 @@ class Device:
         self._fields: dict[str, FieldMapping] = {}
         self._columns: MergedColumns | None = None
         self._plain = False
+        self._unscaled = False
         self._counters = Counters({}, {} if state is None else state.counters)
         self._kept = self._counters.states
         self._notices: list[Notice] = []
@@ -107,6 +108,7 @@ class Device:
         self._fields = {each.field.name: each for each in fields}
         self._columns = columns
         self._plain = all(own == name for own, name in columns.names.items()) and not columns.mismatches
+        self._unscaled = all(each.scale == 1 and each.offset == 0 for each in fields)
         moduli = {each.field.name: each.rules.modulus for each in fields if each.rules.kind is FieldKind.COUNTER}
         self._counters = Counters(moduli, self._counters.states)
         self.troubles.pop("columns", None)
@@ -192,6 +194,8 @@ class Device:
 
     def _as_columns(self, values: dict[str, SampleValue]) -> dict[str, SampleValue]:
         """Return scaled values by the stream's names."""
+        if self._plain and self._unscaled:
+            return values
         columns = self._columns
         found: dict[str, SampleValue] = {}
         for name, value in values.items():
@@ -207,6 +211,8 @@ class Device:
         return found
 
     def _noticed(self, packets: tuple[Packet, ...], waiting: int | None = None) -> DriverOutput:
+        if waiting is None and not self._notices:
+            return DriverOutput(packets)
         notices, self._notices = tuple(self._notices), []
         waits = None if waiting is None else (self.mote, waiting)
         return DriverOutput(frames=packets, notices=notices, waits=waits)

@@ -303,7 +303,7 @@ class DeviceFeed:
             return ()
         defaults = self.description.defaults
         names = self.program.fields if self._on_grid else self._names
-        sampled = tuple([values[name] if name in values else defaults.get(name) for name in names])
+        sampled = tuple(map(({**defaults, **values} if defaults else values).get, names))
         if self._on_grid and not self._residual.passes(start_us, sampled):
             self._count("unchanged", 1)
             return ()
