@@ -15,8 +15,10 @@ There is no pause in between, so the frames of a device reach the fleet in the o
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import LinkError, Message
@@ -54,6 +56,13 @@ def device_of(registry: DriverRegistry, mote: str) -> DeviceTraits | None:
     return DeviceTraits(
         driver.name, can.publishes, can.stored_always, can.event_fields, can.expected_every_us, can.mains
     )
+
+
+class _Times(NamedTuple):
+    """When something happens that a driver is told."""
+
+    radio_us: int
+    received_us: int
 
 
 class DrivenDevices:
@@ -96,6 +105,8 @@ class DrivenDevices:
         self._messages = DeviceMessages()
         self._arrived = asyncio.Event()
         self._demanded = DemandedPrograms()
+        self._counts: dict[str, Counter[str]] = {}
+        """What is to be counted of drivers, by name, and then by counter."""
 
     def __contains__(self, mote: str) -> bool:
         """Return whether a mote is a driven device."""
@@ -113,6 +124,7 @@ class DrivenDevices:
             devices = self._registry.known_devices(driver, before)
             if devices:
                 self._run(driver, partial(driver.restore, devices))
+        self.count_received()
 
     def changed_states(self, batches: Sequence[CutBatch], positions: Sequence[MotePosition]) -> Mapping[str, bytes]:
         """Return what drivers keep of the motes of batches and positions, where it has changed."""
@@ -122,7 +134,7 @@ class DrivenDevices:
         return self._registry.changed_states(motes | dict.fromkeys(each.mote for each in positions))
 
     def received(self, message: Message) -> None:
-        """Handle a message of a device."""
+        """Handle a message of a device; what becomes of it is counted by the next :meth:`count_received`."""
         for driver in self._registry.reading(message.topic):
             call = partial(driver.received, message.topic, message.payload, retained=message.retain)
             self._run(driver, call, message)
@@ -133,16 +145,27 @@ class DrivenDevices:
             tracking = self._fleet.motes.get(mote)
             if tracking is not None and self._demanded.lets_listen(mote, tracking.state, tracking.desired):
                 self._run(driver, partial(driver.listen, mote))
+        self.count_received()
 
     def time_passed(self) -> None:
         """Let drivers do what is due."""
         for driver in self._registry.drivers:
             self._run(driver, driver.time_passed)
+        self.count_received()
 
     def finish(self) -> None:
         """Let drivers give out what waits, as the proxy stops."""
         for driver in self._registry.drivers:
             self._run(driver, driver.finish)
+        self.count_received()
+
+    def count_received(self) -> None:
+        """Update the counters of messages, packets and tuples, for many messages at a time."""
+        for name, counts in self._counts.items():
+            for counter, number in counts.items():
+                self._metrics.count(counter, name, by=number)
+        self._counts.clear()
+        self._intake.count_accepted()
 
     def hold_promises(self, *, held: bool) -> None:
         """Let low watermarks of devices stand, or move again: messages from before may still wait at the broker."""
@@ -168,39 +191,64 @@ class DrivenDevices:
 
     def _run(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None = None) -> None:
         """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
-        exchange = Exchange()
+        times = _Times(self._clocks.radio(), self._clocks.real())
         mark = self._intake.mark()
-        output = self._call(driver, call, message)
-        exchange.answered(output)
-        while (each := exchange.next()) is not None:
-            if isinstance(each, DriverOutput):
-                self._note(driver, each, message)
-                continue
-            if not self._claim(driver, each, exchange, message):
-                continue
-            for control in self._deliver(driver, each, message):
-                if exchange.passes_on(each.mote):
-                    self._pass_on(driver, control, exchange, message)
-                else:
-                    self._metrics.count("controls_unsent")
+        output = self._call(driver, call, message, times)
+        packet = output.only_packet
+        if packet is not None and self._registry.driver_of(packet.mote) is driver:  # as with most messages
+            controls = self._intake.receive(packet, message, radio_us=times.radio_us, received_us=times.received_us)
+            if controls:
+                exchange = Exchange()
+                self._answer(driver, controls, exchange, message, times)
+                self._carry_on(driver, exchange, message, times)
+        else:
+            exchange = Exchange()
+            exchange.answered(output)
+            self._carry_on(driver, exchange, message, times)
         if output.waits is not None and message is not None:
             mote, number = output.waits
             self._session.hold(message, lambda: driver.waiting(mote) == number)
         self._account(driver, self._intake.since(mark), received=message is not None)
-        self._intake.count_accepted()
+
+    def _carry_on(self, driver: Driver, exchange: Exchange, message: Message | None, times: _Times) -> None:
+        """Deliver what waits in an exchange, and what it leads to."""
+        while (each := exchange.next()) is not None:
+            if isinstance(each, DriverOutput):
+                self._note(driver, each, message)
+            elif self._claim(driver, each, exchange, message):
+                controls = self._deliver(driver, each, message, times)
+                self._answer(driver, controls, exchange, message, times)
+
+    def _answer(
+        self,
+        driver: Driver,
+        controls: Sequence[SendControl],
+        exchange: Exchange,
+        message: Message | None,
+        times: _Times,
+    ) -> None:
+        """Pass on the controls that a frame led to."""
+        for control in controls:
+            if exchange.passes_on(control.control.mote):
+                self._pass_on(driver, control, exchange, message, times)
+            else:
+                self._metrics.count("controls_unsent")
 
     def _account(self, driver: Driver, done: Outcomes, *, received: bool) -> None:
         """Count the tuples of an exchange, and, if a message was received, what became of it: one outcome for each."""
+        counts = self._counts.setdefault(driver.name, Counter())
         if done.tuples:
-            self._metrics.count("device_tuples", driver.name, by=done.tuples)
+            counts["device_tuples"] += done.tuples
         if received:
-            self._metrics.count("device_messages_received", driver.name)
-            self._metrics.count(_OUTCOME_COUNTERS[done.outcome], driver.name)
+            counts["device_messages_received"] += 1
+            counts[_OUTCOME_COUNTERS[done.outcome]] += 1
 
-    def _call(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None) -> DriverOutput:
+    def _call(
+        self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None, times: _Times
+    ) -> DriverOutput:
         """Return the output of a driver; a failure loses one message of its own devices, and nothing else."""
         try:
-            return call(radio_us=self._clocks.radio(), received_us=self._clocks.real())
+            return call(radio_us=times.radio_us, received_us=times.received_us)
         except Exception as error:  # a driver reads foreign messages: none of them may end the proxy
             log.exception("a driver failed", driver=driver.name)
             self._reject(driver, "driver_failed", f"driver {driver.name!r}: {error!r}", message)
@@ -212,18 +260,18 @@ class DrivenDevices:
             self._reject(driver, rejection.reason, rejection.detail, message, rejection.mote)
         for notice in output.notices:
             log.info("device", mote=notice.mote, driver=driver.name, notice=notice.text)
-        self._metrics.count("controls_unsent", by=self._messages.add(output.publications))
         if output.publications:
+            self._metrics.count("controls_unsent", by=self._messages.add(output.publications))
             self._arrived.set()
 
     def _deliver(
-        self, driver: Driver, frame: Announcement | Packet, message: Message | None
-    ) -> tuple[SendControl, ...]:
+        self, driver: Driver, frame: Announcement | Packet, message: Message | None, times: _Times
+    ) -> Sequence[SendControl]:
         """Deliver a frame to the intake; return the controls for its mote."""
-        controls = self._intake.receive(frame, message, radio_us=self._clocks.radio(), received_us=self._clocks.real())
+        controls = self._intake.receive(frame, message, radio_us=times.radio_us, received_us=times.received_us)
         if isinstance(frame, Announcement) and self._fleet.has_announced(frame):
             self._intake.note_owner(self._registry.owner(driver, frame))
-        return tuple(controls)
+        return controls
 
     def _claim(self, driver: Driver, frame: Announcement | Packet, exchange: Exchange, message: Message | None) -> bool:
         """Return whether a driver may deliver a frame: no other mote has its name."""
@@ -242,7 +290,9 @@ class DrivenDevices:
             self._reject(driver, "mote", problem, message, mote)
         return False
 
-    def _pass_on(self, driver: Driver, sent: SendControl, exchange: Exchange, message: Message | None) -> None:
+    def _pass_on(
+        self, driver: Driver, sent: SendControl, exchange: Exchange, message: Message | None, times: _Times
+    ) -> None:
         """Pass a control for one of its motes on to a driver, whose outputs belong to the same exchange."""
         mote = sent.control.mote
         for instruction in sent.control.instructions:
@@ -250,7 +300,7 @@ class DrivenDevices:
             if call is not None:
                 self._demanded.asked(mote, instruction)
                 self._metrics.count("controls", _INSTRUCTION_LABELS[type(instruction)])
-                exchange.answered(self._call(driver, call, message))
+                exchange.answered(self._call(driver, call, message, times))
 
     def _reject(self, driver: Driver, reason: str, detail: str, message: Message | None, mote: str = "") -> None:
         cause = message or Message(f"drivers/{driver.name}", b"")  # where time led to it, not a message

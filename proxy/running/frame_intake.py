@@ -7,8 +7,8 @@ caller can reach the mote: over the broker or through a driver.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
@@ -61,8 +61,7 @@ class Outcome(StrEnum):
     """Nothing of these: it has no sample, or its driver counts why there is no tuple, or none yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+class Outcomes(NamedTuple):
     """How many tuples were accepted, how much was rejected, and how many tuples no query needed."""
 
     tuples: int
@@ -105,6 +104,7 @@ class FrameIntake:
         registry: DriverRegistry | None = None,
     ) -> None:
         self._rejections = 0
+        self._not_demanded = 0
         self._registry = registry or DriverRegistry()
         self._fleet = fleet
         self._quarantine = quarantine
@@ -162,16 +162,12 @@ class FrameIntake:
 
     def mark(self) -> Outcomes:
         """Return what has been counted so far, for :meth:`since`, before the next :meth:`count_accepted`."""
-        return Outcomes(len(self._accepted), self._rejections, self._metrics.value("samples_not_demanded", ""))
+        return Outcomes(len(self._accepted), self._rejections, self._not_demanded)
 
     def since(self, mark: Outcomes) -> Outcomes:
         """Return what has happened since a mark."""
-        now, accepted = self.mark(), self._accepted[mark.tuples :]
-        return Outcomes(
-            sum([len(each.starts_us) for each in accepted]),
-            now.rejections - mark.rejections,
-            now.not_demanded - mark.not_demanded,
-        )
+        tuples = sum([len(each.starts_us) for each in self._accepted[mark.tuples :]])
+        return Outcomes(tuples, self._rejections - mark.rejections, self._not_demanded - mark.not_demanded)
 
     def note_owner(self, owner: DrivenMote) -> None:
         """Keep the owner of a mote across restarts, in the transaction that stores its announcement."""
@@ -244,6 +240,7 @@ class FrameIntake:
             case PublishEntry(changed):
                 self._unpublished.entries.note(mote, changed=changed)
             case NotDemanded(samples):
+                self._not_demanded += samples
                 self._metrics.count("samples_not_demanded", by=samples)
             case Rejected(reason, detail, samples):
                 if reason is Rejection.LATE:
