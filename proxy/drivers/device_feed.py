@@ -330,7 +330,9 @@ class DeviceFeed:
             # The first of its messages that waited: later ones are older by no more than they may be late.
             stamps_us = [start_us - (self._times.max_delay_us or 0) for start_us, _ in samples]
             self._low_watermark_us = min((earliest_us, *stamps_us))
-        clock_us = max((received_us, *(start_us for start_us, _ in samples)))
+        clock_us = received_us
+        for start_us, _ in samples:
+            clock_us = max(clock_us, start_us)
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
         if self._battery_news:
             self._battery_news = False

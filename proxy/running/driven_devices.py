@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -65,6 +66,16 @@ class _Times(NamedTuple):
     received_us: int
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What has become of the messages of one driver since this was counted last."""
+
+    tuples: int = 0
+    used: int = 0
+    others: Counter[Outcome] = field(default_factory=Counter)
+    """Messages that led to no tuple, by what they led to."""
+
+
 class DrivenDevices:
     """The devices of other makers of one proxy.
 
@@ -105,8 +116,7 @@ class DrivenDevices:
         self._messages = DeviceMessages()
         self._arrived = asyncio.Event()
         self._demanded = DemandedPrograms()
-        self._counts: dict[str, Counter[str]] = {}
-        """What is to be counted of drivers, by name, and then by counter."""
+        self._tallies = {driver.name: _Tally() for driver in registry.drivers}
 
     def __contains__(self, mote: str) -> bool:
         """Return whether a mote is a driven device."""
@@ -161,10 +171,17 @@ class DrivenDevices:
 
     def count_received(self) -> None:
         """Update the counters of messages, packets and tuples, for many messages at a time."""
-        for name, counts in self._counts.items():
-            for counter, number in counts.items():
-                self._metrics.count(counter, name, by=number)
-        self._counts.clear()
+        for name, tally in self._tallies.items():
+            if tally.tuples:
+                self._metrics.count("device_tuples", name, by=tally.tuples)
+                tally.tuples = 0
+            if tally.used or tally.others:
+                self._metrics.count("device_messages_received", name, by=tally.used + tally.others.total())
+                for outcome, number in {Outcome.USED: tally.used, **tally.others}.items():
+                    if number:
+                        self._metrics.count(_OUTCOME_COUNTERS[outcome], name, by=number)
+                tally.used = 0
+                tally.others.clear()
         self._intake.count_accepted()
 
     def hold_promises(self, *, held: bool) -> None:
@@ -236,12 +253,13 @@ class DrivenDevices:
 
     def _account(self, driver: Driver, done: Outcomes, *, received: bool) -> None:
         """Count the tuples of an exchange, and, if a message was received, what became of it: one outcome for each."""
-        counts = self._counts.setdefault(driver.name, Counter())
-        if done.tuples:
-            counts["device_tuples"] += done.tuples
+        tally = self._tallies[driver.name]
+        tally.tuples += done.tuples
         if received:
-            counts["device_messages_received"] += 1
-            counts[_OUTCOME_COUNTERS[done.outcome]] += 1
+            if done.tuples:
+                tally.used += 1
+            else:
+                tally.others[done.outcome] += 1
 
     def _call(
         self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None, times: _Times

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NamedTuple
+
+import msgspec
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
@@ -61,7 +62,7 @@ class Outcome(StrEnum):
     """Nothing of these: it has no sample, or its driver counts why there is no tuple, or none yet."""
 
 
-class Outcomes(NamedTuple):
+class Outcomes(msgspec.Struct, frozen=True, gc=False):
     """How many tuples were accepted, how much was rejected, and how many tuples no query needed."""
 
     tuples: int
@@ -114,6 +115,9 @@ class FrameIntake:
         self._changes = CatalogChanges()
         self._packets = 0
         self._accepted: list[PacketTuples] = []
+        self._tuples = 0
+        self._counted = 0
+        """How many tuples were accepted, and of these, are in the counters."""
 
     def receive(
         self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, received_us: int
@@ -137,6 +141,7 @@ class FrameIntake:
             only = instructions[0] if len(instructions) == 1 else None
             if type(only) is ForMote and type(only.instruction) is TuplesAccepted:  # as with nearly all
                 self._accepted.append(only.instruction.tuples)
+                self._tuples += len(only.instruction.tuples.starts_us)
                 return ()
             return self._do(instructions, message)
         self._metrics.count("announcements")
@@ -156,18 +161,22 @@ class FrameIntake:
             self._metrics.count("packets", by=self._packets)
             self._packets = 0
         if self._accepted:
-            self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._accepted]))
+            self._metrics.count("samples", by=self._tuples - self._counted)
+            self._counted = self._tuples
             self._unpublished.entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
     def mark(self) -> Outcomes:
-        """Return what has been counted so far, for :meth:`since`, before the next :meth:`count_accepted`."""
-        return Outcomes(len(self._accepted), self._rejections, self._not_demanded)
+        """Return what has happened so far, for :meth:`since`."""
+        return Outcomes(self._tuples, self._rejections, self._not_demanded)
 
     def since(self, mark: Outcomes) -> Outcomes:
         """Return what has happened since a mark."""
-        tuples = sum([len(each.starts_us) for each in self._accepted[mark.tuples :]])
-        return Outcomes(tuples, self._rejections - mark.rejections, self._not_demanded - mark.not_demanded)
+        return Outcomes(
+            self._tuples - mark.tuples,
+            self._rejections - mark.rejections,
+            self._not_demanded - mark.not_demanded,
+        )
 
     def note_owner(self, owner: DrivenMote) -> None:
         """Keep the owner of a mote across restarts, in the transaction that stores its announcement."""
@@ -214,6 +223,7 @@ class FrameIntake:
                 case ForMote(mote, inner):
                     if type(inner) is TuplesAccepted:
                         self._accepted.append(inner.tuples)
+                        self._tuples += len(inner.tuples.starts_us)
                     elif type(inner) is SendControl:
                         controls = [*controls, inner]
                     else:
