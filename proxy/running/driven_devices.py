@@ -34,7 +34,7 @@ from proxy.motes.mote_events import SendControl
 from proxy.records.waiting_tuples import MotePosition
 from proxy.running.device_messages import DeviceMessages
 from proxy.running.driver_exchange import DemandedPrograms, Exchange, request
-from proxy.running.frame_intake import FrameIntake, Outcome, Outcomes
+from proxy.running.frame_intake import FrameIntake, Outcome
 from proxy.running.link_interface import Clocks, Publisher
 from proxy.running.metrics import ProxyMetrics
 from proxy.running.session_messages import SessionMessages
@@ -145,9 +145,24 @@ class DrivenDevices:
 
     def received(self, message: Message) -> None:
         """Handle a message of a device; what becomes of it is counted by the next :meth:`count_received`."""
+        radio_us, received_us = self._clocks.radio(), self._clocks.real()
         for driver in self._registry.reading(message.topic):
-            call = partial(driver.received, message.topic, message.payload, retained=message.retain)
-            self._run(driver, call, message)
+            mark = self._intake.mark()
+            try:
+                output = driver.received(
+                    message.topic, message.payload, radio_us=radio_us, received_us=received_us, retained=message.retain
+                )
+            except Exception as error:  # a driver reads foreign messages: none of them may end the proxy
+                log.exception("a driver failed", driver=driver.name)
+                output = self._failed(driver, error, message)
+            self._led_to(driver, output, message, _Times(radio_us, received_us))
+            done = self._intake.since(mark)
+            tally = self._tallies[driver.name]
+            if done.tuples:
+                tally.tuples += done.tuples
+                tally.used += 1
+            else:
+                tally.others[done.outcome] += 1
 
     def demand_changed(self) -> None:
         """Send devices their new programs at once: they do not sleep between listen windows."""
@@ -206,11 +221,15 @@ class DrivenDevices:
             else:
                 self._metrics.count("device_messages")
 
-    def _run(self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None = None) -> None:
-        """Call a driver, and deliver its frames and the controls they lead to, until there are no more."""
+    def _run(self, driver: Driver, call: Callable[..., DriverOutput]) -> None:
+        """Call a driver that no message leads to call, and deliver what its output leads to."""
         times = _Times(self._clocks.radio(), self._clocks.real())
         mark = self._intake.mark()
-        output = self._call(driver, call, message, times)
+        self._led_to(driver, self._call(driver, call, None, times), None, times)
+        self._tallies[driver.name].tuples += self._intake.since(mark).tuples
+
+    def _led_to(self, driver: Driver, output: DriverOutput, message: Message | None, times: _Times) -> None:
+        """Deliver the frames of an output and the controls they lead to, until there are no more."""
         packet = output.only_packet
         if packet is not None and self._registry.driver_of(packet.mote) is driver:  # as with most messages
             controls = self._intake.receive(packet, message, radio_us=times.radio_us, received_us=times.received_us)
@@ -225,7 +244,6 @@ class DrivenDevices:
         if output.waits is not None and message is not None:
             mote, number = output.waits
             self._session.hold(message, lambda: driver.waiting(mote) == number)
-        self._account(driver, self._intake.since(mark), received=message is not None)
 
     def _carry_on(self, driver: Driver, exchange: Exchange, message: Message | None, times: _Times) -> None:
         """Deliver what waits in an exchange, and what it leads to."""
@@ -251,26 +269,20 @@ class DrivenDevices:
             else:
                 self._metrics.count("controls_unsent")
 
-    def _account(self, driver: Driver, done: Outcomes, *, received: bool) -> None:
-        """Count the tuples of an exchange, and, if a message was received, what became of it: one outcome for each."""
-        tally = self._tallies[driver.name]
-        tally.tuples += done.tuples
-        if received:
-            if done.tuples:
-                tally.used += 1
-            else:
-                tally.others[done.outcome] += 1
-
     def _call(
         self, driver: Driver, call: Callable[..., DriverOutput], message: Message | None, times: _Times
     ) -> DriverOutput:
-        """Return the output of a driver; a failure loses one message of its own devices, and nothing else."""
+        """Return the output of a driver."""
         try:
             return call(radio_us=times.radio_us, received_us=times.received_us)
-        except Exception as error:  # a driver reads foreign messages: none of them may end the proxy
+        except Exception as error:
             log.exception("a driver failed", driver=driver.name)
-            self._reject(driver, "driver_failed", f"driver {driver.name!r}: {error!r}", message)
-            return NOTHING
+            return self._failed(driver, error, message)
+
+    def _failed(self, driver: Driver, error: Exception, message: Message | None) -> DriverOutput:
+        """Note that a driver failed, which loses one message of its own devices, and nothing else."""
+        self._reject(driver, "driver_failed", f"driver {driver.name!r}: {error!r}", message)
+        return NOTHING
 
     def _note(self, driver: Driver, output: DriverOutput, message: Message | None) -> None:
         """Count and log rejections and notices of a driver, and queue its messages."""
