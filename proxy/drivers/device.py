@@ -92,6 +92,10 @@ class Device:
         self._fields: dict[str, FieldMapping] = {}
         self._columns: MergedColumns | None = None
         self._plain = False
+        self._as_they_are = False
+        """Whether values are those of the stream's columns as they were read."""
+        self._counts_on = False
+        """Whether there is a counter among its fields."""
         self._counters = Counters({}, {} if state is None else state.counters)
         self._kept = self._counters.states
         self._notices: list[Notice] = []
@@ -107,7 +111,9 @@ class Device:
         self._fields = {each.field.name: each for each in fields}
         self._columns = columns
         self._plain = all(own == name for own, name in columns.names.items()) and not columns.mismatches
+        self._as_they_are = self._plain and all(each.scale == 1 and each.offset == 0 for each in fields)
         moduli = {each.field.name: each.rules.modulus for each in fields if each.rules.kind is FieldKind.COUNTER}
+        self._counts_on = bool(moduli)
         self._counters = Counters(moduli, self._counters.states)
         self.troubles.pop("columns", None)
         if columns.mismatches:
@@ -168,9 +174,12 @@ class Device:
             self.count(fault.fault)
             self.note(fault.fault, f"the field is NULL, as {fault.detail}; further ones are counted as {fault.fault}")
         values, before = reading.values, self._counters.states
-        for happened in self._counters.unwrap(values, stamp_us, in_order=at_us is None):
-            self.count(happened)
-        packets = self.feed.add(self._as_columns(values), stamp_us, radio_us=radio_us, received_us=received_us)
+        if self._counts_on:
+            for happened in self._counters.unwrap(values, stamp_us, in_order=at_us is None):
+                self.count(happened)
+        if not self._as_they_are:
+            values = self._as_columns(values)
+        packets = self.feed.add(values, stamp_us, radio_us=radio_us, received_us=received_us)
         if not self.feed.waits:
             self._kept = self._counters.states
         elif packets:
@@ -207,6 +216,8 @@ class Device:
         return found
 
     def _noticed(self, packets: tuple[Packet, ...], waiting: int | None = None) -> DriverOutput:
+        if waiting is None and not self._notices:
+            return DriverOutput(packets)
         notices, self._notices = tuple(self._notices), []
         waits = None if waiting is None else (self.mote, waiting)
         return DriverOutput(frames=packets, notices=notices, waits=waits)

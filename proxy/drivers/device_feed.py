@@ -303,7 +303,7 @@ class DeviceFeed:
             return ()
         defaults = self.description.defaults
         names = self.program.fields if self._on_grid else self._names
-        sampled = tuple([values[name] if name in values else defaults.get(name) for name in names])
+        sampled = tuple(map(({**defaults, **values} if defaults else values).get, names))
         if self._on_grid and not self._residual.passes(start_us, sampled):
             self._count("unchanged", 1)
             return ()
@@ -330,7 +330,10 @@ class DeviceFeed:
             # The first of its messages that waited: later ones are older by no more than they may be late.
             stamps_us = [start_us - (self._times.max_delay_us or 0) for start_us, _ in samples]
             self._low_watermark_us = min((earliest_us, *stamps_us))
-        clock_us = max((received_us, *(start_us for start_us, _ in samples)))
+        clock_us = received_us
+        for start_us, _ in samples:
+            if start_us > clock_us:  # noqa: PLR1730 - a call of max would take several times as long
+                clock_us = start_us
         records: list[Record] = [Sample(clock_us - start_us, values) for start_us, values in samples]
         if self._battery_news:
             self._battery_news = False

@@ -114,8 +114,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class DriverOutput:
+class DriverOutput(msgspec.Struct, frozen=True, gc=False):
     """The output of a driver for an event.
 
     Parameters
@@ -138,6 +137,14 @@ class DriverOutput:
     rejections: tuple[Rejection, ...] = ()
     notices: tuple[Notice, ...] = ()
     waits: tuple[str, int] | None = None
+
+    @property
+    def only_packet(self) -> Packet | None:
+        """The packet of an output that is nothing but one, as most are; None for any other."""
+        frames = self.frames
+        if len(frames) != 1 or self.rejections or self.notices or self.publications or self.waits is not None:
+            return None
+        return frames[0] if isinstance(frames[0], Packet) else None
 
     def __add__(self, other: DriverOutput) -> DriverOutput:
         return DriverOutput(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -107,6 +107,12 @@ def pattern_of(topic_filter: str) -> re.Pattern[str]:
     return re.compile(found + end, re.DOTALL)
 
 
+def _topics_of(filters: Sequence[str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
+    """Return what topics that one of these filters matches begin with, and their pattern."""
+    beginnings = tuple(re.split(r"/?[+#]", each, maxsplit=1)[0] for each in filters)
+    return beginnings, re.compile("|".join(f"(?:{pattern_of(each).pattern})" for each in filters) or r"(?!)", re.DOTALL)
+
+
 class DriverRegistry:
     """The drivers of one proxy. A driver owns a mote from when it first announces it, also after a restart.
 
@@ -122,7 +128,8 @@ class DriverRegistry:
     def __init__(self, drivers: Iterable[Driver] = (), before: Before = NOTHING_BEFORE) -> None:
         self.drivers = tuple(drivers)
         named = {each.name: each for each in self.drivers}
-        self._topics = [(each, [pattern_of(topic) for topic in each.subscriptions]) for each in self.drivers]
+        self._topics = [(each, *_topics_of(each.subscriptions)) for each in self.drivers]
+        """Drivers, each with what its topics begin with, and the pattern of these topics."""
         self._of = {each.mote: named[each.driver] for each in before.driven if each.driver in named}
         left = {each.mote for each in before.driven if each.driver not in named}
         owned = {each.mote for each in before.driven}
@@ -163,7 +170,11 @@ class DriverRegistry:
 
     def reading(self, topic: str) -> list[Driver]:
         """Return the drivers that read messages on a topic."""
-        return [driver for driver, patterns in self._topics if any(each.fullmatch(topic) for each in patterns)]
+        return [
+            driver
+            for driver, beginnings, pattern in self._topics
+            if topic.startswith(beginnings) and pattern.fullmatch(topic)
+        ]
 
     def has_no_key(self, mote: str) -> bool:
         """Return whether a mote is driven, or was before the restart: no key of its own seals its frames."""

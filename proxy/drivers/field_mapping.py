@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from dataclasses import field as default
 from enum import StrEnum
@@ -16,7 +16,7 @@ from typing import Any
 from protocols.errors import SchemaError
 from protocols.wire.packets import SampleValue
 from protocols.wire.streams import Field, FieldType, check_value
-from proxy.drivers.payloads import MISSING, NOT_A_NUMBER, PayloadError, look_up
+from proxy.drivers.payloads import MISSING, NOT_A_NUMBER, PayloadError, finder
 
 LONGEST_TEXT = 1024
 _LONGEST_NUMBER = 64
@@ -108,6 +108,10 @@ class FieldMapping:
         Boolean fields: the words of the device for JSON's own.
     rules
         What else is known of it.
+    find
+        Returns its value in a payload; :data:`MISSING` if there is none.
+    as_it_is
+        The class of JSON's values that only have to be checked for their size; None if more is to be done.
     """
 
     field: Field
@@ -118,6 +122,12 @@ class FieldMapping:
     true: SampleValue = True
     false: SampleValue = False
     rules: FieldRules = NO_RULES
+    find: Callable[[Any], Any] = default(init=False, repr=False, compare=False)
+    as_it_is: type | None = default(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "find", finder(self.path))
+        object.__setattr__(self, "as_it_is", self._class_as_it_is())
 
     def raw(self, found: Any) -> SampleValue:
         """Return the field's value as the device has it, before it is scaled.
@@ -129,8 +139,6 @@ class FieldMapping:
         """
         if found is None:
             return None
-        if found.__class__ is float and self.rules is NO_RULES and self.field.type is FieldType.REAL:
-            return found  # most values; JSON has finite numbers only
         if found == NOT_A_NUMBER:
             raise FaultyValueError(ValueFault.BROKEN, f"{self._where} is not a number")
         if self.field.type is FieldType.BOOLEAN:
@@ -155,6 +163,18 @@ class FieldMapping:
             value = value * self.scale + self.offset
             return value if math.isfinite(value) else None
         return value
+
+    def _class_as_it_is(self) -> type | None:
+        rules = self.rules
+        match self.field.type:
+            case FieldType.TEXT:
+                return str
+            case FieldType.BOOLEAN:
+                return bool if self.true is True and self.false is False else None
+            case numeric:
+                if rules.no_value or (rules.modulus, rules.low, rules.high) != (None, None, None):
+                    return None
+                return int if numeric is FieldType.INTEGER else float
 
     @property
     def _where(self) -> str:
@@ -211,10 +231,15 @@ def read_fields(mappings: Iterable[FieldMapping], payload: Any) -> Reading:
     PayloadError
         With reason ``missing`` if a field is missing that may not, ``type`` if a value is broken and there is no other.
     """
-    reading = Reading()
+    reading = Reading({}, [])
+    values = reading.values
     for mapping in mappings:
-        found = look_up(payload, mapping.path)
-        name = mapping.field.name
+        found = mapping.find(payload)
+        name, given = mapping.field.name, found.__class__
+        # Most values. JSON has finite numbers only.
+        if given is mapping.as_it_is and (given is float or _fits(found)):
+            values[name] = found
+            continue
         if found is MISSING and mapping.rules.kind is FieldKind.COUNTER:
             found = mapping.rules.default  # it is unwrapped, as others are
         if found is MISSING:
@@ -224,11 +249,19 @@ def read_fields(mappings: Iterable[FieldMapping], payload: Any) -> Reading:
             hint = "set optional = true if it may be"
             raise PayloadError("missing", f"field {name!r} (at {where}) is missing", hint=hint)
         try:
-            reading.values[name] = mapping.raw(found)
+            values[name] = mapping.raw(found)
         except FaultyValueError as fault:
-            reading.values[name] = None
+            values[name] = None
             reading.faults.append(fault)
-    broken = next((each for each in reading.faults if each.fault is ValueFault.BROKEN), None)
-    if broken is not None and all(value is None for value in reading.values.values()):
-        raise PayloadError("type", f"field {broken.detail}")
+    if reading.faults:
+        broken = next((each for each in reading.faults if each.fault is ValueFault.BROKEN), None)
+        if broken is not None and all(value is None for value in values.values()):
+            raise PayloadError("type", f"field {broken.detail}")
     return reading
+
+
+def _fits(value: bool | int | str) -> bool:  # noqa: FBT001 - a value of JSON
+    """Return whether a value of the field's own class is none too large, and no mark."""
+    if value.__class__ is str:
+        return len(value) <= LONGEST_TEXT and value != NOT_A_NUMBER  # type: ignore[arg-type] # it is a text
+    return -(2**63) <= value < 2**63  # type: ignore[operator] # it is an integer, or a boolean

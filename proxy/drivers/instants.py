@@ -6,14 +6,15 @@ Pure. A device's clock may be wrong: what is far from the time of receipt is not
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta, timezone, tzinfo
 from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from protocols.wire.programs import SECOND_US
-from proxy.drivers.payloads import MISSING, PayloadError, look_up
+from proxy.drivers.payloads import MISSING, PayloadError, finder
 
 HOUR_US = 3_600 * SECOND_US
 DAY_US = 24 * HOUR_US
@@ -73,6 +74,10 @@ class TimeMapping:
         No instant is believed that is further from its receipt than this, before it or after it.
     max_ahead_us
         No instant is believed that is further ahead than this.
+    find
+        Returns what is at the path of a payload; :data:`MISSING` for nothing.
+    unit_us
+        Of whole numbers; 0 if that is not known before.
     """
 
     path: tuple[str, ...]
@@ -81,6 +86,12 @@ class TimeMapping:
     implausible: Implausible = Implausible.REJECT
     plausible_us: int = 366 * DAY_US
     max_ahead_us: int = 60 * SECOND_US
+    find: Callable[[Any], Any] = field(init=False, repr=False, compare=False)
+    unit_us: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "find", finder(self.path))
+        object.__setattr__(self, "unit_us", int(_UNITS_US.get(self.form, 0)))
 
     def stamp_us(self, payload: Any, received_us: int) -> int | None:
         """Return the instant in a payload; None if its values are to be stamped with the time of their receipt.
@@ -90,6 +101,11 @@ class TimeMapping:
         PayloadError
             With reason ``missing``, ``time``, ``clock`` or ``implausible``.
         """
+        found = self.find(payload)
+        if found.__class__ is int and self.unit_us:  # most instants
+            distance_us = found * self.unit_us - received_us
+            if -self.plausible_us <= distance_us <= min(self.plausible_us, self.max_ahead_us):
+                return received_us + distance_us
         try:
             return self._believed(self.instant_us(payload, received_us), received_us)
         except PayloadError:
@@ -105,7 +121,7 @@ class TimeMapping:
         PayloadError
             With reason ``missing`` or ``time``.
         """
-        found = look_up(payload, self.path)
+        found = self.find(payload)
         if found is MISSING or found is None:
             raise PayloadError("missing", f"the time (at {'.'.join(self.path)}) is missing")
         try:

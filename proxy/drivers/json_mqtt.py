@@ -168,6 +168,11 @@ class JsonDriver:
         self._names = NameTable(prefix=plan.prefix)
         self._devices: dict[str, Device] = {}
         self._announced: dict[str, _Announced] = {}
+        self._of_topics: dict[str, tuple[Device, Mapping[str, str]]] = {}
+        """Devices by their topics, with the parts of these; empty where a device may have many."""
+        self._one_topic = not set(plan.pattern.parts) - {MOTE_PART}
+        self._told = any(each.path is not None or each.part for each in plan.properties)
+        """Whether messages say what a device's properties are."""
         self._boots: dict[str, int] = {}
         """Of motes from before a restart, also of those that are no devices of the present file."""
         self._streams = StreamColumns(units_may_come=True)
@@ -211,11 +216,20 @@ class JsonDriver:
         plan = self._plan
         if plan.version_topic and topic == plan.version_topic:
             return self._version(payload)
-        parts = plan.pattern.match(topic)
-        if parts is None:
-            return NOTHING
-        name = parts.get(MOTE_PART, plan.mote)
-        known = self._devices.get(self._names.known(name) or "")
+        known: Device | None
+        found = self._of_topics.get(topic)
+        if found is not None:
+            known, parts = found
+            name = known.name
+        else:
+            matched = plan.pattern.match(topic)
+            if matched is None:
+                return NOTHING
+            parts = matched
+            name = parts.get(MOTE_PART, plan.mote)
+            known = self._devices.get(self._names.known(name) or "")
+            if known is not None and self._one_topic:
+                self._of_topics[topic] = known, parts
         try:
             return self._message(
                 name, known, parts, payload, radio_us=radio_us, received_us=received_us, retained=retained
@@ -348,23 +362,24 @@ class JsonDriver:
         if device is None:
             device = self._met(name, parts, content, radio_us)
             output = DriverOutput(frames=(device.feed.announcement(),))
-        elif any(each.path is not None or each.part for each in plan.properties):
+        elif self._told:
             output = self._properties_of_message(device, parts, content, radio_us)
         if plan.time is not None and at_us is None:
             device.count("receipt_time")
         device.feed.message_received(radio_us=radio_us)
         compared = None
-        if plan.message_id is None:
+        if not plan.same_within_us:
+            pass
+        elif plan.message_id is None:
             values = tuple(reading.values.items())
             compared = lambda: (at_us, values)  # noqa: E731 - most messages are compared with none
         elif (found := look_up(content, plan.message_id)) is not MISSING and found is not None:
             compared = lambda: found  # noqa: E731 - as above
         try:
-            return output + device.received(
-                reading, at_us, content=compared, radio_us=radio_us, received_us=received_us
-            )
+            tuples = device.received(reading, at_us, content=compared, radio_us=radio_us, received_us=received_us)
         except PayloadError as error:
-            return output + device.rejected(error)
+            tuples = device.rejected(error)
+        return tuples if output is NOTHING else output + tuples
 
     def _met(self, name: str, parts: Mapping[str, str], content: Any, radio_us: int) -> Device:
         """Return a device that is met for the first time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -62,6 +63,8 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_com
         raise PayloadError("depth", f"payload is nested deeper than {MAX_DEPTH}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         raise PayloadError("garbled", f"payload {payload[:_SHOWN]!r} is not JSON: {error}") from error
+    if payload.count(b"{") + payload.count(b"[") < MAX_DEPTH:
+        return value  # it cannot be nested deeper than it has brackets
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [
@@ -112,10 +115,28 @@ def look_up(value: Any, path: tuple[str, ...]) -> Any:
     1
     """
     for part in path:
-        if isinstance(value, dict):
+        if value.__class__ is dict:  # as nearly all are, and no subclass of it
             value = value.get(part, MISSING)
         elif isinstance(value, list) and part.isascii() and part.isdigit() and len(part) < len(str(MAX_PAYLOAD_BYTES)):
             value = value[int(part)] if int(part) < len(value) else MISSING
         else:
             return MISSING
     return value
+
+
+def finder(path: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return a function that looks up `path` in a payload as :func:`look_up` does, in less time where it is short."""
+    if len(path) == 1:
+        (name,) = path
+        return lambda value: value.get(name, MISSING) if value.__class__ is dict else look_up(value, path)
+    if len(path) == 2:  # noqa: PLR2004 - a name within a name, as in most payloads with any
+        outer, inner = path
+
+        def find(value: Any) -> Any:
+            if value.__class__ is dict:
+                value = value.get(outer, MISSING)
+                return value.get(inner, MISSING) if value.__class__ is dict else look_up(value, (inner,))
+            return look_up(value, path)
+
+        return find
+    return lambda value: look_up(value, path)

@@ -115,17 +115,18 @@ class StoredStamps:
         """
         new: dict[str, list[int]] = {}
         for packet in packets:
-            if packet.published and packet.samples_us:
-                new.setdefault(packet.mote, []).extend(packet.samples_us)
+            if packet.published and (stamps_us := packet.samples_us):
+                new.setdefault(packet.mote, []).extend(stamps_us)
         kept: list[KeptStamps] = []
-        for mote, stamps_us in new.items():
+        for mote, stamps in new.items():
             known = self._of[mote]
             if since_us is not None:
                 self._forget(mote, known, since_us(mote))
             first_us = known[0]
             if first_us == NO_NEIGHBOUR_US:
-                stamps_us.append(first_us)
-            kept.append(KeptStamps(mote, first_us, tuple(sorted({each for each in stamps_us if each >= first_us}))))
+                stamps.append(first_us)
+            ascending = sorted(set(stamps))
+            kept.append(KeptStamps(mote, first_us, tuple(ascending[bisect_left(ascending, first_us) :])))
         return tuple(kept)
 
     def _add(self, mote: str, starts_us: Sequence[int], found: StampNeighbours) -> None:

@@ -178,9 +178,11 @@ class TupleSize:
             size_bytes += len(packet.starts_us) * _BYTES_PER_PUBLISHED
         if not self._texts and not packet.aggregated:
             return size_bytes
-        for place in self._texts:
-            texts = [row[place] for row in packet.rows]
-            size_bytes += sum(len(text.encode()) for text in texts if isinstance(text, str))
+        for row in packet.rows:
+            for place in self._texts:
+                text = row[place]
+                if isinstance(text, str):
+                    size_bytes += len(text) if text.isascii() else len(text.encode())
         for extra in packet.aggregated:
             if extra is not None:
                 size_bytes += _BYTES_PER_AGGREGATE + _BYTES_PER_NUMBER * len(extra.measures)

@@ -7,8 +7,9 @@ caller can reach the mote: over the broker or through a driver.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from protocols.event_log import get_logger
 from protocols.mqtt.link import Message
@@ -61,8 +62,7 @@ class Outcome(StrEnum):
     """Nothing of these: it has no sample, or its driver counts why there is no tuple, or none yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+class Outcomes(msgspec.Struct, frozen=True, gc=False):
     """How many tuples were accepted, how much was rejected, and how many tuples no query needed."""
 
     tuples: int
@@ -105,6 +105,7 @@ class FrameIntake:
         registry: DriverRegistry | None = None,
     ) -> None:
         self._rejections = 0
+        self._not_demanded = 0
         self._registry = registry or DriverRegistry()
         self._fleet = fleet
         self._quarantine = quarantine
@@ -114,6 +115,9 @@ class FrameIntake:
         self._changes = CatalogChanges()
         self._packets = 0
         self._accepted: list[PacketTuples] = []
+        self._tuples = 0
+        self._counted = 0
+        """How many tuples were accepted, and of these, are in the counters."""
 
     def receive(
         self, frame: Announcement | Packet, message: Message | None, *, radio_us: int, received_us: int
@@ -137,6 +141,7 @@ class FrameIntake:
             only = instructions[0] if len(instructions) == 1 else None
             if type(only) is ForMote and type(only.instruction) is TuplesAccepted:  # as with nearly all
                 self._accepted.append(only.instruction.tuples)
+                self._tuples += len(only.instruction.tuples.starts_us)
                 return ()
             return self._do(instructions, message)
         self._metrics.count("announcements")
@@ -156,21 +161,21 @@ class FrameIntake:
             self._metrics.count("packets", by=self._packets)
             self._packets = 0
         if self._accepted:
-            self._metrics.count("samples", by=sum([len(each.starts_us) for each in self._accepted]))
+            self._metrics.count("samples", by=self._tuples - self._counted)
+            self._counted = self._tuples
             self._unpublished.entries.counted([each.mote for each in self._accepted])
             self._accepted.clear()
 
     def mark(self) -> Outcomes:
-        """Return what has been counted so far, for :meth:`since`, before the next :meth:`count_accepted`."""
-        return Outcomes(len(self._accepted), self._rejections, self._metrics.value("samples_not_demanded", ""))
+        """Return what has happened so far, for :meth:`since`."""
+        return Outcomes(self._tuples, self._rejections, self._not_demanded)
 
     def since(self, mark: Outcomes) -> Outcomes:
         """Return what has happened since a mark."""
-        now, accepted = self.mark(), self._accepted[mark.tuples :]
         return Outcomes(
-            sum([len(each.starts_us) for each in accepted]),
-            now.rejections - mark.rejections,
-            now.not_demanded - mark.not_demanded,
+            self._tuples - mark.tuples,
+            self._rejections - mark.rejections,
+            self._not_demanded - mark.not_demanded,
         )
 
     def note_owner(self, owner: DrivenMote) -> None:
@@ -218,6 +223,7 @@ class FrameIntake:
                 case ForMote(mote, inner):
                     if type(inner) is TuplesAccepted:
                         self._accepted.append(inner.tuples)
+                        self._tuples += len(inner.tuples.starts_us)
                     elif type(inner) is SendControl:
                         controls = [*controls, inner]
                     else:
@@ -244,6 +250,7 @@ class FrameIntake:
             case PublishEntry(changed):
                 self._unpublished.entries.note(mote, changed=changed)
             case NotDemanded(samples):
+                self._not_demanded += samples
                 self._metrics.count("samples_not_demanded", by=samples)
             case Rejected(reason, detail, samples):
                 if reason is Rejection.LATE:

@@ -131,7 +131,7 @@ class Receiver:
             HANDLED.set(None)
             if self._session.is_handling:
                 self._session.handled()
-            self._intake.count_accepted()
+            self._devices.count_received()
 
     def _new_of_session(self, message: Message) -> bool:
         """Note a message of the devices' session; return whether it is to be handled."""
