@@ -45,11 +45,15 @@ def problem_of(
     stream = members.stream(name)
     if stream is None:
         return "too_many_streams", f"there are {members.limits.streams} streams already"
-    others = {each.mote for each in members.motes_of(name)} - {mote}
-    if stream.schema is None or stream.schema == announcement.stream or not others:
+    if stream.schema is None or stream.schema == announcement.stream:
+        return None  # as nearly always: without a look at the other motes, of which there may be thousands
+    others = (each.mote for each in members.motes_of(name) if each.mote != mote)
+    first = next(others, None)
+    if first is None:
         return None
-    if not extends(announcement.stream, stream.schema) or not all(same_driver(mote, each) for each in others):
-        return "schema", f"mote {mote!r} gives stream {name!r} other fields than {min(others)!r} does"
+    extended = extends(announcement.stream, stream.schema) and same_driver(mote, first)
+    if not extended or not all(same_driver(mote, each) for each in others):
+        return "schema", f"mote {mote!r} gives stream {name!r} other fields than {first!r} does"
     return None
 
 

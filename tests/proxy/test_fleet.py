@@ -16,7 +16,7 @@ from proxy.fleet.fleet_instructions import (
     RememberAnnouncement,
     TuplesDropped,
 )
-from proxy.fleet.fleet_members import FleetLimits
+from proxy.fleet.fleet_members import FleetLimits, FleetMembers
 from proxy.fleet.stream_state import StreamProgress
 from proxy.motes.clock_bounds import ClockBounds
 from proxy.motes.mote_events import Rejected, SendControl
@@ -391,3 +391,17 @@ def test_the_number_of_an_announcement_is_not_kept(frames):
     kept = [each for each in announce(proxy, numbered(frames, 0)) if isinstance(each, RememberAnnouncement)]
     assert [each.announcement for each in kept] == [frames.announcement("m1")]
     assert announce(proxy, numbered(frames, 0))[-1:] != kept
+
+
+@pytest.mark.parametrize("motes", [10, 1_000])
+def test_an_announcement_with_the_columns_of_its_stream_looks_at_no_other_mote(frames, monkeypatch, motes):
+    proxy = fleet()
+    for number in range(motes):
+        announce(proxy, frames.announcement(f"m{number}"))
+    looks = []
+    monkeypatch.setattr(FleetMembers, "motes_of", lambda self, stream: looks.append(stream) or ())
+    found = announce(proxy, replace(frames.announcement("m5"), boot=7))
+    found += announce(proxy, frames.announcement("new"))
+    assert not looks
+    assert not [each for each in found if isinstance(each, RejectAnnouncement)]
+    assert proxy.has("new")
