@@ -263,5 +263,5 @@ def read_fields(mappings: Iterable[FieldMapping], payload: Any) -> Reading:
 def _fits(value: bool | int | str) -> bool:  # noqa: FBT001 - a value of JSON
     """Return whether a value of the field's own class is none too large, and no mark."""
     if value.__class__ is str:
-        return len(value) <= LONGEST_TEXT and value != NOT_A_NUMBER  # type: ignore[arg-type] # it is a text
+        return len(value) <= LONGEST_TEXT and value != NOT_A_NUMBER
     return -(2**63) <= value < 2**63  # type: ignore[operator] # it is an integer, or a boolean
