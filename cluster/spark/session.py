@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.spark.cached_folders import cache_folder
 from cluster.spark.callback_peers import refuse_other_users
@@ -216,13 +217,17 @@ def _prepared(settings: SessionSettings, local_folder: Path, runtime: JavaRuntim
     }
 
 
+_DRAWS_A_SECRET: Final = re.compile(r"local(\[([0-9]+|\*)\])?")
+"""Masters for which Spark draws a secret; with others it does not start without one."""
+
+
 def _proof(settings: SessionSettings) -> dict[str, str]:
     """Return the settings by which Spark's processes prove to each other that they belong together.
 
     On one machine Spark draws a secret of its own. The processes of a cluster of machines have to be given one; what
     they send each other is encrypted then, too.
     """
-    if settings.master.startswith("local"):
+    if _DRAWS_A_SECRET.fullmatch(settings.master):
         return {"spark.authenticate": "true"}
     if "spark.authenticate.secret" in settings.extra:
         return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
