@@ -24,6 +24,7 @@ QUOTED_LINES: Final = 12
 _END_BYTES: Final = 64 * 1024
 _UNIMPORTANT: Final = re.compile(
     r"\s*$|\s+at \S|\s+\.\.\. \d+ more|.* WARN "
+    r"|[\w.$/<>]+\((Native Method|[\w.]+(:\d+)?)\)$"
     r"|WARNING: Using incubator|Using Spark's default log4j|Setting default log level|To adjust logging level"
 )
 """Empty lines, places in Java's code, and what Java and Spark write at every start."""
