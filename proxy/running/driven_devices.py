@@ -60,7 +60,7 @@ def device_of(registry: DriverRegistry, mote: str) -> DeviceTraits | None:
 
 
 class _Times(NamedTuple):
-    """When something happens that a driver is told."""
+    """When something happens that a driver handles."""
 
     radio_us: int
     received_us: int
