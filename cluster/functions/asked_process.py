@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -46,7 +47,9 @@ class NoAnswerError(ClusterError):
 
 
 class AskedProcess:
-    """A process that this one starts and ends. It has none of our tokens and passwords.
+    """A process that this one starts and ends, at the latest when nobody knows it any more.
+
+    It has none of our tokens and passwords.
 
     Parameters
     ----------
@@ -70,6 +73,7 @@ class AskedProcess:
         assert self._child.stdout is not None  # noqa: S101 - likewise
         self._input, self._output = self._child.stdin.fileno(), self._child.stdout.fileno()
         os.set_blocking(self._input, False)
+        self._end = weakref.finalize(self, _ended, self._child)
 
     @property
     def ended(self) -> bool:
@@ -83,13 +87,7 @@ class AskedProcess:
 
     def end(self) -> None:
         """End it and all that it has started, whatever it does; then wait for it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, signal.SIGKILL)
-        for pipe in (self._child.stdin, self._child.stdout):
-            with contextlib.suppress(OSError):
-                assert pipe is not None  # noqa: S101 - they are pipes
-                pipe.close()
-        self._child.wait()
+        self._end()
 
     def ask(
         self, header: Mapping[str, Any], body: bytes, seconds: float, late: str = "it did not answer"
@@ -148,6 +146,16 @@ class AskedProcess:
                 raise EOFError
             found += piece
         return bytes(found)
+
+
+def _ended(child: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    for pipe in (child.stdin, child.stdout):
+        with contextlib.suppress(OSError):
+            assert pipe is not None  # noqa: S101 - they are pipes
+            pipe.close()
+    child.wait()
 
 
 def _wait(descriptor: int, event: int, until: float) -> None:

@@ -8,8 +8,6 @@ fragments  F(a)      F(a b)    F(a b) P(c)   F(a) P(c)
 from __future__ import annotations
 
 import random
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -38,6 +36,7 @@ from cluster.physical.subscriber_tally import SubscriberTally
 from cluster.plan.epoch import Handover, Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from tests.cluster.physical.test_lowering import CATALOG, KINDS, NODES
+from tests.counted_calls import calls
 
 DERIVED = (
     "by_identity",
@@ -174,22 +173,6 @@ def test_queries_that_need_an_epoch_of_their_own_are_told_apart() -> None:
     assert all(others)
     assert not distinct, "rows of its subscribers are distinguished by the epochs with which they began"
     assert not begins_with_others(plan_of("SELECT speed FROM traffic SINCE 2 HOURS AGO WHERE speed < 3"))
-
-
-def calls(work: Callable[[], object]) -> int:
-    """Return how many functions are called: a measure of work that depends on no clock."""
-    count = 0
-
-    def seen(_frame: object, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(seen)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def filtered(number: int) -> Node:

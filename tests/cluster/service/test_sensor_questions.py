@@ -103,6 +103,16 @@ async def test_a_process_that_is_killed_between_two_questions_is_started_again()
     assert process.ended
 
 
+def test_a_process_that_nobody_knows_any_more_is_ended():
+    process = started()
+    child = process._child
+    assert child.poll() is None
+    del process
+    assert child.returncode == -signal.SIGKILL
+    assert child.stdin.closed
+    assert child.stdout.closed
+
+
 async def test_errors_name_their_place_as_without_a_process():
     questions = SensorQuestions()
     for sql in ("SELECT nothing FROM sensors", "SELECT x FROM others", "SELECT x FROM sensors WHERE"):

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from protocols.mqtt.link import BrokerAddress, Message, MqttLink, Subscription
+from protocols.presence import name_claim
 from protocols.presence.claiming import NameTakenError, claimed
 from protocols.presence.name_claim import ANSWER_SECONDS, claim_of_proxy, concerns_another
 from protocols.wire import topics
@@ -49,11 +50,11 @@ async def holder(address, identity):
     running.cancel()
 
 
-async def test_a_name_that_no_part_has_or_had_is_free_at_once(broker):
+async def test_a_name_that_no_part_has_or_had_is_free_without_waiting_for_an_answer(broker, monkeypatch):
+    monkeypatch.setattr(name_claim, "ANSWER_SECONDS", 86_400.0)
     for identity in ("a", "b"):
-        began = time.monotonic()
         async with name_of(broker, identity):
-            assert time.monotonic() - began < ANSWER_SECONDS / 2
+            pass
 
 
 async def test_second_is_refused_while_the_first_runs_and_gets_the_name_afterwards(broker):
@@ -77,7 +78,7 @@ async def test_a_status_without_a_part_that_answers_is_overcome_after_a_while(br
     running.cancel()
     began = time.monotonic()
     async with name_of(broker, "new"):
-        assert ANSWER_SECONDS <= time.monotonic() - began < 3 * ANSWER_SECONDS
+        assert time.monotonic() - began >= ANSWER_SECONDS, "another might have answered until then"
 
 
 async def test_without_a_broker_a_part_begins_and_learns_later_that_it_came_second():
