@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from cluster.fjord.batch import instant_text
-from cluster.language.catalog import CatalogError
 from cluster.physical.nodes import Host, PhysicalPlan
 from cluster.plan.history import EVER_US
+from cluster.service.catalog.stream_settings import StreamSettings
 from cluster.service.registry.registry import Registry
 from cluster.spark.positions import SparkPositions
 from cluster.storage.budgets import Budget, Passed
@@ -19,7 +17,7 @@ from cluster.storage.stream_retention import StreamRetention
 from cluster.storage.stream_tables import watermark_at
 
 
-class StreamBudgets:
+class StreamBudgets(StreamSettings[Budget]):
     """The budgets of all streams.
 
     Parameters
@@ -31,43 +29,7 @@ class StreamBudgets:
     """
 
     def __init__(self, registry: Registry, default: Budget) -> None:
-        self._registry = registry
-        self._default = default
-        self._own = {name: msgspec.json.decode(text, type=Budget) for name, text in registry.streams.budgets().items()}
-
-    def of(self, stream: str) -> Budget:
-        """Return the budget of a stream."""
-        return self._own.get(stream, self._default)
-
-    def set(self, stream: str, budget: Budget | None, known: Mapping[str, object]) -> None:
-        """Set the budget of a stream; None restores the default.
-
-        Parameters
-        ----------
-        stream
-            Its name.
-        budget
-            What may be kept.
-        known
-            The streams, by name.
-
-        Raises
-        ------
-        CatalogError
-            If there is no stream of this name that is stored.
-        """
-        if stream not in known:
-            raise CatalogError(f"there is no stream {stream!r} that is stored", hint="`fjord stream list` has all")
-        if budget is None:
-            self.forget(stream)
-            return
-        self._registry.streams.set_budget(stream, msgspec.json.encode(budget).decode())
-        self._own[stream] = budget
-
-    def forget(self, stream: str) -> None:
-        """Remove the budget of a stream, which then has the default."""
-        self._registry.streams.set_budget(stream, None)
-        self._own.pop(stream, None)
+        super().__init__(Budget, default, registry.streams.budgets(), registry.streams.set_budget)
 
 
 class ReadProgress:
