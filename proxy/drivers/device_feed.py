@@ -181,6 +181,7 @@ class DeviceFeed:
         self._names = tuple(each.name for each in description.stream.sampled)
         """The fields of a tuple of its own, whatever queries read."""
         if description.publishes:
+            self._begins_us = None  # of a program that it does not run any more
             self._set_program(publishing_program(description.stream))
         elif published:
             self._set_program(SLEEP)

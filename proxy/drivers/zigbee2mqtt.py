@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from protocols.wire.frames import KIBIBYTE, MEBIBYTE
-from protocols.wire.packets import SampleValue
+from protocols.wire.packets import Announcement, SampleValue
 from protocols.wire.programs import SECOND_US, SamplingProgram, program_number
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.drivers.bridge_versions import SHOWN
@@ -120,6 +120,11 @@ class _Known:
     def feed(self) -> DeviceFeed:
         """Its packets."""
         return self.unit.feed
+
+    @property
+    def stated(self) -> tuple[Announcement, Capabilities]:
+        """What the fleet knows of it."""
+        return self.feed.announcement(), self.capabilities
 
 
 class Zigbee2MqttDriver:
@@ -358,12 +363,13 @@ class Zigbee2MqttDriver:
         for device in devices:
             mote = self._names.name_of(device.friendly_name)
             known = before.get(mote)
-            announced = None if known is None else known.feed.announcement()
+            stated = None if known is None else known.stated
             if known is None:
                 known = self._met(device, mote, radio_us)
             output += self._listed_as(known, device)
-            if known.feed.announcement() != announced:
-                # A device that only changed is no new mote: the numbers of its packets continue.
+            if known.stated != stated:
+                # A device that only changed is no new mote: the numbers of its packets continue. Where no more than
+                # its capabilities are others, the same announcement lets the fleet ask for them, and plan anew.
                 hello = known.feed.empty(radio_us=radio_us, received_us=received_us)
                 output += DriverOutput(frames=(known.feed.announcement(), hello))
             self._motes[mote] = self._by_friendly_name[device.friendly_name] = known
@@ -419,6 +425,8 @@ class Zigbee2MqttDriver:
             mains=device.mains if plan.mains is None else plan.mains,
             max_delay_us=plan.times.merge_within_us,
         )
+        if known.capabilities.publishes:
+            known.change = None  # its end would start a program that the fleet has forgotten
         named: dict[str, SampleValue] = {"sensor": device.friendly_name[:1_024], "address": device.address[:1_024]}
         fixed = {each.name for each in columns.schema.fixed}
         offered = {each.name for each in self._offered(device, mote).fixed}

@@ -340,6 +340,85 @@ def test_a_drivers_file_that_is_not_there_is_an_error_before_anything_begins(tmp
     assert not (tmp_path / "d").exists()
 
 
+def listed(*exposed, settable):
+    """The list of a bridge with one device, whose reporting can be set if its endpoint has the clusters."""
+    units = {"temperature": "°C", "humidity": "%", "count": ""}
+    exposes = [{"type": "numeric", "property": each, "unit": units[each], "access": 1} for each in exposed]
+    clusters = ["msTemperatureMeasurement", "msRelativeHumidity"] if settable else []
+    return [
+        {
+            "ieee_address": "0x1",
+            "friendly_name": "t1",
+            "definition": {"model": "M1", "vendor": "V", "exposes": exposes},
+            "endpoints": {"1": {"clusters": {"input": clusters, "output": []}}},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exposed", "settable", "then_exposed", "then_settable"),
+    [
+        (("temperature",), False, ("temperature",), True),
+        (("temperature",), True, ("temperature",), False),
+        (("temperature", "count"), True, ("count",), True),  # nothing that is left can be set
+        (("temperature", "humidity"), True, ("temperature",), True),
+        (("count",), True, ("count", "temperature"), True),
+        (("temperature",), True, ("temperature", "count"), True),
+        (("temperature",), True, ("temperature", "count"), False),
+        (("temperature",), False, ("temperature", "count"), True),
+    ],
+)
+async def test_a_device_that_turns_loses_no_message(tmp_path, exposed, settable, then_exposed, then_settable):
+    """One list of the bridge makes of a device that is set one that publishes freely, or the other way round."""
+    stream, answered = "zigbee2mqtt_m1", 0
+
+    def requests():
+        return [json.loads(each.payload) for each in service.link.published if each.topic == REQUESTS]
+
+    async def turn(*named, settable):
+        nonlocal answered
+        await send(service, "zigbee2mqtt/bridge/devices", listed(*named, settable=settable), retain=True)
+        if not demanded:
+            return
+        if service.fleet.motes["t1"].state is MoteState.CHANGING:
+            await until(lambda: len(requests()) > answered)
+        for each in requests()[answered:]:
+            await send(service, RESPONSES, {"status": "ok", "data": {}, "transaction": each["transaction"]})
+            answered += 1
+
+    async def publish(*named):
+        for value in range(5):
+            await asyncio.sleep(0.002)
+            await send(service, "zigbee2mqtt/t1", dict.fromkeys(named, value))
+
+    demanded = False
+    async with running(tmp_path, [{"kind": "zigbee2mqtt"}]) as service:
+        await turn(*exposed, settable=settable)
+        wanted = demand(stream, exposed[0], period_us=1_000)
+        await send(service, topics.demand(stream), encode(wanted), retain=True)
+        await service.merging.settled()
+        demanded = True
+        await turn(*exposed, settable=settable)
+        mote = service.fleet.motes["t1"]
+        assert mote.state is MoteState.SAMPLING
+        boot = mote.numbers.boot
+        await publish(*exposed)
+        await turn(*then_exposed, settable=then_settable)
+        await publish(*then_exposed)
+        assert mote.state is MoteState.SAMPLING
+        can_be_set = then_settable and "temperature" in then_exposed
+        assert mote.publishes is not can_be_set
+        if not can_be_set:
+            assert mote.running == program_number(publishing_program(mote.announcement.stream))
+        else:
+            assert mote.running == program_number(mote.desired)
+        assert mote.desired.sleeping is False
+        assert (mote.numbers.boot, mote.counters.packets_lost) == (boot, 0)
+        assert service.metrics.value("samples") == 10
+        assert service.metrics.value("samples_not_demanded") == 0
+        assert mote.counters.packets_rejected == 0
+
+
 @pytest.mark.system
 async def test_a_zigbee_device_is_configured_through_its_bridge(tmp_path, broker):
     address = BrokerAddress(broker.host, broker.port)

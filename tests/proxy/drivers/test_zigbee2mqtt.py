@@ -309,6 +309,79 @@ def test_a_device_of_which_nothing_can_be_set_publishes_by_its_own_rules(bridge,
     assert bridge.send("zigbee2mqtt/button", {"action": "on"}, retained=True).rejections[0].reason == "retained"
 
 
+EXPOSED = {
+    name: {"type": "numeric", "property": name, "unit": unit, "access": 1}
+    for name, unit in (("temperature", "°C"), ("humidity", "%"), ("count", ""))
+}
+
+
+def turning(*exposed, settable):
+    """A device as the bridge lists it; its reporting can be set if its endpoint has the clusters."""
+    clusters = ["msTemperatureMeasurement", "msRelativeHumidity"] if settable else []
+    return {
+        "ieee_address": "0xc",
+        "friendly_name": "turning",
+        "definition": {"model": "C", "exposes": [EXPOSED[each] for each in exposed]},
+        "endpoints": {"1": {"clusters": {"input": clusters, "output": []}}},
+    }
+
+
+FREE, SETTABLE = turning("temperature", settable=False), turning("temperature", settable=True)
+EACH = SamplingProgram(("temperature",), 10 * S)
+
+
+@pytest.mark.parametrize(("first", "then"), [(FREE, SETTABLE), (SETTABLE, FREE)])
+def test_a_device_whose_capabilities_alone_change_announces_the_same_again(bridge, first, then):
+    (before, hello) = bridge.send("zigbee2mqtt/bridge/devices", [first]).frames
+    (after, again) = bridge.send("zigbee2mqtt/bridge/devices", [then]).frames
+    assert after == before
+    assert (again.boot, again.sequence) == (hello.boot, hello.sequence + 1), "the numbers of its packets continue"
+    assert bridge.driver.capabilities_of("turning").publishes is (then is FREE)
+    assert bridge.send("zigbee2mqtt/bridge/devices", [then]).frames == ()
+
+
+def test_a_device_that_cannot_be_set_any_more_forgets_its_program(bridge):
+    stream = announcements(bridge.send("zigbee2mqtt/bridge/devices", [SETTABLE]))["turning"].stream
+    run(bridge, "turning", EACH)
+    assert bridge.send("zigbee2mqtt/turning", {"temperature": 1}).frames[0].program == program_number(EACH)
+    bridge.send("zigbee2mqtt/bridge/devices", [FREE])
+    own = program_number(publishing_program(stream))
+    assert bridge.send("zigbee2mqtt/turning", {"temperature": 2}).frames[0].program == own
+    # When it can be set again, it has to be sent a program.
+    bridge.send("zigbee2mqtt/bridge/devices", [SETTABLE])
+    assert bridge.send("zigbee2mqtt/turning", {"temperature": 3}).frames[0].program == program_number(SLEEP)
+    assert bridge.run("turning", EACH).publications
+
+
+def test_the_beginning_of_a_forgotten_program_holds_no_tuple_back(bridge):
+    bridge.send("zigbee2mqtt/bridge/devices", [SETTABLE])
+    (request,) = bridge.run("turning", EACH, not_before_us=NOW + 5 * S).publications
+    bridge.send(RESPONSE, {"status": "ok", "transaction": json.loads(request.payload)["transaction"]})
+    assert samples(bridge.at(2).send("zigbee2mqtt/turning", {"temperature": 1})) == []
+    bridge.send("zigbee2mqtt/bridge/devices", [FREE])
+    assert [stamp for stamp, *_ in stamps(bridge.at(3).send("zigbee2mqtt/turning", {"temperature": 2}))] == [3 * S]
+
+
+def test_an_answer_that_comes_once_the_device_publishes_freely_starts_no_program(bridge):
+    stream = announcements(bridge.send("zigbee2mqtt/bridge/devices", [SETTABLE]))["turning"].stream
+    (request,) = bridge.run("turning", EACH).publications
+    bridge.send("zigbee2mqtt/bridge/devices", [FREE])
+    transaction = json.loads(request.payload)["transaction"]
+    assert bridge.send(RESPONSE, {"status": "ok", "transaction": transaction}) == NOTHING
+    own = program_number(publishing_program(stream))
+    assert bridge.send("zigbee2mqtt/turning", {"temperature": 2}).frames[0].program == own
+
+
+def test_a_device_restored_as_one_that_can_be_set_is_announced_as_one_that_cannot(bridge, session):
+    before = announcements(bridge.send("zigbee2mqtt/bridge/devices", [FREE]))["turning"]
+    it = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z")))
+    kept = KnownDevice("turning", "turning", 2, before, b"")
+    it.driver.restore([kept], **it.times)
+    assert not it.driver.capabilities_of("turning").publishes, "nothing was kept of it"
+    assert "turning" in announcements(it.send("zigbee2mqtt/bridge/devices", [FREE]))
+    assert it.driver.capabilities_of("turning").publishes
+
+
 # seconds:       0    1.5   4     12.25        under a program of 10 s that sends each sample
 # reports:            ^     ^     ^            each is a tuple, stamped on arrival
 def test_reports_are_tuples_of_their_own_while_each_is_sent(bridge):
