@@ -184,6 +184,8 @@ class Device:
             self._kept = self._counters.states
         elif packets:
             self._kept = before  # this message waits, and those before it do not any more
+        if not self._notices and not self.feed.waits:
+            return DriverOutput(packets)
         return self._noticed(packets, self.feed.waiting)
 
     def time_passed(self, *, radio_us: int, received_us: int, at_once: bool = False) -> tuple[Packet, ...]:
@@ -216,8 +218,6 @@ class Device:
         return found
 
     def _noticed(self, packets: tuple[Packet, ...], waiting: int | None = None) -> DriverOutput:
-        if waiting is None and not self._notices:
-            return DriverOutput(packets)
         notices, self._notices = tuple(self._notices), []
         waits = None if waiting is None else (self.mote, waiting)
         return DriverOutput(frames=packets, notices=notices, waits=waits)

@@ -226,7 +226,7 @@ class DeviceFeed:
         """
         stamp_us = received_us if at_us is None else at_us
         low_us = self._low_watermark_us
-        if low_us is None or stamp_us >= self._slot(low_us):
+        if low_us is None or stamp_us >= low_us or stamp_us >= self._slot(low_us):
             return stamp_us
         behind_us = low_us - stamp_us
         if at_us is not None:
@@ -293,7 +293,7 @@ class DeviceFeed:
         self, stamp_us: int, values: Mapping[str, SampleValue], radio_us: int, received_us: int
     ) -> tuple[Packet, ...]:
         """Return the packet with a tuple; none if it is not needed, which is counted."""
-        start_us = self._slot(stamp_us)
+        start_us = self._slot(stamp_us) if self._on_grid else stamp_us
         if self._begins_us is not None and start_us < self._begins_us:
             self._count("before_program", 1)
             return ()
@@ -324,7 +324,9 @@ class DeviceFeed:
     def _packet(
         self, samples: tuple[tuple[int, tuple[SampleValue, ...]], ...], radio_us: int, received_us: int
     ) -> Packet:
-        earliest_us = self._slot(received_us - (self._times.max_delay_us or 0))
+        earliest_us = received_us - (self._times.max_delay_us or 0)
+        if self._on_grid:
+            earliest_us = self._slot(earliest_us)
         if not self._promises.held:
             self._raise_low_watermark(earliest_us)
         elif self._low_watermark_us is None:

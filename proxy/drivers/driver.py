@@ -140,9 +140,9 @@ class DriverOutput(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def only_packet(self) -> Packet | None:
-        """The packet of an output that is nothing but one, as most are; None for any other."""
+        """The packet, if there is nothing else to deliver or to note, as with most messages; None otherwise."""
         frames = self.frames
-        if len(frames) != 1 or self.rejections or self.notices or self.publications or self.waits is not None:
+        if len(frames) != 1 or self.rejections or self.notices or self.publications:
             return None
         return frames[0] if isinstance(frames[0], Packet) else None
 

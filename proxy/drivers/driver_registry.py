@@ -107,10 +107,11 @@ def pattern_of(topic_filter: str) -> re.Pattern[str]:
     return re.compile(found + end, re.DOTALL)
 
 
-def _topics_of(filters: Sequence[str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Return what topics that one of these filters matches begin with, and their pattern."""
+def _topics_of(filters: Sequence[str]) -> tuple[tuple[str, ...], Callable[[str], re.Match[str] | None]]:
+    """Return what topics that one of these filters matches begin with, and what matches them."""
     beginnings = tuple(re.split(r"/?[+#]", each, maxsplit=1)[0] for each in filters)
-    return beginnings, re.compile("|".join(f"(?:{pattern_of(each).pattern})" for each in filters) or r"(?!)", re.DOTALL)
+    pattern = "|".join(f"(?:{pattern_of(each).pattern})" for each in filters) or r"(?!)"
+    return beginnings, re.compile(pattern, re.DOTALL).fullmatch
 
 
 class DriverRegistry:
@@ -129,7 +130,7 @@ class DriverRegistry:
         self.drivers = tuple(drivers)
         named = {each.name: each for each in self.drivers}
         self._topics = [(each, *_topics_of(each.subscriptions)) for each in self.drivers]
-        """Drivers, each with what its topics begin with, and the pattern of these topics."""
+        """Drivers, each with what its topics begin with, and what matches them."""
         self._of = {each.mote: named[each.driver] for each in before.driven if each.driver in named}
         left = {each.mote for each in before.driven if each.driver not in named}
         owned = {each.mote for each in before.driven}
@@ -171,9 +172,7 @@ class DriverRegistry:
     def reading(self, topic: str) -> list[Driver]:
         """Return the drivers that read messages on a topic."""
         return [
-            driver
-            for driver, beginnings, pattern in self._topics
-            if topic.startswith(beginnings) and pattern.fullmatch(topic)
+            driver for driver, beginnings, matches in self._topics if topic.startswith(beginnings) and matches(topic)
         ]
 
     def has_no_key(self, mote: str) -> bool:

@@ -21,7 +21,7 @@ from proxy.drivers.counters import decode_state
 from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
 from proxy.drivers.device_feed import DeviceDescription, FeedTimes
 from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, KnownDevice, Notice, Rejection
-from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, read_fields
+from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, Reading, read_fields
 from proxy.drivers.instants import TimeMapping
 from proxy.drivers.names import NameTable
 from proxy.drivers.payloads import MISSING, PayloadError, look_up, read_json
@@ -171,7 +171,7 @@ class JsonDriver:
         self._of_topics: dict[str, tuple[Device, Mapping[str, str]]] = {}
         """Devices by their topics, with the parts of these; empty where a device may have many."""
         self._one_topic = not set(plan.pattern.parts) - {MOTE_PART}
-        self._told = any(each.path is not None or each.part for each in plan.properties)
+        self._says_properties = any(each.path is not None or each.part for each in plan.properties)
         """Whether messages say what a device's properties are."""
         self._boots: dict[str, int] = {}
         """Of motes from before a restart, also of those that are no devices of the present file."""
@@ -360,9 +360,9 @@ class JsonDriver:
         at_us = None if plan.time is None else plan.time.stamp_us(content, received_us)
         output = NOTHING
         if device is None:
-            device = self._met(name, parts, content, radio_us)
+            device = self._met(name, parts, content, reading, radio_us)
             output = DriverOutput(frames=(device.feed.announcement(),))
-        elif self._told:
+        elif self._says_properties:
             output = self._properties_of_message(device, parts, content, radio_us)
         if plan.time is not None and at_us is None:
             device.count("receipt_time")
@@ -381,8 +381,11 @@ class JsonDriver:
             tuples = device.rejected(error)
         return tuples if output is NOTHING else output + tuples
 
-    def _met(self, name: str, parts: Mapping[str, str], content: Any, radio_us: int) -> Device:
-        """Return a device that is met for the first time."""
+    def _met(self, name: str, parts: Mapping[str, str], content: Any, reading: Reading, radio_us: int) -> Device:
+        """Return a device that is met for the first time, by a message with one of its fields."""
+        if not reading.values:
+            # It may be of something else on such a topic, and a device is kept for ever.
+            raise PayloadError("missing", "it has none of the fields, and no device of this name is known")
         if len(self._devices) >= self._plan.max_motes:
             raise PayloadError("too_many_motes", f"there are {self._plan.max_motes:,} devices already")
         mote = self._names.name_of(name)

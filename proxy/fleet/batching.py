@@ -175,6 +175,8 @@ def _events_of(packet: PacketTuples) -> tuple[bool, ...]:
 
 def _aggregates_of(packet: PacketTuples) -> tuple[bool, ...]:
     """Return which tuples of a packet are aggregates or events; nothing if none is."""
+    if not packet.aggregated:
+        return ()
     return tuple([extra is not None and extra.fingerprint is not None for extra in packet.aggregated])
 
 

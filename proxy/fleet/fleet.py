@@ -465,9 +465,9 @@ class Fleet:
     def _process(self, mote: MoteTracking, packet: Packet, radio_us: int, received_us: int) -> list[FleetInstruction]:
         """Return what to do about the next packet of a mote."""
         stream = self._members.stream_of(mote)
-        late_us = None if stream is None else stream.watermark_us
-        if mote.device is not None and stream is not None:
-            late_us = stream.accepted_from_us(packet.mote)
+        late_us = None
+        if stream is not None:
+            late_us = stream.watermark_us if mote.device is None else stream.accepted_from_us(packet.mote)
         event = PacketReceived(packet, radio_us, received_us, late_us)
         instructions: list[FleetInstruction] = []
         for each in mote.handle(event):

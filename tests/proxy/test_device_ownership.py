@@ -208,10 +208,13 @@ async def test_a_name_stays_with_its_driver_after_a_restart(tmp_path, frames):
     async with running(tmp_path, [ROOMS, CELLARS]) as service:
         await send(service, "cellars/one", {"t": 8.0})
     async with running(tmp_path, [ROOMS, CELLARS]) as service:
-        await send(service, "rooms/one", {"t": 19.0})
+        for value in (19.0, 19.5, 20.0):  # the first leads to an announcement, further ones to a packet alone
+            await send(service, "rooms/one", {"t": value})
+        assert service.metrics.value("frames_refused", "mote") == 3
+        assert service.metrics.value("packets_refused") == 0, "none of its packets came as the other device's"
         await send(service, topics.announcement("p", "one"), encode(frames.announcement("one", boot=7)))
         assert service.devices._registry.driver_of("one").name == "cellars"
-        assert service.metrics.value("frames_refused", "mote") == 2
+        assert service.metrics.value("frames_refused", "mote") == 4
     assert catalog_of(tmp_path)["one"].driver == "cellars"
 
 

@@ -262,6 +262,10 @@ async def test_controls_for_an_unresponsive_driver_are_bounded(tmp_path, frames)
         assert service.metrics.value("controls_unsent") == 1
         await send(service, "rooms/m1", {})
         assert driver.requests == 2 * MOST_CONTROLS
+        driver.received = lambda *_, **__: DriverOutput((driver.packet(),))
+        await send(service, "rooms/m1", {})
+        assert driver.requests == 3 * MOST_CONTROLS, "a packet alone opens a window, too"
+        assert service.metrics.value("controls_unsent") == 3
 
 
 def entry_of(service, mote):
@@ -290,6 +294,7 @@ async def test_what_a_device_publishes_is_stored_once_a_query_reads_it(tmp_path,
         for _ in range(2):
             await send(service, "rooms/m1", {})
         assert service.metrics.value("samples_not_demanded") == 2
+        assert service.metrics.value("device_messages_not_demanded", "publishing") == 2
         await send(service, topics.demand("traffic"), encode(frames.demand(("q", ["speed"], None))), retain=True)
         await service.merging.settled()
         for _ in range(2):

@@ -9,7 +9,7 @@ import pytest
 from protocols.wire.catalog import MoteState
 from protocols.wire.packets import AdjustClock, RunProgram, SendAnnouncement
 from protocols.wire.programs import SamplingProgram
-from proxy.drivers.driver import DriverOutput
+from proxy.drivers.driver import DriverOutput, Notice, Publication, Rejection
 from proxy.running.driver_exchange import MOST_CONTROLS, DemandedPrograms, Exchange, request
 
 
@@ -37,6 +37,21 @@ def test_frames_reach_the_fleet_in_the_order_of_their_numbers(frames: Any) -> No
     answers = {1: DriverOutput((frames.packet(3),)), 2: DriverOutput(), 3: DriverOutput((frames.packet(4),))}
     assert steps(exchange, answers) == ["output", 1, 2, "output", 3, "output", "output", 4]
     assert exchange.next() is None
+
+
+def test_only_a_packet_that_comes_alone_needs_no_exchange(frames: Any) -> None:
+    packet, announcement = frames.packet(1), frames.announcement()
+    assert DriverOutput((packet,)).only_packet is packet
+    assert DriverOutput((packet,), waits=("m1", 1)).only_packet is packet
+    for each in (
+        DriverOutput(),
+        DriverOutput((announcement,)),
+        DriverOutput((packet, packet)),
+        DriverOutput((packet,), (Publication("topic", b""),)),
+        DriverOutput((packet,), (), (Rejection("garbled", "it is"),)),
+        DriverOutput((packet,), notices=(Notice("m1", "news"),)),
+    ):
+        assert each.only_packet is None
 
 
 def test_each_mote_gets_so_many_controls_in_an_exchange() -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocols.wire.packets import Announcement, Packet
-from protocols.wire.streams import Field, FieldType, StreamSchema
+from protocols.wire.streams import FIELD_TYPES, Field, FieldType, StreamSchema
 from proxy.drivers.bridge_versions import VersionRange, read_version
 from proxy.drivers.counters import Counters, CounterState, DeviceState, decode_state, encode_state
 from proxy.drivers.driver import KnownDevice
+from proxy.drivers.driver_registry import DriverRegistry
+from proxy.drivers.field_mapping import FieldMapping, read_fields
 from proxy.drivers.instants import TimeForm, TimeMapping, parse_zone
 from proxy.drivers.joined_messages import MOST_REMEMBERED, RecentMessages
-from proxy.drivers.payloads import NOT_A_NUMBER, PayloadError, read_json
+from proxy.drivers.payloads import MAX_DEPTH, MISSING, NOT_A_NUMBER, PayloadError, finder, read_json
 from proxy.drivers.settings import read_drivers
 from proxy.drivers.stream_columns import merge_columns
 from tests.proxy.drivers.conftest import NOW, S
@@ -516,3 +520,186 @@ def test_the_work_of_reading_leniently_is_linear(piece):
     for content in (payload, b'{"t": ' + payload[:60_000], b"[nan, " + payload[:60_000] + b"]"):
         with pytest.raises(PayloadError):
             read_json(content)
+
+
+def _depth(content):
+    inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=-1)
+
+
+@given(st.integers(MAX_DEPTH - 4, MAX_DEPTH + 4), st.sampled_from([[], {}, 1, "[[{", [[], 1]]), st.randoms())
+def test_a_payload_is_nested_no_deeper_than_allowed_however_many_brackets_it_has(levels, inner, dice):
+    content = inner
+    for _ in range(levels):
+        content = dice.choice([[content], {"a": content}, [1, content], [content, [[]], {}]])
+    payload = json.dumps([content, "[{" * 40] if dice.random() < 0.3 else content).encode()
+    if _depth(json.loads(payload)) < MAX_DEPTH:
+        assert read_json(payload) == json.loads(payload)
+    else:
+        with pytest.raises(PayloadError, match="nested deeper"):
+            read_json(payload)
+
+
+@pytest.mark.parametrize(
+    ("payload", "allowed"),
+    [
+        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, True),
+        (b"[" * (MAX_DEPTH - 1) + b"1" + b"]" * (MAX_DEPTH - 1), True),
+        (b"[" * MAX_DEPTH + b"1" + b"]" * MAX_DEPTH, False),
+        (b'{"a":' * MAX_DEPTH + b"{}" + b"}" * MAX_DEPTH, False),
+        (b"[" + b"{}," * 1_000 + b"1]", True),
+    ],
+    ids=range(5),
+)
+def test_the_deepest_payload(payload, allowed):
+    if allowed:
+        assert read_json(payload) == json.loads(payload)
+    else:
+        with pytest.raises(PayloadError, match="nested deeper"):
+            read_json(payload)
+
+
+def _at(content, path):
+    """Follow a path from its end: what the look-up of a payload means."""
+    if not path:
+        return content
+    around, last = _at(content, path[:-1]), path[-1]
+    if isinstance(around, dict):
+        return around.get(last, MISSING)
+    if isinstance(around, list) and last.isdigit() and int(last) < len(around):
+        return around[int(last)]
+    return MISSING
+
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["on", "12", " -1.5e3 ", "1,5", "x" * 1024, "x" * 1025, NOT_A_NUMBER, ""]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab0"), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(NESTED, st.lists(st.sampled_from("ab01"), max_size=4).map(tuple))
+@example({"a": [1]}, ("a", "0"))
+@example([{"a": 1}], ("0", "a"))
+@example([1], ("0",))
+@example({"a": 1}, ("a", "b"))
+@example({"a": {"0": [{"b": None}]}}, ("a", "0", "0", "b"))
+def test_what_is_found_is_what_is_at_the_path(content, path):
+    assert finder(path)(content) is _at(content, path)
+
+
+def _means(kind, found):
+    """Return the value that JSON means for a field without further rules, None and why not."""
+    if isinstance(found, str) and kind in {FieldType.REAL, FieldType.INTEGER}:
+        shape = r"[-+]?\d+" if kind is FieldType.INTEGER else r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?"
+        found = float(found) if re.fullmatch(shape, found.strip()) else []
+        found = int(found) if kind is FieldType.INTEGER and found != [] else found
+    allowed = {
+        FieldType.REAL: not isinstance(found, bool) and isinstance(found, int | float) and math.isfinite(float(found)),
+        FieldType.INTEGER: type(found) is int and abs(found + 0.5) < 2**63,
+        FieldType.BOOLEAN: isinstance(found, bool),
+        FieldType.TEXT: isinstance(found, str) and len(found) <= 1024 and found != NOT_A_NUMBER,
+    }[kind]
+    if found is None or not allowed:
+        return None, found is not None
+    return float(found) if kind is FieldType.REAL else found, False
+
+
+@given(NESTED, st.lists(st.tuples(st.sampled_from(FIELD_TYPES), st.sampled_from(["", "a", "a.b", "0"])), max_size=4))
+def test_values_are_those_that_their_fields_mean(content, fields):
+    mappings = [
+        FieldMapping(Field(f"f{place}", kind), tuple(path.split(".")) if path else (), optional=True)
+        for place, (kind, path) in enumerate(fields)
+    ]
+    meant = {
+        each.field.name: _means(each.field.type, found)
+        for each in mappings
+        if (found := _at(content, each.path)) is not MISSING
+    }
+    broken = [name for name, (_, faulty) in meant.items() if faulty]
+    if broken and all(value is None for value, _ in meant.values()):
+        with pytest.raises(PayloadError, match=broken[0]):
+            read_fields(mappings, content)
+        return
+    reading = read_fields(mappings, content)
+    assert [(name, repr(value)) for name, value in reading.values.items()] == [
+        (name, repr(value)) for name, (value, _) in meant.items()
+    ]
+    assert [each.detail.split("'")[1] for each in reading.faults] == broken
+
+
+@given(
+    st.sampled_from([(TimeForm.SECONDS, S), (TimeForm.MILLISECONDS, 1_000), (TimeForm.MICROSECONDS, 1)]),
+    st.integers(-5, 5) | st.integers(-1_000, 1_000),
+    st.integers(0, 500),
+    st.integers(0, 1_000),
+)
+def test_whole_numbers_are_believed_within_their_bounds(form, away, ahead, plausible):
+    kind, unit_us = form
+    times = TimeMapping(("at",), kind, plausible_us=plausible * unit_us, max_ahead_us=ahead * unit_us)
+    sent = NOW // unit_us + away
+    if abs(away) > plausible or away > ahead:
+        with pytest.raises(PayloadError) as raised:
+            times.stamp_us({"at": sent}, NOW)
+        assert raised.value.reason == ("implausible" if abs(away) > plausible else "clock")
+    else:
+        assert times.stamp_us({"at": sent}, NOW) == sent * unit_us
+
+
+def test_topics_of_devices_are_remembered_only_where_each_has_one(session):
+    one, many = session(driver(topic="a/{mote}")), session(driver(topic="{line}/{mote}"))
+    for it in (one, many):
+        for line in ("a", "b", "c"):
+            for mote in ("m", "n"):
+                it.send(f"{line}/{mote}", {"t": 1})
+                it.send(f"{line}/{mote}", {"t": 1})
+    assert len(one.driver._of_topics) == 2
+    assert not many.driver._of_topics
+
+
+LEVELS = st.lists(st.sampled_from(["a", "b", "a.", "", "$x"]), min_size=1, max_size=4)
+
+
+class Reader:
+    def __init__(self, filters):
+        self.name, self.subscriptions = "d", filters
+
+
+def _matches(wanted, levels):
+    if wanted[:1] == ["#"]:
+        return True
+    if not wanted or not levels:
+        return not levels and (not wanted or wanted == ["#"])
+    return wanted[0] in {"+", levels[0]} and _matches(wanted[1:], levels[1:])
+
+
+@given(
+    st.lists(
+        st.tuples(st.lists(st.sampled_from(["a", "b", "+", "a."]), min_size=1, max_size=3), st.booleans()), max_size=3
+    ),
+    LEVELS,
+)
+def test_a_driver_reads_the_topics_of_its_filters(wanted, levels):
+    filters = [[*each, "#"] if rest else each for each, rest in wanted]
+    registry = DriverRegistry([Reader(["/".join(each) for each in filters])])
+    assert bool(registry.reading("/".join(levels))) == any(_matches(each, levels) for each in filters)
+
+
+@pytest.mark.parametrize("sent", [{"t": None}, {"t": 999}, {"t": None, "u": None}, {"t": "warm", "u": 1}])
+def test_a_device_is_met_by_any_of_its_fields(session, sent):
+    found = session(driver({**T, "valid": [-40, 125]}, U)).send("a/m", sent)
+    assert [type(each) for each in found.frames] == [Announcement, Packet]
+
+
+@pytest.mark.parametrize("sent", [{}, {"x": {"y": 1}}, {"T": 1}, []])
+def test_a_message_with_none_of_the_fields_is_no_new_device(session, sent):
+    it = session(driver({**T, "valid": [-40, 125]}, U, max_motes=2))
+    for number in range(5):
+        found = it.send(f"a/new{number}", sent)
+        assert [each.reason for each in found.rejections] == ["missing"]
+        assert not found.frames
+    met = [it.send(f"a/m{number}", {"t": "warm", "u": 1.5}) for number in range(3)]
+    assert values(*met) == [(None, 1.5)] * 2, "a broken value beside a good one costs its field only"
+    assert [each.reason for each in met[2].rejections] == ["too_many_motes"]
+    assert values(it.send("a/m0", sent)) == [(None, None)], "a device that is known has a tuple of each message"
