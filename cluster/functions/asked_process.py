@@ -47,7 +47,7 @@ class NoAnswerError(ClusterError):
 
 
 class AskedProcess:
-    """A process that this one starts and ends, at the latest when nobody knows it any more.
+    """A process that this one starts and ends, at the latest when it is forgotten.
 
     It has none of our tokens and passwords.
 

@@ -19,6 +19,7 @@ from protocols.wire.streams import Field, FieldType, StreamSchema, check_value
 from proxy.drivers.bridge_versions import SHOWN, VersionRange, read_version
 from proxy.drivers.counters import decode_state
 from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
+from proxy.drivers.device_driver import DeviceDriver
 from proxy.drivers.device_feed import DeviceDescription, FeedTimes
 from proxy.drivers.driver import NOTHING, PASSIVE, Capabilities, DriverOutput, KnownDevice, Notice, Rejection
 from proxy.drivers.field_mapping import LONGEST_TEXT, FieldMapping, Reading, read_fields
@@ -160,13 +161,19 @@ class _Announced:
     changed_radio_us: int | None = None
 
 
-class JsonDriver:
+class JsonDriver(DeviceDriver[Device]):
     """The devices of one topic pattern."""
 
     def __init__(self, plan: JsonDriverPlan) -> None:
+        traits = DeviceTraits(
+            plan.times,
+            plan.same_within_us,
+            f"Give the stream or the columns of driver {plan.name!r} other names in the drivers' file, and restart the "
+            "proxy",
+        )
+        super().__init__(traits)
         self._plan = plan
         self._names = NameTable(prefix=plan.prefix)
-        self._devices: dict[str, Device] = {}
         self._announced: dict[str, _Announced] = {}
         self._of_topics: dict[str, tuple[Device, Mapping[str, str]]] = {}
         """Devices by their topics, with the parts of these; empty where a device may have many."""
@@ -177,12 +184,6 @@ class JsonDriver:
         """Of motes from before a restart, also of those that are no devices of the present file."""
         self._streams = StreamColumns(units_may_come=True)
         self._columns = self._streams.merge(plan.schema)
-        self._traits = DeviceTraits(
-            plan.times,
-            plan.same_within_us,
-            f"Give the stream or the columns of driver {plan.name!r} other names in the drivers' file, and restart the "
-            "proxy",
-        )
         self._capabilities = plan.capabilities
         self._note_events()
         self._fields: tuple[FieldMapping, ...] | None = None if plan.mappings else plan.fields
@@ -205,10 +206,6 @@ class JsonDriver:
         _ = mote
         return self._capabilities
 
-    def owns(self, mote: str) -> bool:
-        """Return whether a mote is one of these devices."""
-        return mote in self._devices
-
     def received(
         self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
     ) -> DriverOutput:
@@ -227,7 +224,7 @@ class JsonDriver:
                 return NOTHING
             parts = matched
             name = parts.get(MOTE_PART, plan.mote)
-            known = self._devices.get(self._names.known(name) or "")
+            known = self._motes.get(self._names.known(name) or "")
             if known is not None and self._one_topic:
                 self._of_topics[topic] = known, parts
         try:
@@ -250,48 +247,9 @@ class JsonDriver:
     ) -> DriverOutput:
         """Do nothing: what a device publishes does not depend on programs."""
         _ = program, radio_us, received_us, not_before_us
-        if mote not in self._devices:
+        if mote not in self._motes:
             return _rejected(Rejection("unknown_mote", f"driver {self.name!r} has no mote {mote!r}", mote))
         return NOTHING
-
-    def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return the announcement of a device again."""
-        _ = radio_us, received_us
-        device = self._devices.get(mote)
-        return NOTHING if device is None else DriverOutput(frames=(device.feed.announcement(),))
-
-    def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return an empty packet with a listen window: the driver can receive controls at any time."""
-        device = self._devices.get(mote)
-        if device is None or device.feed.offline:
-            return NOTHING
-        return DriverOutput(frames=(device.feed.empty(radio_us=radio_us, received_us=received_us),))
-
-    def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return the tuples that waited for the rest of their fields, and the empty packets that are due."""
-        devices = self._devices.values()
-        frames = [frame for each in devices for frame in each.time_passed(radio_us=radio_us, received_us=received_us)]
-        return DriverOutput(frames=tuple(frames))
-
-    def finish(self, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return the tuples that wait for the rest of their fields: it does not come any more."""
-        units = list(self._devices.values())
-        return DriverOutput(
-            frames=tuple(
-                frame
-                for each in units
-                for frame in each.time_passed(radio_us=radio_us, received_us=received_us, at_once=True)
-            )
-        )
-
-    def hold_promises(self, *, held: bool) -> None:
-        """Let low watermarks stand, or move again."""
-        self._traits.promises.held = held
-
-    def waiting(self, mote: str) -> int | None:
-        """Return the number of the tuple of a device that waits for the rest of its fields; None if none does."""
-        device = self._devices.get(mote)
-        return None if device is None else device.feed.waiting
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart, and with the columns that their stream had."""
@@ -301,7 +259,7 @@ class JsonDriver:
         for known in devices:
             if not known.device:
                 continue
-            if len(self._devices) + len(covered) >= self._plan.max_motes or not self._covers(known):
+            if len(self._motes) + len(covered) >= self._plan.max_motes or not self._covers(known):
                 text = f"driver {self.name!r} does not drive {known.device[:64]!r} as {known.mote!r} any more"
                 output += DriverOutput(notices=(Notice(known.mote, text),))
                 continue
@@ -317,27 +275,19 @@ class JsonDriver:
             output += self._restored(known, radio_us, received_us)
         return output
 
-    def device_of(self, mote: str) -> str:
-        """Return the name of a device in its topics."""
-        device = self._devices.get(mote)
-        return "" if device is None else device.name
+    @staticmethod
+    def _unit(known: Device) -> Device:
+        return known
 
-    def state_of(self, mote: str) -> bytes:
-        """Return the counters of a device, and the version of the bridge."""
-        device = self._devices.get(mote)
-        return b"" if device is None else device.state(self._version_read.encode())
-
-    def counts_of(self, mote: str) -> Mapping[str, int]:
-        """Return what became of a device's messages and values, by reason."""
-        device = self._devices.get(mote)
-        return {} if device is None else dict(device.counts)
+    def _kept(self, known: Device) -> bytes:
+        _ = known
+        return self._version_read.encode()
 
     def trouble_of(self, mote: str) -> str:
         """Return what keeps values of a device from their stream."""
-        device = self._devices.get(mote)
-        if device is None:
+        if mote not in self._motes:
             return ""
-        return "; ".join(filter(None, (self._version_trouble, device.trouble())))
+        return "; ".join(filter(None, (self._version_trouble, super().trouble_of(mote))))
 
     def _message(
         self,
@@ -386,7 +336,7 @@ class JsonDriver:
         if not reading.values:
             # It may be of something else on such a topic, and a device is kept for ever.
             raise PayloadError("missing", "it has none of the fields, and no device of this name is known")
-        if len(self._devices) >= self._plan.max_motes:
+        if len(self._motes) >= self._plan.max_motes:
             raise PayloadError("too_many_motes", f"there are {self._plan.max_motes:,} devices already")
         mote = self._names.name_of(name)
         try:
@@ -441,7 +391,7 @@ class JsonDriver:
     def _covers(self, known: KnownDevice) -> bool:
         """Return whether a device from before a restart is still one of these, by the same name."""
         named = known.device == self._plan.mote if self._plan.mote else bool(known.device)
-        if not named or known.mote in self._devices:
+        if not named or known.mote in self._motes:
             return False
         had = self._names.known(known.device)
         if self._names.name_of(known.device) == known.mote:
@@ -452,7 +402,7 @@ class JsonDriver:
 
     def _add(self, device: Device, properties: dict[str, SampleValue]) -> None:
         device.map(self._fields or self._plan.fields, self._columns)
-        self._devices[device.mote] = device
+        self._motes[device.mote] = device
         self._announced[device.mote] = _Announced(properties)
 
     def _description(self, mote: str, properties: Mapping[str, SampleValue]) -> DeviceDescription:
@@ -549,7 +499,7 @@ class JsonDriver:
         if (fields, trouble, written) == (self._fields, self._version_trouble, self._version_read):
             return NOTHING
         self._fields, self._version_trouble, self._version_read = fields, trouble, written
-        for device in self._devices.values():
+        for device in self._motes.values():
             device.map(fields, self._columns)
         return DriverOutput(notices=(Notice("", trouble or f"version of the bridge: {written}"),))
 

@@ -22,6 +22,7 @@ from protocols.wire.streams import Field, FieldType, StreamSchema
 from proxy.drivers.bridge_versions import SHOWN
 from proxy.drivers.counters import decode_state
 from proxy.drivers.device import Device, DeviceTraits, defaults_of, events_of
+from proxy.drivers.device_driver import DeviceDriver
 from proxy.drivers.device_feed import DeviceDescription, DeviceFeed, FeedTimes
 from proxy.drivers.driver import (
     NOTHING,
@@ -127,13 +128,19 @@ class _Known:
         return self.feed.announcement(), self.capabilities
 
 
-class Zigbee2MqttDriver:
+class Zigbee2MqttDriver(DeviceDriver[_Known]):
     """The devices of one bridge."""
 
     def __init__(self, plan: ZigbeeDriverPlan) -> None:
+        traits = DeviceTraits(
+            plan.times,
+            plan.same_within_us,
+            f"Give driver {plan.name!r} another pattern of streams, such as stream = '{{base}}_{{model}}_2', and "
+            "restart the proxy",
+        )
+        super().__init__(traits)
         self._plan = plan
         self._names = NameTable(prefix=plan.prefix)
-        self._motes: dict[str, _Known] = {}
         self._by_friendly_name: dict[str, _Known] = {}
         self._streams = StreamColumns()
         self._kept_streams: dict[str, str] = {}
@@ -148,12 +155,6 @@ class Zigbee2MqttDriver:
         self._listed = False
         self._bridge_version = ""
         self._transactions = 0
-        self._traits = DeviceTraits(
-            plan.times,
-            plan.same_within_us,
-            f"Give driver {plan.name!r} another pattern of streams, such as stream = '{{base}}_{{model}}_2', and "
-            "restart the proxy",
-        )
 
     @property
     def name(self) -> str:
@@ -169,10 +170,6 @@ class Zigbee2MqttDriver:
         """Return what one device can do: nothing, if none of its properties is known to be reportable."""
         known = self._motes.get(mote)
         return PASSIVE if known is None else known.capabilities
-
-    def owns(self, mote: str) -> bool:
-        """Return whether a mote is a device of this bridge."""
-        return mote in self._motes
 
     def received(
         self, topic: str, payload: bytes, *, radio_us: int, received_us: int, retained: bool = False
@@ -237,51 +234,13 @@ class Zigbee2MqttDriver:
         notices = (Notice(mote, f"left to the proxy: {'; '.join(left)}"),) if left else ()
         return DriverOutput(notices=notices) + self._advance(known, radio_us, received_us)
 
-    def announce(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return the announcement of a device again."""
-        _ = radio_us, received_us
-        known = self._motes.get(mote)
-        return NOTHING if known is None else DriverOutput(frames=(known.feed.announcement(),))
-
-    def listen(self, mote: str, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return an empty packet with a listen window: the bridge can receive requests at any time."""
-        known = self._motes.get(mote)
-        if known is None or known.feed.offline:
-            return NOTHING
-        return DriverOutput(frames=(known.feed.empty(radio_us=radio_us, received_us=received_us),))
-
     def time_passed(self, *, radio_us: int, received_us: int) -> DriverOutput:
         """Return the empty packets and the repeated requests that are due."""
         output = NOTHING
         for known in self._motes.values():
             if known.change is not None:
                 output += self._advance(known, radio_us, received_us)
-        frames = [
-            frame
-            for known in self._motes.values()
-            for frame in known.unit.time_passed(radio_us=radio_us, received_us=received_us)
-        ]
-        return output + DriverOutput(frames=tuple(frames))
-
-    def finish(self, *, radio_us: int, received_us: int) -> DriverOutput:
-        """Return the tuples that wait for the rest of their fields: it does not come any more."""
-        units = [each.unit for each in self._motes.values()]
-        return DriverOutput(
-            frames=tuple(
-                frame
-                for each in units
-                for frame in each.time_passed(radio_us=radio_us, received_us=received_us, at_once=True)
-            )
-        )
-
-    def hold_promises(self, *, held: bool) -> None:
-        """Let low watermarks stand, or move again."""
-        self._traits.promises.held = held
-
-    def waiting(self, mote: str) -> int | None:
-        """Return the number of the tuple of a device that waits for the rest of its fields; None if none does."""
-        known = self._motes.get(mote)
-        return None if known is None else known.feed.waiting
+        return output + super().time_passed(radio_us=radio_us, received_us=received_us)
 
     def restore(self, devices: Sequence[KnownDevice], *, radio_us: int, received_us: int) -> DriverOutput:
         """Go on with devices from before a restart; what the bridge lists is compared with them."""
@@ -298,25 +257,12 @@ class Zigbee2MqttDriver:
             output += DriverOutput(frames=(restored.feed.announcement(), hello))
         return output
 
-    def device_of(self, mote: str) -> str:
-        """Return the friendly name of a device."""
-        known = self._motes.get(mote)
-        return "" if known is None else known.unit.name
+    @staticmethod
+    def _unit(known: _Known) -> Device:
+        return known.unit
 
-    def state_of(self, mote: str) -> bytes:
-        """Return the counters of a device, and how it was last listed: its messages may come before the next list."""
-        known = self._motes.get(mote)
-        return b"" if known is None else known.unit.state(known.description)
-
-    def counts_of(self, mote: str) -> Mapping[str, int]:
-        """Return what became of a device's messages and values, by reason."""
-        known = self._motes.get(mote)
-        return {} if known is None else dict(known.unit.counts)
-
-    def trouble_of(self, mote: str) -> str:
-        """Return what keeps values of a device from their stream."""
-        known = self._motes.get(mote)
-        return "" if known is None else known.unit.trouble()
+    def _kept(self, known: _Known) -> bytes:
+        return known.description  # messages of a device may come before the next list
 
     def _covers(self, known: KnownDevice) -> bool:
         return bool(known.device) and known.mote not in self._motes and self._names.name_of(known.device) == known.mote

@@ -103,7 +103,7 @@ async def test_a_process_that_is_killed_between_two_questions_is_started_again()
     assert process.ended
 
 
-def test_a_process_that_nobody_knows_any_more_is_ended():
+def test_a_forgotten_process_is_ended():
     process = started()
     child = process._child
     assert child.poll() is None

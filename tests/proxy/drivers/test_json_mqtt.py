@@ -257,7 +257,7 @@ def test_bad_messages_on_ever_new_topics_leave_nothing_behind():
     for number in range(2_000):
         output = it.received(f"tele/{number}/SENSOR", payloads[number % len(payloads)], **times)
         assert len(output.rejections) == 1
-    assert (len(it._devices), len(it._names._given), len(it._names._used)) == (0, 0, 0)
+    assert (len(it._motes), len(it._names._given), len(it._names._used)) == (0, 0, 0)
     it.received("tele/m/SENSOR", b'{"t": 1}', **times)
     for number in range(2_000):
         it.received("tele/m/SENSOR", payloads[number % len(payloads)], **times)
