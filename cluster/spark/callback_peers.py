@@ -20,6 +20,8 @@ log = get_logger(__name__)
 
 TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 """Where Linux lists connections, with their owners."""
+MOST_READINGS: Final = 8
+"""Of these tables: a line may be missing while others come and go, since the kernel writes them piece by piece."""
 _MAPPED: Final = "0000000000000000FFFF0000"
 """Before an address of IPv4, as IPv6 writes it, in these tables."""
 _LOCAL, _REMOTE, _OWNER = 1, 2, 7
@@ -56,9 +58,20 @@ def _written(address: str, port: int) -> str:
 
 
 def is_own(connection: socket.socket) -> bool:
-    """Return whether the other end of a connection over the loopback device is of this process's user."""
-    lines = [line for table in TABLES if table.exists() for line in table.read_text("ascii").splitlines()]
-    return owner_of(lines, connection.getpeername(), connection.getsockname()) == os.geteuid()
+    """Return whether the other end of a connection over the loopback device is of this process's user.
+
+    It is not if it is closed. This never raises: py4j would accept no further connection.
+    """
+    try:
+        ends = connection.getpeername(), connection.getsockname()
+        for _ in range(MOST_READINGS):
+            lines = [line for table in TABLES if table.exists() for line in table.read_text("ascii").splitlines()]
+            owner = owner_of(lines, *ends)
+            if owner is not None:
+                return owner == os.geteuid()
+    except OSError:
+        return False
+    return False
 
 
 class _Refused:

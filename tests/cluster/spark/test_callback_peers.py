@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -69,6 +70,30 @@ def test_a_connection_that_is_not_listed_is_not_own(monkeypatch, tmp_path):
     (tmp_path / "tcp").write_text("  sl  local_address\n")
     assert not is_own(served)
     client.close()
+    served.close()
+
+
+def test_a_connection_that_is_listed_later_is_own(monkeypatch):
+    client, served = connected()
+    readings, read_text = [], Path.read_text
+
+    def read(path, *given):
+        readings.append(path)
+        return "  sl  local_address\n" if len(readings) < 6 else read_text(path, *given)
+
+    monkeypatch.setattr(Path, "read_text", read)
+    assert is_own(served)
+    client.close()
+    served.close()
+
+
+def test_a_connection_that_the_other_end_has_closed_is_not_own_and_raises_nothing():
+    client, served = connected()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    with pytest.raises(OSError, match="not connected"):
+        served.getpeername()
+    assert not is_own(served)
     served.close()
 
 
