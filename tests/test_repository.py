@@ -252,6 +252,21 @@ def test_files_that_documents_name_are_there():
     assert missing == []
 
 
+def test_tests_that_documents_name_are_there():
+    named = [
+        (file, *found)
+        for file in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+        for found in re.findall(r"`(tests/[\w./]+\.py)::(test_\w+)`", file.read_text(encoding="utf-8"))
+    ]
+    assert named
+    missing = [
+        f"{file.relative_to(ROOT)} names {path}::{name}"
+        for file, path, name in named
+        if not re.search(rf"^(?:async )?def {name}\(", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert missing == []
+
+
 def test_links_between_documents_lead_to_a_file():
     missing = [
         f"{file.relative_to(ROOT)} links to {target}"

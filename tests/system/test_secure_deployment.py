@@ -8,8 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter, defaultdict
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from cluster.demo.parts import accepts, free_port
@@ -24,6 +27,8 @@ pytestmark = [pytest.mark.system, pytest.mark.spark]
 
 PAGE = ROOT / "docs" / "how-to" / "secure-a-deployment.md"
 SECONDS = 400
+OPEN = {"127.0.0.1", "::1"}
+"""Addresses that only programs of this machine reach."""
 API_PORT = "8642"
 
 
@@ -91,6 +96,30 @@ class Reader:
                 process.wait()
 
 
+def listening(reader: Reader) -> dict[str, list[tuple[str, int]]]:
+    """Return the addresses that all processes of a deployment listen on, by program."""
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for terminal in reader.terminals.values():
+        top = psutil.Process(terminal.pid)
+        for process in (top, *top.children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):  # one that has ended meanwhile listens on nothing
+                words, program = process.cmdline(), process.name()
+                command = next((word for word in words if word in {"cluster", "proxy", "motes"}), "")
+                name = program if program in {"mosquitto", "java"} else f"fjord {command}"
+                open_now = process.net_connections("inet")
+                listens = {tuple(each.laddr) for each in open_now if each.status == psutil.CONN_LISTEN}
+                # A process that was forked has the sockets of its parent.
+                found[name] += sorted(listens - set(found[name]))
+    return {name: addresses for name, addresses in found.items() if addresses}
+
+
+def documented() -> dict[str, int]:
+    """Return how many sockets each program listens on, as the security page says."""
+    page = (ROOT / "docs" / "security.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| (\d+) \| ", page, re.MULTILINE)
+    return dict(sum((Counter({name: int(number)}) for name, number in rows), Counter()))
+
+
 def test_the_page_secures_a_deployment(tmp_path: Path) -> None:
     reader, commands = Reader(tmp_path), 0
     try:
@@ -107,6 +136,8 @@ def test_the_page_secures_a_deployment(tmp_path: Path) -> None:
                 assert not differences(step.printed, found), (step.command, found)
                 commands += 1
         assert commands == 9
+        assert {name: len(found) for name, found in listening(reader).items()} == documented()
+        assert {ip.removeprefix("::ffff:") for found in listening(reader).values() for ip, _ in found} <= OPEN
         # A part that is not invited is refused, with the reason.
         (tmp_path / "none").write_text("FJORD_BROKER_CA=secure/authority/ca.crt\n")
         uninvited = (

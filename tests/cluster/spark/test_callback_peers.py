@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -142,6 +143,27 @@ def test_only_processes_of_this_user_call_functions_of_a_sink(spark, monkeypatch
     assert query.exception() is None
     assert len(batches) >= seen
     query.stop()
+
+
+@pytest.mark.spark
+def test_java_answers_no_process_without_its_secret(spark):
+    """A question as py4j writes it, for a class: the secret comes first."""
+    parameters = spark.sparkContext._gateway.gateway_parameters
+
+    def asked(*lines):
+        with socket.create_connection(("127.0.0.1", parameters.port)) as connection:
+            connection.settimeout(60)
+            connection.sendall("".join(f"{each}\n" for each in lines).encode())
+            answers, found = connection.makefile("rb"), []
+            with contextlib.suppress(ConnectionError):
+                found += [answers.readline()[:2]]
+                found += [answers.readline()[:2]]
+            return found
+
+    question = ("r", "u", "java.lang.System", "rj", "e")
+    assert asked("A", parameters.auth_token, *question) == [b"!y", b"!y"]
+    for stranger in ((), ("A", "guessed"), ("A", "")):
+        assert b"!y" not in asked(*stranger, *question)
 
 
 PROBE = """
