@@ -9,6 +9,7 @@ from tests.fuzz.device_target import DeviceTarget
 from tests.fuzz.fleet_target import FleetTarget
 from tests.fuzz.frame_target import FrameTarget
 from tests.fuzz.ingest_target import IngestTarget
+from tests.fuzz.question_target import QuestionTarget
 from tests.fuzz.request_target import RequestTarget
 from tests.fuzz.statement_target import StatementTarget
 
@@ -20,6 +21,6 @@ def all_targets() -> dict[str, Target]:
     """Return a new target of each kind."""
     made: list[Target] = [
         FrameTarget(), FleetTarget(), DeviceTarget(), StatementTarget(), IngestTarget(), CatalogTarget(),
-        RequestTarget(),
+        RequestTarget(), QuestionTarget(),
     ]  # fmt: skip
     return {each.name: each for each in made}

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
     from protocols.errors import FjordError
 
-FEW = {"frames": 300, "fleet": 25, "devices": 25, "statements": 60, "batches": 10, "entries": 40, "requests": 8}
+FEW = {
+    "frames": 300,
+    "fleet": 25,
+    "devices": 25,
+    "statements": 60,
+    "batches": 10,
+    "entries": 40,
+    "requests": 8,
+    "questions": 12,
+}
 TARGETS = all_targets()
 
 

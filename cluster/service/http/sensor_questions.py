@@ -135,7 +135,8 @@ class SensorQuestions:
         except NoAnswerError as error:
             self.ended += 1
             raise QuestionFailedError(error.reason) from None
-        if (fault := found.get("fault")) is not None:
+        if found.get("refused"):
+            fault = json.loads(body)
             raise FjordSqlError(
                 fault["reason"], text=fault["text"], start=fault["start"], end=fault["end"], hint=fault["hint"]
             )
@@ -176,7 +177,7 @@ def _answered(header: dict[str, Any], relation: bytes) -> tuple[dict[str, Any], 
         return {}, answer(rows, condition=header["condition"], sql=header["sql"])
     except FjordSqlError as error:
         fault = {"reason": error.reason, "text": error.text, "start": error.start, "end": error.end, "hint": error.hint}
-        return {"fault": fault}, b""
+        return {"refused": True}, json.dumps(fault).encode()  # behind the header: it quotes the whole question
     except BaseException as error:  # noqa: BLE001 - Polars' panics are no exceptions; all are the question's fault
         return {"error": f"{type(error).__name__}: {error}"[:400]}, b""
 

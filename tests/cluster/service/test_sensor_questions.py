@@ -115,7 +115,8 @@ def test_a_forgotten_process_is_ended():
 
 async def test_errors_name_their_place_as_without_a_process():
     questions = SensorQuestions()
-    for sql in ("SELECT nothing FROM sensors", "SELECT x FROM others", "SELECT x FROM sensors WHERE"):
+    long = f"SELECT '{'é' * 30_000}' FROM sensors"
+    for sql in ("SELECT nothing FROM sensors", "SELECT x FROM others", "SELECT x FROM sensors WHERE", long):
         with pytest.raises(FjordSqlError) as expected:
             select(SENSORS, sql)
         with pytest.raises(FjordSqlError) as found:
