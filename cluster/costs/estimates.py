@@ -257,8 +257,7 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             keys = _combinations(node.keys) if isinstance(node, PartitionedWindow) else 1
             return Estimate(counted(flow, rows, keys), rows * keys if math.isfinite(rows) else 0.0)
         case UntilNext():
-            held = counted(flow, 1, _combinations(node.keys))
-            return Estimate(held if node.lasts else flow, held.valid_rows)
+            return _until_next(node, flow)
         case Granularity():
             return Estimate(coarsened(flow, node.granule_us))
         case Aggregate():
@@ -282,6 +281,14 @@ def _estimate(node: Node, below: Sequence[Characteristics]) -> Estimate:
             return _pairs(node, flow, below[1])
         case _:
             return UNKNOWN
+
+
+def _until_next(node: UntilNext, flow: Characteristics) -> Estimate:
+    """Return rows that are valid until the next of their key, at most for a time."""
+    longest_us = math.inf if node.longest_us is None else node.longest_us
+    held = counted(flow, 1, _combinations(node.keys))
+    held = replace(held, validity=min(held.validity, longest_us))
+    return Estimate(held if node.lasts else flow, held.valid_rows)
 
 
 def _combinations(keys: Sequence[object]) -> int:

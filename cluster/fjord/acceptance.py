@@ -20,6 +20,7 @@ from cluster.physical.lowering import lower_alone
 from cluster.physical.nodes import Fragment, PaneWindow, PhysicalPlan
 from cluster.physical.operations import Exchange, GroupedFilter, Sink
 from cluster.physical.successors import summed
+from cluster.physical.words import describe
 from cluster.plan.completeness import check_completeness
 from cluster.planning_budget import spend
 
@@ -39,13 +40,15 @@ class RowLimitError(PlanError):
         The number of rows, the reason, and the limit.
     way_out
         How to change the query.
-    option
-        The option that sets the limit when a cluster is started.
+    of_a_tuple
+        Whether these are the rows of one tuple, or those of a second.
     """
 
-    def __init__(self, message: str, *, way_out: str, option: str) -> None:
+    def __init__(self, message: str, *, way_out: str, of_a_tuple: bool) -> None:
+        option = "--max-rows-per-tuple" if of_a_tuple else "--max-rows-per-second"
         super().__init__(message, hint=f"{way_out}, or start the cluster with a higher {option}")
         self.way_out = way_out
+        self.of_a_tuple = of_a_tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,20 @@ def check_rows(
     )
     raise RowLimitError(
         f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
-        f"this query alone ({rates}); the limit is {limits.per_second:,}",
-        way_out="let its windows move in longer steps, make them shorter, join on columns that must be equal, drop "
-        "other queries",
-        option="--max-rows-per-second",
+        f"this query alone{_most_in(alone, tuples_per_second)} ({rates}); the limit is {limits.per_second:,}",
+        way_out="let its windows move in longer steps, make them shorter, join on columns that must be equal, "
+        "aggregate before a join, drop other queries",
+        of_a_tuple=False,
     )
+
+
+def _most_in(alone: Fragment, tuples_per_second: Mapping[str, float]) -> str:
+    """Return, in words, the operator of a query that makes most rows; nothing if it is the only one that makes any."""
+    makes = [(flow.made_per_second, node) for node, flow in RowFlows(alone, tuples_per_second) if flow.made_per_second]
+    if len(makes) < 2:  # noqa: PLR2004 - the sum says it all
+        return ""
+    most, node = max(makes, key=lambda each: each[0])
+    return f', {most:,.0f} in "{describe(node, alone)}"'
 
 
 def _check_tuple(alone: Fragment, limits: RowLimits) -> None:
@@ -115,7 +127,7 @@ def _check_tuple(alone: Fragment, limits: RowLimits) -> None:
                 f"{flow.because or 'how often the query reads it'}; the limit is "
                 f"{limits.per_tuple:,}",
                 way_out=_way_out(flows.window_of(node), flow, limits),
-                option="--max-rows-per-tuple",
+                of_a_tuple=True,
             )
 
 
@@ -130,6 +142,11 @@ def _way_out(window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str
 def made_per_second(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
     """Return how many rows a plan makes in a second, without those that streams bring."""
     return approximate(summed(plan, _made_per_second, tuples_per_second))
+
+
+def made_by(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> float:
+    """Return how many rows a fragment makes in a second, without those that streams bring."""
+    return approximate(_made_per_second(fragment, tuples_per_second))
 
 
 @known_at_rates

@@ -6,9 +6,12 @@ Most operators make about one row of each row. Two make more. An aggregate over 
     answers          |--|--|--|--|--|--)        6 rows, of this tuple alone
 
 A window over rows that last, where multiplicities matter, takes each once per microsecond (`Split`). Joins, windows
-and aggregates above multiply these rows further. The number of partners of a tuple in a relation, or in a join by
-equality, is not known beforehand: one is assumed. In a join without an equality each tuple is
-tried with all that are valid, and these pairs are counted as made.
+and aggregates above multiply these rows further: a row of a join has as many partners as there are rows of the other
+side at an instant (`valid`), so joins of joins multiply too. In a join by equality it has those of its key only
+(`per_key`), of which there are as many as assumed, and one at least. The number of partners in a relation is not known
+beforehand: one is assumed.
+
+No estimate of :mod:`cluster.costs.estimates` is higher: it has the same assumptions, and lets conditions drop rows.
 """
 
 from __future__ import annotations
@@ -50,6 +53,10 @@ class RowFlow:
         How many there are in a second.
     lasting_us
         How long each is valid at most; None if that is not known.
+    valid
+        How many are valid at an instant, at the rates of streams.
+    per_key
+        How many of these have the same value in a column by which rows are joined.
     made_per_second
         How many more rows the operator on top makes in a second, before it merges them, than it receives.
     because
@@ -62,6 +69,8 @@ class RowFlow:
     at_once: float
     per_second: float
     lasting_us: int | None
+    valid: float
+    per_key: float
     made_per_second: float = 0.0
     because: str = ""
     read_once: float = 1.0
@@ -84,7 +93,7 @@ class RowFlows:
         self._found: dict[str, RowFlow] = {}
         for node in fragment.nodes:
             spend()
-            self._found[node.id] = self._flow(node, [self._found[each] for each in node.inputs])
+            self._found[node.id] = _finite(self._flow(node, [self._found[each] for each in node.inputs]))
 
     def __iter__(self) -> Iterator[tuple[OperatorNode, RowFlow]]:
         """Yield every node with its flow, after its inputs."""
@@ -103,31 +112,30 @@ class RowFlows:
         operation = node.operation
         match operation:
             case kinds.Scan():
-                return RowFlow(1, 1, self._rates.get(operation.stream, 0.0), 1)
+                return _lasting(RowFlow(1, 1, self._rates.get(operation.stream, 0.0), 1, 0.0, 0.0), 1)
             case kinds.ScanAggregates():
-                return RowFlow(0, 0, 0.0, 1)  # they replace samples, which are counted
+                return RowFlow(0, 0, 0.0, 1, 0.0, 0.0)  # they replace samples, which are counted
             case kinds.Split():
                 return _split(below[0])
             case kinds.TimeWindow():
-                lasting_us = None
-                if operation.size_us is not None and below[0].lasting_us is not None:
-                    lasting_us = below[0].lasting_us + operation.size_us + operation.slide_us
-                return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+                longer_us = None if operation.size_us is None else operation.size_us + operation.slide_us
+                return _longer(replace(below[0], at_once=below[0].per_tuple), longer_us)
             case kinds.GridWindow():
-                return _on_grid(operation, below[0])
+                step_us = max(operation.slide_us, operation.grid.step.usual_us)  # each row lasts until a boundary
+                return _longer(replace(below[0], at_once=below[0].per_tuple), operation.grid.size_us + step_us)
             case kinds.SessionWindow():
                 lasting_us = operation.session.longest_us if operation.session.early else 1
-                return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+                return _lasting(replace(below[0], at_once=below[0].per_tuple), lasting_us)
             case kinds.UntilNext():
-                lasting_us = operation.longest_us if operation.lasts else 1
-                return replace(below[0], at_once=below[0].per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+                flow = replace(below[0], at_once=below[0].per_tuple)
+                last = groups_of(tuple(each for each in operation.columns if each.name in operation.keys))
+                return _lasting(flow, operation.longest_us, last) if operation.lasts else _lasting(flow, 1)
             case kinds.CountWindow() | kinds.SharedCountWindow():
-                return replace(below[0], at_once=below[0].per_tuple, lasting_us=None, made_per_second=0.0)
+                return _lasting(replace(below[0], at_once=below[0].per_tuple), None, rows_of_window(operation))
             case kinds.KeptExtent():
                 return _of_kept(operation.kept, below[0])
             case kinds.Granularity():
-                lasting = None if below[0].lasting_us is None else below[0].lasting_us + operation.granule_us
-                return replace(below[0], lasting_us=lasting, made_per_second=0.0)
+                return _longer(below[0], operation.granule_us)
             case kinds.MergeAggregate():
                 return self._merged(node, operation, below[0])
             case kinds.PaneAggregate():
@@ -137,9 +145,9 @@ class RowFlows:
             case kinds.Ranked():
                 return _ranked(operation, below[0])
             case kinds.Held():
-                return RowFlow(0, 0, KEYS_ASSUMED * 1e6 / MOST_LAG_US, MOST_LAG_US)
+                return RowFlow(0, 0, KEYS_ASSUMED * 1e6 / MOST_LAG_US, MOST_LAG_US, KEYS_ASSUMED, 1.0)
             case kinds.Changes() | kinds.PatternMatch():
-                return replace(below[0], lasting_us=1, made_per_second=0.0)
+                return _lasting(below[0], 1)
             case (
                 kinds.Join()
                 | kinds.SemiJoin()
@@ -157,7 +165,7 @@ class RowFlows:
         window = self.window_of(node)
         keys = groups_of(operation.keys)
         if window is None:
-            return replace(below, at_once=below.at_once if keys > 1 else 1, made_per_second=0.0)
+            return _changing(keys, below)
         return _slid(keys, below, window, window.slide_us)
 
     def _from_panes(self, operation: kinds.PaneAggregate, below: RowFlow) -> Iterator[tuple[RowFlow, int]]:
@@ -184,12 +192,65 @@ class RowFlows:
         return None
 
 
-def _on_grid(window: kinds.GridWindow, below: RowFlow) -> RowFlow:
-    """Return the rows of a window on a grid; each lasts until a boundary."""
-    lasting_us = None
-    if below.lasting_us is not None:
-        lasting_us = below.lasting_us + window.grid.size_us + max(window.slide_us, window.grid.step.usual_us)
-    return replace(below, at_once=below.per_tuple, lasting_us=lasting_us, made_per_second=0.0)
+def _finite(flow: RowFlow) -> RowFlow:
+    """Return a flow whose amounts can be multiplied: products of many streams exceed what a number holds."""
+    return replace(
+        flow,
+        per_tuple=min(flow.per_tuple, _MOST),
+        at_once=min(flow.at_once, _MOST),
+        per_second=min(flow.per_second, _MOST),
+        valid=min(flow.valid, _MOST),
+        per_key=min(flow.per_key, _MOST),
+        made_per_second=min(flow.made_per_second, _MOST),
+        read_once=min(flow.read_once, _MOST),
+    )
+
+
+def _lasting(flow: RowFlow, lasting_us: int | None, most: float = _MOST) -> RowFlow:
+    """Return rows that are valid so long instead, and of which there are never more than so many at an instant."""
+    valid = most if lasting_us is None else min(most, flow.per_second * lasting_us / 1e6)
+    return replace(flow, lasting_us=lasting_us, valid=valid, per_key=valid / KEYS_ASSUMED, made_per_second=0.0)
+
+
+def _longer(flow: RowFlow, longer_us: int | None) -> RowFlow:
+    """Return rows that are valid so much longer; with None for ever, which nothing above that keeps rows may read."""
+    if longer_us is None:
+        return replace(flow, lasting_us=None, made_per_second=0.0)
+    more = flow.per_second * longer_us / 1e6
+    return replace(
+        flow,
+        lasting_us=None if flow.lasting_us is None else flow.lasting_us + longer_us,
+        valid=flow.valid + more,
+        per_key=flow.per_key + more / KEYS_ASSUMED,
+        made_per_second=0.0,
+    )
+
+
+def _changing(keys: int, below: RowFlow) -> RowFlow:
+    """Return an aggregate that changes where a row begins and where one ends; a group has one row at an instant.
+
+    That it does both is not counted as made: it is no more than rows that are read.
+    """
+    valid = min(below.valid, 1.0) if keys == 1 else below.valid
+    changes = below.per_second if below.lasting_us == 1 else 2 * below.per_second
+    return replace(
+        below,
+        at_once=below.at_once if keys > 1 else 1,
+        per_second=min(changes, max(keys * 1e6, below.per_second)),
+        valid=valid,
+        per_key=min(valid, keys) / KEYS_ASSUMED,
+        made_per_second=0.0,
+    )
+
+
+def rows_of_window(window: kinds.CountWindow | kinds.SharedCountWindow) -> float:
+    """Return how many tuples a window by count has of all its keys: those in it, and those of the incomplete slide.
+
+    Of a shared one, a younger query has tuples that an older one has, too: so many for all of them.
+    """
+    slide_rows = window.slide_rows if isinstance(window, kinds.CountWindow) else 1
+    partitioned = set(window.keys) - {QUERY_GROUP.name}
+    return float((window.rows or 0) + slide_rows - 1) * (KEYS_ASSUMED if partitioned else 1)
 
 
 CHANGED_ROWS = 3
@@ -203,15 +264,14 @@ def _of_kept(kept: KeptTuples, below: RowFlow) -> RowFlow:
         shown = min(below.per_second * window.slides, kept.most * 1e6 / kept.slide_us)
         return _shown_each_slide(below, window, shown, shown)
     made = below.per_second * CHANGED_ROWS
-    return replace(
+    changed = replace(
         below,
         per_tuple=below.per_tuple * CHANGED_ROWS,
         at_once=below.per_tuple,
         per_second=made,
-        lasting_us=kept.longest_us,
-        made_per_second=made - below.per_second,
         read_once=below.read_once * CHANGED_ROWS,
     )
+    return replace(_lasting(changed, kept.longest_us, kept.most), made_per_second=made - below.per_second)
 
 
 def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFlow:
@@ -229,7 +289,9 @@ def _slid(keys: int, tuples: RowFlow, window: PaneWindow, pane_us: int) -> RowFl
         Tuples of one pane are one partial row.
     """
     partial = min(tuples.per_second, keys * 1e6 / pane_us)
-    made = partial * window.slides
+    # Rows that last already are in more windows than tuples are.
+    counted = tuples.valid - tuples.per_second * window.slide_us / 1e6
+    made = max(partial * window.slides, min(counted, keys) * 1e6 / window.slide_us)
     return _shown_each_slide(tuples, window, min(made, keys * 1e6 / window.slide_us), made)
 
 
@@ -242,6 +304,8 @@ def _shown_each_slide(tuples: RowFlow, window: PaneWindow, per_second: float, ma
         1,
         per_second,
         slide_us,
+        valid := per_second * slide_us / 1e6,
+        valid / KEYS_ASSUMED,
         max(made - tuples.per_second, 0.0),
         because,
         tuples.read_once * times,
@@ -254,7 +318,7 @@ def _ranked(operation: kinds.Ranked, rows: RowFlow) -> RowFlow:
     With many rows in a group, few of them have one of the first places.
     """
     most = _MOST if operation.most is None else float(max(operation.most, 1))
-    valid = _valid_at_once(rows) / groups_of(tuple(each for each in operation.columns if each.name in operation.keys))
+    valid = rows.valid / groups_of(tuple(each for each in operation.columns if each.name in operation.keys))
     share = 1.0 if valid <= most else most / valid
     moved = 1.0 if operation.name is None else max(min(most, valid) - operation.above, 1.0)
     per_second = rows.per_second * (1 + 2 * share * moved)
@@ -304,12 +368,15 @@ def _split(below: RowFlow) -> RowFlow:
     if below.lasting_us is None:
         return replace(below, made_per_second=0.0)
     times = below.lasting_us
+    per_second = min(below.per_second * times, max(below.valid * 1e6, below.per_second))
     return RowFlow(
         below.per_tuple * times,
         below.at_once,
-        below.per_second * times,
+        per_second,
         1,
-        below.per_second * (times - 1),
+        below.valid,
+        below.per_key,
+        per_second - below.per_second,
         f"a window over rows that last {written(times)}, each of which it counts once for every microsecond",
         below.read_once * times,
     )
@@ -330,6 +397,8 @@ def _united(left: RowFlow, right: RowFlow) -> RowFlow:
         at_once=(left.at_once + right.at_once) * share,
         per_second=(left.per_second + right.per_second) * share,
         lasting_us=_longest(left, right),
+        valid=(left.valid + right.valid) * share,
+        per_key=(left.per_key + right.per_key) * share,
         made_per_second=0.0,
         because=max((left, right), key=lambda each: each.per_tuple).because,
     )
@@ -344,61 +413,93 @@ def _of_two(operation: Operation, left: RowFlow, right: RowFlow) -> RowFlow:
         left.at_once + right.at_once,
         left.per_second + right.per_second,
         _longest(left, right),
+        left.valid,
+        left.per_key,
         0.0,
         because,
         left.read_once + right.read_once,
     )
     match operation:
         case kinds.Join():
-            # Of two joined rows, one begins while the other is valid.
-            per_tuple = left.per_tuple * right.at_once + right.per_tuple * left.at_once
-            per_second = left.per_second * right.at_once + right.per_second * left.at_once
-            lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
-            tried = _tried_per_second(operation, left, right)
-            made = max(per_second - both.per_second, tried - both.per_second, 0.0)
-            return RowFlow(per_tuple, left.at_once * right.at_once, per_second, lasting, made, because, per_tuple)
+            return _joined(operation, left, right, both)
         case kinds.SemiJoin():
-            made = max(_tried_per_second(operation, left, right) - both.per_second, 0.0)
+            tried = 0.0 if _finds_by_key(operation) else _paired(left, left.valid, right, right.valid)
+            made = max(tried - both.per_second, 0.0)
             return replace(both, at_once=left.at_once, lasting_us=left.lasting_us, made_per_second=made)
         case kinds.Difference():
             # Rows of the left, cut where those of the right begin and end.
             return replace(both, at_once=left.at_once, lasting_us=left.lasting_us)
         case kinds.Intersection():
-            lasting = min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
-            return replace(both, lasting_us=lasting)
+            return replace(both, lasting_us=_shortest(left, right))
         case kinds.Zip():
-            return replace(both, lasting_us=1)
+            return _lasting(both, 1)
         case kinds.StampJoin() if operation.latest:
-            return replace(left, because=because, lasting_us=1, made_per_second=0.0)
+            return replace(_lasting(left, 1), because=because)
         case kinds.StampJoin():
             return _near(operation, left, right, both)
         case _:
             return both
 
 
+def _joined(join: kinds.Join, left: RowFlow, right: RowFlow, both: RowFlow) -> RowFlow:
+    """Return the pairs of a join: of two joined rows, one begins while the other is valid."""
+    by_key = _finds_by_key(join)
+    of_left, of_right = (
+        max(each.at_once, each.per_key if by_key else each.valid) for each in (left, right)
+    )  # how many partners each has to offer
+    per_tuple = left.per_tuple * right.at_once + right.per_tuple * left.at_once
+    per_second = _paired(left, of_left, right, of_right)
+    lasting_us = _shortest(left, right)
+    ended = _MOST if lasting_us is None else per_second * lasting_us / 1e6
+    of_a_key = (left.per_key * of_right, right.per_key * of_left)
+    return RowFlow(
+        per_tuple,
+        left.at_once * right.at_once,
+        per_second,
+        lasting_us,
+        min(left.valid * of_right, right.valid * of_left, ended),
+        min(of_a_key) if by_key else max(of_a_key),
+        max(per_second - both.per_second, 0.0),
+        both.because,
+        per_tuple,
+    )
+
+
 def _near(join: kinds.StampJoin, left: RowFlow, right: RowFlow, both: RowFlow) -> RowFlow:
-    """Return the pairs of an interval join: one partner of each tuple is assumed, or all within the bounds."""
+    """Return the pairs of an interval join: those within the bounds, of equal keys, and one for each tuple at least."""
     pairs = 2 * left.per_tuple * right.per_tuple
     alone = both.per_second if join.kind != "inner" else 0.0
-    keyed = any(one != QUERY_GROUP.name for one, _ in join.keys)
-    near = join.high_us - (join.low_us or 0) + 1
-    tried = 0.0 if keyed else left.per_second * right.per_second * near / 1e6
+    near = (join.high_us - (join.low_us or 0) + 1) / 1e6
+    if any(one != QUERY_GROUP.name for one, _ in join.keys):
+        near /= KEYS_ASSUMED
+    tried = left.per_second * right.per_second * near
     made = max(tried - both.per_second, 0.0)
-    per_second = max(both.per_second, tried) + alone
-    return RowFlow(pairs, 1, per_second, 1, made, both.because, max(pairs, both.read_once))
+    found = RowFlow(
+        pairs,
+        1,
+        max(both.per_second, tried) + alone,
+        1,
+        both.valid,
+        both.per_key,
+        because=both.because,
+        read_once=max(pairs, both.read_once),
+    )
+    return replace(_lasting(found, 1), made_per_second=made)
 
 
-def _tried_per_second(join: kinds.Join | kinds.SemiJoin, left: RowFlow, right: RowFlow) -> float:
-    """Return how many pairs are tried in a second; 0 where a hash table finds the partners."""
+def _paired(left: RowFlow, of_left: float, right: RowFlow, of_right: float) -> float:
+    """Return how many pairs a join has in a second, if a row finds so many of each side."""
+    return left.per_second * of_right + right.per_second * of_left
+
+
+def _finds_by_key(join: kinds.Join | kinds.SemiJoin) -> bool:
+    """Return whether a hash table finds partners; otherwise all pairs of each query group are tried."""
     equal = equal_columns(join.predicate, [column.name for column in join.right])
-    if any(QUERY_GROUP.name not in columns for columns in equal):  # pairs are tried for each query group
-        return 0.0
-    return left.per_second * _valid_at_once(right) + right.per_second * _valid_at_once(left)
+    return any(QUERY_GROUP.name not in columns for columns in equal)
 
 
-def _valid_at_once(flow: RowFlow) -> float:
-    """Return how many rows are valid at one instant, at their rate."""
-    return 0.0 if flow.lasting_us is None else flow.per_second * flow.lasting_us / 1e6
+def _shortest(left: RowFlow, right: RowFlow) -> int | None:
+    return min((each.lasting_us for each in (left, right) if each.lasting_us is not None), default=None)
 
 
 def _longest(left: RowFlow, right: RowFlow) -> int | None:

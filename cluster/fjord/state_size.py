@@ -23,6 +23,7 @@ from cluster.fjord.made_rows import (
     exact,
     groups_of,
     known_at_rates,
+    rows_of_window,
 )
 from cluster.fjord.operators.kept_extent import BOOKKEEPING
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, AggregateCall, Column, Schema
@@ -107,6 +108,11 @@ def check_state(
 def state_bytes(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> float:
     """Return how many bytes of state a plan keeps at most."""
     return approximate(summed(plan, _bytes_kept, tuples_per_second))
+
+
+def bytes_kept_by(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> float:
+    """Return how many bytes of state a fragment keeps at most."""
+    return approximate(_bytes_kept(fragment, tuples_per_second))
 
 
 def kept_by(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) -> Iterator[KeptState]:
@@ -234,8 +240,7 @@ class _Estimate:
         operation = node.operation
         match operation:
             case kinds.CountWindow() | kinds.SharedCountWindow():
-                partitioned = set(operation.keys) - {QUERY_GROUP.name}
-                return _rows_of_window(operation) * (KEYS_ASSUMED if partitioned else 1)
+                return rows_of_window(operation)
             case kinds.PatternMatch():
                 return _rows_of_pattern(operation, self._flows.of(node.inputs[0]).per_second)
             case kinds.SessionWindow():
@@ -335,11 +340,10 @@ class _Estimate:
         """Return how many rows of a node are valid at one instant, at most."""
         flow: RowFlow = self._flows.of(node.id)
         if flow.lasting_us is None:  # count windows below have their own number of rows
-            return sum(self._rows_kept(each) for each in self._below(node))
-        alive = flow.per_second * flow.lasting_us / 1e6
+            return max(flow.valid, sum(self._rows_kept(each) for each in self._below(node)))
         if not isinstance(node.operation, kinds.MergeAggregate):
-            return alive
-        return min(alive, self._alive(self._aggregated(node)), groups_of(node.operation.keys))
+            return flow.valid
+        return min(flow.valid, self._alive(self._aggregated(node)), groups_of(node.operation.keys))
 
     def _below(self, node: OperatorNode) -> Iterator[OperatorNode]:
         """Yield a node and all nodes below it, each once."""
@@ -351,15 +355,6 @@ class _Estimate:
                 seen.add(current)
                 yield self._fragment.by_id[current]
                 waiting.extend(self._fragment.by_id[current].inputs)
-
-
-def _rows_of_window(window: kinds.CountWindow | kinds.SharedCountWindow) -> float:
-    """Return how many tuples of one key a window by count keeps: those in it, and those of the incomplete slide.
-
-    Of a shared one, a younger query has tuples that an older one has, too: so many for all of them.
-    """
-    slide_rows = window.slide_rows if isinstance(window, kinds.CountWindow) else 1
-    return float((window.rows or 0) + slide_rows - 1)
 
 
 def _rows_of_pattern(match: kinds.PatternMatch, per_second: float) -> float:

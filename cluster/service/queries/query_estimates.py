@@ -71,7 +71,9 @@ class QueryEstimates:
             }
             partners = expected_partners(query.node, sizes) | measured_partners(physical, self.operators.rates)
             table = estimate_text(query.node, rates, selectivities, prices, measured, partners=partners)
-            return f"{_heading(query, fragment)}\n{table or explain(query.node)}\n{_source(prices)}\n"
+            bounds = self.limits.bounds_text(physical.alone(query.identity), rates)
+            described = f"{table}\n{bounds}" if table else explain(query.node)
+            return f"{_heading(query, fragment)}\n{described}\n{_source(prices)}\n"
 
         return await self.planning.run(text)
 

@@ -14,7 +14,8 @@ from cluster.fjord.operator_statistics import Rates
 from cluster.language.translation import Query
 from cluster.physical.emission import emission_words
 from cluster.physical.lookup_choices import lookup_choices
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.lowering import lower_alone
+from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.physical.placement import placement_of
 from cluster.physical.sharing import sharing_of
 from cluster.plan.explain import explained
@@ -42,6 +43,8 @@ class Surroundings:
         By stream, of those that the query reads, where it is known.
     rates
         Of the operators of the plan that runs, by name.
+    bounds
+        Returns in words what a query may need at most, given its fragment and `tuples_per_second`.
     prices
         What steps of operators cost here.
     """
@@ -53,6 +56,7 @@ class Surroundings:
     history_rows: int
     tuples_per_second: Mapping[str, float]
     rates: Callable[[str], Rates]
+    bounds: Callable[[Fragment, Mapping[str, float]], str]
     prices: Prices = SHIPPED
 
 
@@ -79,6 +83,8 @@ def explanation(query: Query, rewritten: Rewritten, reads: tuple[HistoryRead, ..
     estimate = estimate_text(
         node, surroundings.tuples_per_second, selectivities, surroundings.prices, partners=partners
     )
+    if estimate:
+        estimate += f"\n{surroundings.bounds(lower_alone(node), surroundings.tuples_per_second)}"
     sections = [
         explained(query, rewritten).rstrip(),
         *([f"It would first read\n{history_text(reads, surroundings.history_rows)}"] if reads else []),

@@ -6,19 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cluster.errors import blamed
-from cluster.fjord.acceptance import RowLimits, check_rows
-from cluster.fjord.state_size import StateLimitError, check_state, state_bytes
+from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows, made_by, made_per_second
+from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
 from cluster.ingest.service import Ingest
 from cluster.language.walks import streams_of
 from cluster.physical.lowering import lower, with_handover, with_query
-from cluster.physical.nodes import PhysicalPlan
+from cluster.physical.nodes import Fragment, PhysicalPlan
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.service.catalog.planning import AT_ONCE, Planning
 from cluster.service.publishing.published_demands import PublishedDemands
 from cluster.service.registry.registry import Registry
+from protocols.text.byte_sizes import format_byte_size
 
 STEADY = 0.1
 """Estimates are made anew when the rate of a stream has changed by more than this share; until then, sums hold."""
+
+
+Measure = Callable[[PhysicalPlan, Mapping[str, float]], float]
+"""What is limited: of a plan, at these tuples per second of its streams."""
 
 
 class QueryLimits:
@@ -73,27 +78,31 @@ class QueryLimits:
     async def check_migration(self, old: PlannedQuery, new: PlannedQuery) -> None:
         """Raise unless rows, state and demands stay within their limits with both plans of a query; as for `check`.
 
-        If all queries together keep too much already, as after a start with a smaller budget or when a stream has
-        become faster, a plan that will keep less is no reason to raise, although both keep more for a while.
+        If all queries together make or keep too much already, as after a start with a smaller budget or when a stream
+        has become faster, a plan that will make or keep less is no reason to raise, although both need more then.
         """
         running, rates = self._registry.physical, self.rates(streams_of(new.node))
         self._demands.follow(running.oldest_first)
 
         def check() -> None:
             both = with_handover(running, old, new, running.positions)
-            self._check(new, running, both, rates, or_if=lambda: self._brings_down(running, old, new, rates))
+            self._check(new, running, both, rates, or_if=self._brings_down(running, old, new, rates))
 
         await self._planning.run(check, internal=True)
 
     def _brings_down(
         self, running: PhysicalPlan, old: PlannedQuery, new: PlannedQuery, rates: Mapping[str, float]
-    ) -> bool:
-        kept = state_bytes(running, rates)
-        if kept <= self._max_state_bytes:
-            return False
-        others = tuple(each for each in self._registry.plan.queries if each.name != old.name)
-        ended = lower(Plan(running.epoch + 1, (*others, new)), running)
-        return state_bytes(ended, rates) < kept
+    ) -> Callable[[Measure, float], bool]:
+        """Return whether too much of something is needed already, and less when a query goes on with another plan."""
+
+        def brings_down(measure: Measure, limit: float) -> bool:
+            needed = measure(running, rates)
+            if needed <= limit:
+                return False
+            others = tuple(each for each in self._registry.plan.queries if each.name != old.name)
+            return measure(lower(Plan(running.epoch + 1, (*others, new)), running), rates) < needed
+
+        return brings_down
 
     async def check_together(self, queries: Sequence[PlannedQuery]) -> None:
         """Raise unless rows, state and demands stay within their limits with several queries.
@@ -126,16 +135,36 @@ class QueryLimits:
         after: PhysicalPlan,
         rates: Mapping[str, float],
         *,
-        or_if: Callable[[], bool] = lambda: False,
+        or_if: Callable[[Measure, float], bool] = lambda _measure, _limit: False,
     ) -> None:
-        """Raise unless a plan with a query stays within its limits; its state does not have to if something holds."""
-        check_rows(running, after, query.identity, rates, self._rows)
+        """Raise unless a plan with a query stays within its limits; it does not have to where something holds."""
+        try:
+            check_rows(running, after, query.identity, rates, self._rows)
+        except RowLimitError as error:
+            if error.of_a_tuple or not or_if(made_per_second, self._rows.per_second):
+                raise
         try:
             check_state(running, after, query.identity, rates, limit_bytes=self._max_state_bytes)
         except StateLimitError:
-            if not or_if():
+            if not or_if(state_bytes, self._max_state_bytes):
                 raise
         self._demands.check(after.subscribers[query.identity])
+
+    def bounds_text(self, fragment: Fragment, rates: Mapping[str, float]) -> str:
+        """Return in words what the queries of a fragment may need at most, beside what all together may.
+
+        Parameters
+        ----------
+        fragment
+            The fragment.
+        rates
+            Tuples per second of its streams, where they are known.
+        """
+        made, kept = made_by(fragment, rates), bytes_kept_by(fragment, rates)
+        return (
+            f"  at most: {made:,.0f} rows made in a second and {format_byte_size(kept)} of state; all queries may make "
+            f"{self._rows.per_second:,} and keep {format_byte_size(self._max_state_bytes)}"
+        )
 
     def rates(self, streams: frozenset[str]) -> Mapping[str, float]:
         """Return the tuples per second of streams, where they are known; the same while they hardly change."""

@@ -506,7 +506,7 @@ class QueryService:
         rates = self.limits.rates(streams_of(node))
         surroundings = Surroundings(
             running, context.sizes, memory_bytes, buckets, self._history_rows, rates, self._operators.rates,
-            self._prices.current(),
+            self.limits.bounds_text, self._prices.current(),
         )  # fmt: skip
         return await self._planning.run(partial(explanation, query, rewritten, reads, surroundings))
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from cluster.costs.estimates import estimates_of, totals_of
+from cluster.errors import PlanError
 from cluster.fjord import acceptance, state_size
 from cluster.fjord.acceptance import RowLimitError, RowLimits, check_supported, made_per_second
 from cluster.fjord.batch import NEVER
 from cluster.fjord.made_rows import RowFlow, RowFlows
-from cluster.fjord.state_size import StateLimitError
+from cluster.fjord.state_size import StateLimitError, kept_by
 from cluster.language.algebra import Difference, Distinct, Node, Union
 from cluster.language.catalog import Catalog
 from cluster.language.translation import translate
 from cluster.physical import operations
-from cluster.physical.lowering import lower, with_query
+from cluster.physical.lowering import lower, lower_alone, with_query
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.rewrite import rewrite
 from protocols.wire.streams import Field, FieldType, StreamSchema
 from tests.cluster.oracle.running import Arrival, run_plan
+from tests.cluster.oracle.strategies import plans, sensible
 from tests.cluster.plan.plans import A, window
 
 CATALOG = Catalog.of([StreamSchema("traffic", (Field("sensor", FieldType.TEXT), Field("speed", FieldType.REAL)))])
@@ -157,7 +164,10 @@ def test_what_people_ask_for_is_let_in(text):
 
 @pytest.mark.parametrize(("text", "rows"), [
     ("SELECT sensor, speed FROM traffic", 0),
-    ("SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR) WHERE a.sensor = b.sensor", 0),
+    (  # A thousandth of an hour's tuples are of the same sensor.
+        "SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR) WHERE a.sensor = b.sensor",
+        2 * 100 * 360 - 200,
+    ),
     # Without an equality each tuple is tried with all of an hour.
     ("SELECT a.speed FROM traffic a WINDOW(RANGE 1 HOUR), traffic b WINDOW(RANGE 1 HOUR)", 2 * 100 * 360_000),
     (
@@ -166,7 +176,11 @@ def test_what_people_ask_for_is_let_in(text):
     ),
     (
         ("SELECT a.speed FROM traffic a WHERE EXISTS (SELECT 1 FROM traffic b WINDOW(RANGE 1 HOUR) "
-        "WHERE b.speed < a.speed)"), 100 * 360_000,
+        "WHERE b.speed < a.speed)"), 0,  # with the least of an hour
+    ),
+    (
+        ("SELECT a.speed FROM traffic a WHERE EXISTS (SELECT 1 FROM traffic b WINDOW(RANGE 1 HOUR) "
+        "WHERE b.speed <> a.speed)"), 100 * 360_000,
     ),
     ("SELECT a.speed FROM traffic a WHERE a.speed IN (SELECT speed FROM traffic WINDOW(RANGE 1 HOUR))", 0),
     (SLID.format("1 HOUR", "1 HOUR"), 0),
@@ -192,6 +206,118 @@ def test_equal_windows_over_equal_conditions_are_counted_once():
     assert made(other, RATES) == made(one, RATES)
     slow = KEYED.format("1 HOUR", "1 SECOND").replace("GROUP", "WHERE speed < 20 GROUP")
     assert made(Plan(1, (*one.queries, query(slow, 2))), RATES) == 2 * made(one, RATES)
+
+
+WINDOWED = "traffic {} WINDOW(RANGE {} SECONDS)"
+FOUR_MOTES = {"traffic": 4.0}
+
+
+def product(*, streams: int, seconds: int, condition: str = "") -> PlannedQuery:
+    """A join of windows of one stream; the condition is of each two neighbours."""
+    names = [f"a{number}" for number in range(streams)]
+    conditions = [condition.format(one, other) for one, other in pairwise(names) if condition]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return query(f"SELECT a0.speed FROM {', '.join(WINDOWED.format(each, seconds) for each in names)}{where}")
+
+
+def explained(added: PlannedQuery, rates: dict[str, float]) -> float:
+    """Return the rows per second that EXPLAIN shows of a query."""
+    return estimates_of(added.node, rates)[added.node].rows_per_second or 0.0
+
+
+@pytest.mark.parametrize(("streams", "seconds"), [(2, 60), (3, 30), (4, 30), (6, 60), (60, 3_600)])
+def test_products_multiply_as_their_explanation_shows(streams, seconds):
+    valid = 4 * seconds  # of each stream
+    wide = product(streams=streams, seconds=seconds)
+    rows = streams * 4 * float(valid) ** (streams - 1)
+    assert explained(wide, FOUR_MOTES) == pytest.approx(rows, rel=0.01)
+    answers = RowFlows(lower_alone(wide.node), FOUR_MOTES).answers
+    assert answers.per_second == pytest.approx(min(rows, 1e30), rel=0.01)
+    assert answers.valid == pytest.approx(min(float(valid) ** streams, 1e30), rel=0.01)
+    if rows < RowLimits().per_second:
+        check_rows(EMPTY, wide, FOUR_MOTES, RowLimits())
+        return
+    with pytest.raises(RowLimitError, match=r'of them for this query alone, .* in "product"') as caught:
+        check_rows(EMPTY, wide, FOUR_MOTES, RowLimits())
+    assert "the limit is 2,000,000" in str(caught.value)
+    assert "make them shorter, join on columns that must be equal, aggregate before a join" in (caught.value.hint or "")
+
+
+def test_what_the_message_says_to_do_brings_a_product_in():
+    refused = product(streams=4, seconds=30)
+    with pytest.raises(RowLimitError, match=r"27,\d\d\d,\d\d\d in \"product\" .traffic brings 4 tuples per second"):
+        check_rows(EMPTY, refused, FOUR_MOTES, RowLimits())
+    mean = "(SELECT AVG(speed) AS m FROM traffic WINDOW(RANGE 30 SECONDS)) AS {}"
+    for allowed in (
+        product(streams=4, seconds=10),
+        product(streams=4, seconds=30, condition="{}.sensor = {}.sensor"),
+        query(f"SELECT a.m FROM {', '.join(mean.format(each) for each in 'abcd')}"),
+    ):
+        check_rows(EMPTY, allowed, FOUR_MOTES, RowLimits())
+
+
+MANY = {
+    "conditions without an equality": product(streams=5, seconds=60, condition="{}.speed < {}.speed").node,
+    "below an aggregate": query(
+        f"SELECT COUNT(*) AS n FROM {', '.join(WINDOWED.format(each, 60) for each in 'abcde')}"
+    ).node,
+    "subqueries": query(
+        f"SELECT q.x FROM (SELECT a.speed AS x FROM {WINDOWED.format('a', 60)}, {WINDOWED.format('b', 60)}) AS q, "
+        f"(SELECT a.speed AS x FROM {WINDOWED.format('a', 60)}, {WINDOWED.format('b', 60)}) AS r"
+    ).node,
+    "unions": query(
+        "SELECT q.x FROM (SELECT a.speed AS x FROM {0}, {1} UNION ALL SELECT a.speed AS x FROM {0}, {1}) AS q, {2}, {3}"
+        .format(*(WINDOWED.format(each, 60) for each in "abcd"))
+    ).node,
+    "outer joins": query(
+        f"SELECT a.speed FROM {WINDOWED.format('a', 60)} "
+        + " ".join(f"LEFT JOIN {WINDOWED.format(each, 60)} ON {each}.speed > a.speed" for each in "bcd")
+    ).node,
+    "windows by count": query(
+        f"SELECT a.speed FROM {', '.join(f'traffic {each} WINDOW(ROWS 1000)' for each in 'abcd')}"
+    ).node,
+    "subqueries in conditions": query(
+        f"SELECT a.speed FROM {', '.join(WINDOWED.format(each, 60) for each in 'abc')} WHERE EXISTS "
+        f"(SELECT 1 FROM {WINDOWED.format('d', 60)} WHERE d.speed <> a.speed)"
+    ).node,
+    "instants within bounds": query(
+        "SELECT a.speed FROM traffic a "
+        + " ".join(f"JOIN traffic {each} WITHIN 60 SECONDS ON {each}.speed <> a.speed" for each in "bcde")
+    ).node,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("node", MANY.values(), ids=MANY)
+def test_a_join_of_joins_is_refused_wherever_it_stands(node):
+    added = PlannedQuery("q", 1, node)
+    with pytest.raises(RowLimitError, match="the limit is 2,000,000"):
+        check_rows(EMPTY, added, FOUR_MOTES, RowLimits())
+
+
+def test_joined_rows_that_are_joined_again_are_kept():
+    wide = product(streams=3, seconds=60)
+    (kept,) = kept_by(lower(Plan(1, (wide,))), FOUR_MOTES)
+    assert kept.rows == pytest.approx(240 * 240 + 3 * 240, rel=0.01)
+    totals = totals_of(estimates_of(wide.node, FOUR_MOTES).values())
+    assert kept.rows >= 0.99 * totals.kept
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plans(), st.sampled_from((1.0, 1e3, 1e5, 9e5)), st.sampled_from((1.0, 1e4, 3e5)))
+def test_no_plan_is_expected_to_make_more_rows_than_its_bound(plan, alpha, beta):
+    assume(sensible(plan))
+    try:
+        node = rewrite(plan).node
+        check_supported(node)
+    except PlanError:
+        assume(False)
+    rates = {"alpha": alpha, "beta": beta}
+    expected = estimates_of(node, rates)[node].flow
+    assume(expected is not None)
+    found = RowFlows(lower_alone(node), rates).answers
+    assert expected.rate * 1e6 <= found.per_second * 1.000001
+    if found.lasting_us is not None:
+        assert expected.valid_rows <= found.valid * 1.000001
 
 
 def test_what_makes_too_much_in_a_second_is_refused_with_the_figures():
