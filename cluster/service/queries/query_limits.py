@@ -162,8 +162,8 @@ class QueryLimits:
         """
         made, kept = made_by(fragment, rates), bytes_kept_by(fragment, rates)
         return (
-            f"  at most: {made:,.0f} rows made in a second and {format_byte_size(kept)} of state; all queries may make "
-            f"{self._rows.per_second:,} and keep {format_byte_size(self._max_state_bytes)}"
+            f"  at most: {made:,.0f} rows made in a second, beside those that come, and {format_byte_size(kept)} of "
+            f"state; all queries may make {self._rows.per_second:,} and keep {format_byte_size(self._max_state_bytes)}"
         )
 
     def rates(self, streams: frozenset[str]) -> Mapping[str, float]:

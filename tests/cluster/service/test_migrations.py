@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.errors import UnwritableError
+from cluster.fjord.acceptance import RowLimits
 from cluster.fjord.batch import instant_text
 from cluster.ingest.proxy_clocks import TOLERANCE_US
 from cluster.language.algebra import Filter, Node, Project, TimeWindow, inputs_of, with_inputs
@@ -238,6 +239,17 @@ async def test_what_brings_state_down_that_is_above_the_limit_does_not_wait_for_
     later = service.started(answered=Engine(), max_state_bytes=1)
     longer = _with(pairs.node, lambda each: replace(each, size_us=12_000_000))
     assert "limit" in (await later.migrate("pairs", longer)).waits_for, "which keeps more than now"
+    shorter = _with(pairs.node, lambda each: replace(each, size_us=5_000_000))
+    assert not (await later.migrate("pairs", shorter)).waits_for
+
+
+async def test_what_makes_fewer_rows_does_not_wait_while_more_than_allowed_are_made(service: Service) -> None:
+    store_seconds(service)
+    queries = service.started(answered=Engine())
+    pairs, _ = await queries.add(PAIRS.partition(" WHERE")[0], "pairs")
+    later = service.started(answered=Engine(), row_limits=RowLimits(per_second=1))
+    longer = _with(pairs.node, lambda each: replace(each, size_us=12_000_000))
+    assert "rows per second" in (await later.migrate("pairs", longer)).waits_for, "which makes more than now"
     shorter = _with(pairs.node, lambda each: replace(each, size_us=5_000_000))
     assert not (await later.migrate("pairs", shorter)).waits_for
 

@@ -102,9 +102,10 @@ async def test_too_many_queries_are_refused_with_the_figures(service: Service) -
         await service.queries.add(AVERAGE)
 
 
-async def test_a_query_that_would_keep_too_much_state_is_refused_with_the_figures(service: Service) -> None:
+def store_fifty_a_second(service: Service) -> None:
+    """Store some seconds of a stream, so that it has a rate."""
     table = service.ingest.writers["traffic"].table
-    for second in range(1, 4):  # fifty tuples a second
+    for second in range(1, 4):
         rows = pl.DataFrame(
             {
                 "fjord_start_us": [second * 1_000_000 + place for place in range(50)],
@@ -118,11 +119,46 @@ async def test_a_query_that_would_keep_too_much_state_is_refused_with_the_figure
         position = StreamPosition((second + 1) * 1_000_000, {})
         table.append([rows.to_arrow().cast(arrow_schema(table.schema))], position, {})
     assert table.tuples_per_second() == pytest.approx(50)
+
+
+async def test_a_query_that_would_keep_too_much_state_is_refused_with_the_figures(service: Service) -> None:
+    store_fifty_a_second(service)
     queries = service.started(max_state_bytes=10 * 1024**2)
     await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 MINUTE)")
     with pytest.raises(StateLimitError, match=r"for this query alone .traffic brings 50 tuples.*limit is 10.0 MiB"):
         await queries.add("SELECT DISTINCT lane FROM traffic WINDOW(RANGE 1 DAY)")
     assert len(service.registry.plan.queries) == 1
+
+
+PRODUCT = "SELECT a.speed FROM traffic a WINDOW(RANGE {0}), traffic b WINDOW(RANGE {0}), traffic c WINDOW(RANGE {0})"
+
+
+async def test_a_product_is_refused_by_the_figures_of_its_explanation(service: Service) -> None:
+    store_fifty_a_second(service)
+    wide, narrow = PRODUCT.format("10 SECONDS"), PRODUCT.format("1 SECOND")
+    explained = await service.queries.explain(wide)
+    assert "37,500,000" in explained  # rows of its product: 3 * 50 * 500 * 500
+    (bound,) = (line for line in explained.splitlines() if line.startswith("  at most: "))
+    assert bound.startswith("  at most: 37,499,")  # without what streams bring
+    assert "all queries may make 2,000,000 and keep " in bound
+    with pytest.raises(RowLimitError, match=r"37,499,\d\d\d of them for this query alone"):
+        await service.queries.add(wide)
+    await service.queries.add(narrow, "narrow")
+    (running,) = (
+        line for line in (await service.queries.estimates.running("narrow")).splitlines() if "at most: " in line
+    )
+    assert running == next(line for line in (await service.queries.explain(narrow)).splitlines() if "at most" in line)
+
+
+async def test_what_runs_is_kept_at_a_start_with_which_it_would_be_refused(service: Service) -> None:
+    store_fifty_a_second(service)
+    queries = service.started(row_limits=RowLimits(per_second=10**9))
+    await queries.add(PRODUCT.format("10 SECONDS"), "wide")
+    later = service.started()
+    assert [each.name for each in service.registry.plan.queries] == ["wide"]
+    await later.add("SELECT sensor FROM traffic WHERE speed > 3", "more")
+    with pytest.raises(RowLimitError, match="37,"):
+        await later.add(PRODUCT.format("1 SECOND"))
 
 
 @pytest.mark.parametrize("text", [
