@@ -21,6 +21,9 @@ from cluster.plan.expressions import columns_of, conjuncts_of, joins_by_equality
 from cluster.plan.lookup_order import distinct_values, partners_of
 from cluster.plan.relations_read import RelationSize
 
+Sizes = Mapping[str, RelationSize]
+"""Of relations, by identity."""
+NO_SIZES: Sizes = {}
 Partners = Mapping[tuple[str, TableLookup], float]
 """By stream and lookup: rows that it makes of each that it takes."""
 NO_PARTNERS: Partners = {}
@@ -34,7 +37,7 @@ class _Key:
     values: float
 
 
-def expected_partners(plan: Node, sizes: Mapping[str, RelationSize]) -> dict[tuple[str, TableLookup], float]:
+def expected_partners(plan: Node, sizes: Sizes) -> dict[tuple[str, TableLookup], float]:
     """Return what lookups next to the streams of a plan are expected to make of a tuple; unknown ones are left out.
 
     It is the same for all orders of lookups.
@@ -50,11 +53,34 @@ def expected_partners(plan: Node, sizes: Mapping[str, RelationSize]) -> dict[tup
     return {(source.stream, lookup): rows for source in sources for lookup, rows in _of_source(source, sizes)}
 
 
-def _of_source(source: Source, sizes: Mapping[str, RelationSize]) -> Iterator[tuple[TableLookup, float]]:
+def most_partners(lookup: TableLookup, sizes: Sizes) -> float:
+    """Return how many rows a lookup makes of a tuple that finds some, on average; one if that is not known.
+
+    Rows of a key all count, whatever else is asked of them. Where nothing has to be equal, that share of the pairs
+    counts that is assumed of the condition.
+
+    Parameters
+    ----------
+    lookup
+        The lookup.
+    sizes
+        By identity of a relation.
+    """
+    each = partners_of(lookup, sizes)
+    if not lookup.pairs or not math.isfinite(each):
+        return 1.0
+    return max(1.0, each if _key_of(lookup, sizes) else each * _share_kept(lookup) + (lookup.kind == "left"))
+
+
+def _of_source(source: Source, sizes: Sizes) -> Iterator[tuple[TableLookup, float]]:
     keys = {lookup: _key_of(lookup, sizes) for lookup in source.lookups}
     for lookup, key in keys.items():
         each = partners_of(lookup, sizes)
-        if key is None or not math.isfinite(each):
+        if not math.isfinite(each):
+            continue
+        if key is None:  # nothing has to be equal
+            pairs = each * _share_kept(lookup)
+            yield lookup, _rows(lookup, min(pairs, 1.0), pairs)
             continue
         known = max(other.values for other in keys.values() if other is not None and other.column == key.column)
         found = min(key.values / known, 1.0) * _share_kept(lookup)
@@ -74,7 +100,7 @@ def _rows(lookup: TableLookup, found: float, pairs: float) -> float:
             return pairs
 
 
-def _key_of(lookup: TableLookup, sizes: Mapping[str, RelationSize]) -> _Key | None:
+def _key_of(lookup: TableLookup, sizes: Sizes) -> _Key | None:
     """Return the key with most values; None if it is not known, or nothing has to be equal."""
     own = names_of(lookup.table)
     found = []

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cluster.costs.partners import NO_SIZES, Sizes
 from cluster.errors import PlanError
 from cluster.fjord.instantiation import subscribed_operator
 from cluster.fjord.made_rows import RowFlow, RowFlows, approximate, exact, known_at_rates
@@ -17,8 +18,8 @@ from cluster.fjord.scalars import compile_scalar
 from cluster.language.algebra import Node
 from cluster.language.quantities import written
 from cluster.physical.lowering import lower_alone
-from cluster.physical.nodes import Fragment, PaneWindow, PhysicalPlan
-from cluster.physical.operations import Exchange, GroupedFilter, Sink
+from cluster.physical.nodes import Fragment, OperatorNode, PaneWindow, PhysicalPlan
+from cluster.physical.operations import Exchange, GroupedFilter, Lookup, Sink
 from cluster.physical.successors import summed
 from cluster.physical.words import describe
 from cluster.plan.completeness import check_completeness
@@ -68,7 +69,13 @@ class RowLimits:
 
 
 def check_rows(
-    before: PhysicalPlan, after: PhysicalPlan, query: str, tuples_per_second: Mapping[str, float], limits: RowLimits
+    before: PhysicalPlan,
+    after: PhysicalPlan,
+    query: str,
+    tuples_per_second: Mapping[str, float],
+    limits: RowLimits,
+    *,
+    sizes: Sizes = NO_SIZES,
 ) -> None:
     """Refuse a query that makes too many rows of a tuple, or with which a plan would make too many in a second.
 
@@ -82,6 +89,8 @@ def check_rows(
         By stream; streams that have brought no tuples are missing.
     limits
         The limits.
+    sizes
+        Of relations, by identity. What the query finds there counts; what others do, as one row for each tuple.
 
     Raises
     ------
@@ -89,8 +98,8 @@ def check_rows(
         With the number of rows, the reason, the limit, and a slide that would be accepted.
     """
     alone = after.alone(query)
-    _check_tuple(alone, limits)
-    made = made_per_second(after, tuples_per_second)
+    _check_tuple(alone, limits, sizes)
+    made = made_per_second(after, tuples_per_second) + _made_of_relations(alone, tuples_per_second, sizes)
     if made <= limits.per_second:
         return
     without = made_per_second(before, tuples_per_second)
@@ -102,36 +111,46 @@ def check_rows(
     )
     raise RowLimitError(
         f"with this query the plan would make up to {made:,.0f} rows per second, {made - without:,.0f} of them for "
-        f"this query alone{_most_in(alone, tuples_per_second)} ({rates}); the limit is {limits.per_second:,}",
+        f"this query alone{_most_in(alone, tuples_per_second, sizes)} ({rates}); the limit is {limits.per_second:,}",
         way_out="let its windows move in longer steps, make them shorter, join on columns that must be equal, "
         "aggregate before a join, drop other queries",
         of_a_tuple=False,
     )
 
 
-def _most_in(alone: Fragment, tuples_per_second: Mapping[str, float]) -> str:
+def _made_of_relations(alone: Fragment, tuples_per_second: Mapping[str, float], sizes: Sizes) -> float:
+    """Return how many more rows a query makes in a second than if each tuple found one row in a relation."""
+    if not any(isinstance(node.operation, Lookup) for node in alone.nodes):
+        return 0.0
+    return made_by(alone, tuples_per_second, sizes) - made_by(alone, tuples_per_second)
+
+
+def _most_in(alone: Fragment, tuples_per_second: Mapping[str, float], sizes: Sizes) -> str:
     """Return, in words, the operator of a query that makes most rows; nothing if it is the only one that makes any."""
-    makes = [(flow.made_per_second, node) for node, flow in RowFlows(alone, tuples_per_second) if flow.made_per_second]
+    flows = RowFlows(alone, tuples_per_second, sizes)
+    makes = [(flow.made_per_second, node) for node, flow in flows if flow.made_per_second]
     if len(makes) < 2:  # noqa: PLR2004 - the sum says it all
         return ""
     most, node = max(makes, key=lambda each: each[0])
     return f', {most:,.0f} in "{describe(node, alone)}"'
 
 
-def _check_tuple(alone: Fragment, limits: RowLimits) -> None:
-    flows = RowFlows(alone, {})
+def _check_tuple(alone: Fragment, limits: RowLimits, sizes: Sizes) -> None:
+    flows = RowFlows(alone, {}, sizes)
     for node, flow in flows:
         if flow.per_tuple > limits.per_tuple:
             raise RowLimitError(
                 f"one tuple would make up to {flow.per_tuple:,.0f} rows, because of "
                 f"{flow.because or 'how often the query reads it'}; the limit is "
                 f"{limits.per_tuple:,}",
-                way_out=_way_out(flows.window_of(node), flow, limits),
+                way_out=_way_out(node, flows.window_of(node), flow, limits),
                 of_a_tuple=True,
             )
 
 
-def _way_out(window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str:
+def _way_out(node: OperatorNode, window: PaneWindow | None, flow: RowFlow, limits: RowLimits) -> str:
+    if isinstance(node.operation, Lookup):
+        return "look tuples up by a column that must be equal, of which the relation has few rows each"
     if window is None:
         return "let the window move in longer steps, or make it shorter"
     least_us = math.ceil(window.slide_us * flow.per_tuple / limits.per_tuple)
@@ -144,16 +163,16 @@ def made_per_second(plan: PhysicalPlan, tuples_per_second: Mapping[str, float]) 
     return approximate(summed(plan, _made_per_second, tuples_per_second))
 
 
-def made_by(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> float:
+def made_by(fragment: Fragment, tuples_per_second: Mapping[str, float], sizes: Sizes = NO_SIZES) -> float:
     """Return how many rows a fragment makes in a second, without those that streams bring."""
-    return approximate(_made_per_second(fragment, tuples_per_second))
+    made = sum(flow.made_per_second for _, flow in RowFlows(fragment, tuples_per_second, sizes))
+    # Windows over shared panes are counted one by one already.
+    return made if fragment.shares_panes else len(fragment.tally.groups) * made
 
 
 @known_at_rates
 def _made_per_second(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> int:
-    made = sum(flow.made_per_second for _, flow in RowFlows(fragment, tuples_per_second))
-    # Windows over shared panes are counted one by one already.
-    return exact(made if fragment.shares_panes else len(fragment.tally.groups) * made)
+    return exact(made_by(fragment, tuples_per_second))
 
 
 def check_supported(node: Node) -> None:

@@ -8,8 +8,8 @@ Most operators make about one row of each row. Two make more. An aggregate over 
 A window over rows that last, where multiplicities matter, takes each once per microsecond (`Split`). Joins, windows
 and aggregates above multiply these rows further: a row of a join has as many partners as there are rows of the other
 side at an instant (`valid`), so joins of joins multiply too. In a join by equality it has those of its key only
-(`per_key`), of which there are as many as assumed, and one at least. The number of partners in a relation is not known
-beforehand: one is assumed.
+(`per_key`), of which there are as many as assumed, and one at least. In a relation it has as many as
+the relation's rows and keys let expect, or one where these are not known.
 
 No estimate of :mod:`cluster.costs.estimates` is higher: it has the same assumptions, and lets conditions drop rows.
 """
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TypeVar
 
+from cluster.costs.partners import NO_SIZES, Sizes, most_partners
 from cluster.costs.selectivity import KEYS_ASSUMED
 from cluster.fjord.operators.join_condition import equal_columns
 from cluster.language.columns import QUERY_GROUP, VISIBLE_FROM, Schema
@@ -85,10 +86,13 @@ class RowFlows:
         The fragment.
     tuples_per_second
         By stream; streams that have brought no tuples are missing.
+    sizes
+        Of relations, by identity; in one that is missing a tuple finds one row.
     """
 
-    def __init__(self, fragment: Fragment, tuples_per_second: Mapping[str, float]) -> None:
+    def __init__(self, fragment: Fragment, tuples_per_second: Mapping[str, float], sizes: Sizes = NO_SIZES) -> None:
         self._fragment = fragment
+        self._sizes = sizes
         self._rates = tuples_per_second
         self._found: dict[str, RowFlow] = {}
         for node in fragment.nodes:
@@ -142,6 +146,8 @@ class RowFlows:
                 flows = list(self._from_panes(operation, below[0]))
                 most, _ = max(flows, key=lambda each: each[0].per_tuple)
                 return replace(most, made_per_second=sum(each.made_per_second * times for each, times in flows))
+            case kinds.Lookup():
+                return _looked_up(most_partners(operation.table, self._sizes), below[0])
             case kinds.Ranked():
                 return _ranked(operation, below[0])
             case kinds.Held():
@@ -210,6 +216,21 @@ def _lasting(flow: RowFlow, lasting_us: int | None, most: float = _MOST) -> RowF
     """Return rows that are valid so long instead, and of which there are never more than so many at an instant."""
     valid = most if lasting_us is None else min(most, flow.per_second * lasting_us / 1e6)
     return replace(flow, lasting_us=lasting_us, valid=valid, per_key=valid / KEYS_ASSUMED, made_per_second=0.0)
+
+
+def _looked_up(times: float, below: RowFlow) -> RowFlow:
+    """Return rows with their partners in a relation, of which each has so many."""
+    return RowFlow(
+        below.per_tuple * times,
+        below.at_once * times,
+        below.per_second * times,
+        below.lasting_us,
+        below.valid * times,
+        below.per_key * times,
+        below.per_second * (times - 1),
+        "a relation of which each tuple finds many rows" if times > 1 else below.because,
+        below.read_once * times,
+    )
 
 
 def _longer(flow: RowFlow, longer_us: int | None) -> RowFlow:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from cluster.costs.partners import Sizes
 from cluster.errors import blamed
 from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows, made_by, made_per_second
 from cluster.fjord.state_size import StateLimitError, bytes_kept_by, check_state, state_bytes
@@ -43,6 +44,8 @@ class QueryLimits:
         Limits on rows.
     max_state_bytes
         Queries with which the plan would keep more state than this are refused.
+    sizes
+        Returns the sizes of relations, by identity.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class QueryLimits:
         *,
         rows: RowLimits,
         max_state_bytes: int,
+        sizes: Callable[[], Sizes],
     ) -> None:
         self._registry = registry
         self._ingest = ingest
@@ -61,6 +65,7 @@ class QueryLimits:
         self._planning = planning
         self._rows = rows
         self._max_state_bytes = max_state_bytes
+        self._sizes = sizes
         self._steady_rates: dict[str, float] = {}
 
     async def check(self, query: PlannedQuery) -> None:
@@ -139,7 +144,7 @@ class QueryLimits:
     ) -> None:
         """Raise unless a plan with a query stays within its limits; it does not have to where something holds."""
         try:
-            check_rows(running, after, query.identity, rates, self._rows)
+            check_rows(running, after, query.identity, rates, self._rows, sizes=self._sizes())
         except RowLimitError as error:
             if error.of_a_tuple or not or_if(made_per_second, self._rows.per_second):
                 raise
@@ -160,7 +165,7 @@ class QueryLimits:
         rates
             Tuples per second of its streams, where they are known.
         """
-        made, kept = made_by(fragment, rates), bytes_kept_by(fragment, rates)
+        made, kept = made_by(fragment, rates, self._sizes()), bytes_kept_by(fragment, rates)
         return (
             f"  at most: {made:,.0f} rows made in a second, beside those that come, and {format_byte_size(kept)} of "
             f"state; all queries may make {self._rows.per_second:,} and keep {format_byte_size(self._max_state_bytes)}"

@@ -176,6 +176,7 @@ class QueryService:
             self._planning,
             rows=row_limits or RowLimits(),
             max_state_bytes=max_state_bytes,
+            sizes=self._relation_sizes,
         )
         self.estimates = QueryEstimates(
             registry, self.limits, self._operators, self._prices, self._planning, self._context
@@ -552,9 +553,12 @@ class QueryService:
         schema, only_proxy = (None, None) if declared is None else (declared.schema, declared.only_proxy)
         return StreamDemand(VERSION, self._name, stream, self._registry.epoch, (), schema, only_proxy)
 
-    def _context(self) -> PlanningContext:
+    def _relation_sizes(self) -> dict[str, RelationSize]:
         versions = {each.identity: each.last for each in self.store.all() if each.last is not None}
-        sizes = {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
+        return {identity: RelationSize(last.rows, last.bytes, last.distinct) for identity, last in versions.items()}
+
+    def _context(self) -> PlanningContext:
+        sizes = self._relation_sizes()
         return PlanningContext(self.streams.catalog(), sizes, large_relations(sizes, self._relation_memory_bytes))
 
     async def _refresh_built_in(self, node: Node) -> None:

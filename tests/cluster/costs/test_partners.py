@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from cluster.costs.estimates import estimates_of, totals_of
 from cluster.costs.partners import expected_partners
 from cluster.costs.prices import SHIPPED
+from cluster.fjord.acceptance import RowLimitError, RowLimits, check_rows
 from cluster.fjord.batch import START
+from cluster.fjord.made_rows import RowFlows
 from cluster.fjord.measured_partners import measured_partners
 from cluster.fjord.operator_statistics import NONE_YET, Rates
 from cluster.fjord.stored_rows import RowsInMemory
@@ -24,6 +26,7 @@ from cluster.language.walks import nodes_of
 from cluster.local.engine import Arrival, LocalEngine
 from cluster.local.memory_tables import MemoryTables, RelationRows
 from cluster.physical.lowering import lower
+from cluster.physical.nodes import NOTHING
 from cluster.plan.alternatives import alternatives
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.relations_read import RelationSize, relations_of
@@ -171,3 +174,35 @@ def test_a_dropped_tuple_is_looked_up_no_more() -> None:
     price = SHIPPED.of_lookup
     # 100,000 a second: one finds a row for each and the other one for a twentieth, or the other way round.
     assert work[0] - work[1] == pytest.approx(95_000 * (price.row_in + price.row_out))
+
+
+LOOKED_UP = {
+    "SELECT t.m, p.y FROM tuples t JOIN places p ON t.k = p.k": 1,
+    "SELECT t.m, v.y FROM tuples t JOIN visits v ON t.k = v.k": 5,
+    "SELECT t.m, v.y FROM tuples t LEFT JOIN visits v ON t.k = v.k AND t.m < v.y": 5,
+    "SELECT t.m, v.y FROM tuples t JOIN visits v ON t.k < v.k": 5_000 / 3,
+    "SELECT t.m, v.y FROM tuples t JOIN visits v ON t.k = v.k, closed c": 5 * 50,
+    "SELECT t.m, v.y FROM tuples t, visits v, places p": 5_000 * 1_000,
+    "SELECT t.m FROM tuples t WHERE EXISTS (SELECT 1 FROM visits v WHERE v.k = t.k)": 1,
+}
+
+
+@pytest.mark.parametrize(("text", "most"), LOOKED_UP.items())
+def test_products_with_relations_are_bounded_as_they_are_explained(text: str, most: float) -> None:
+    node = plan_of(text)
+    rates = {"tuples": 10.0}
+    plan = lower(Plan(1, (PlannedQuery("q", 1, node),)))
+    (fragment,) = plan.fragments
+    assert RowFlows(fragment, {}, SIZES).answers.per_tuple == pytest.approx(most)
+    expected = estimates_of(node, rates, partners=expected_partners(node, SIZES))[node].rows_per_second
+    assert expected is not None
+    bound = RowFlows(fragment, rates, SIZES).answers.per_second
+    assert expected <= bound * 1.000001
+    identity = plan.oldest_first[0].identity
+    check_rows(NOTHING, plan, identity, rates, RowLimits(per_tuple=10**9, per_second=round(bound)), sizes=SIZES)
+    if most > 1:
+        with pytest.raises(RowLimitError, match="because of a relation of which each tuple finds many rows"):
+            check_rows(NOTHING, plan, identity, {}, RowLimits(per_tuple=round(most) - 1), sizes=SIZES)
+        fewer = RowLimits(per_tuple=10**9, per_second=round(10 * (most - 1)) - 1)
+        with pytest.raises(RowLimitError, match="for this query alone"):
+            check_rows(NOTHING, plan, identity, rates, fewer, sizes=SIZES)
