@@ -64,6 +64,8 @@ class RowFlow:
         Why more than one row is made of a row, in words; empty if that is not so.
     read_once
         How many rows one tuple makes at most, if the query reads it only once.
+    at_ends_per_second
+        How many of those of a second begin where a row of an aggregate's input ends.
     """
 
     per_tuple: float
@@ -75,6 +77,7 @@ class RowFlow:
     made_per_second: float = 0.0
     because: str = ""
     read_once: float = 1.0
+    at_ends_per_second: float = 0.0
 
 
 class RowFlows:
@@ -253,14 +256,15 @@ def _changing(keys: int, below: RowFlow) -> RowFlow:
     That it does both is not counted as made: it is no more than rows that are read.
     """
     valid = min(below.valid, 1.0) if keys == 1 else below.valid
-    changes = below.per_second if below.lasting_us == 1 else 2 * below.per_second
+    at_ends = 0.0 if below.lasting_us == 1 else min(below.per_second, max(keys * 1e6 - below.per_second, 0.0))
     return replace(
         below,
         at_once=below.at_once if keys > 1 else 1,
-        per_second=min(changes, max(keys * 1e6, below.per_second)),
+        per_second=below.per_second + at_ends,
         valid=valid,
         per_key=min(valid, keys) / KEYS_ASSUMED,
         made_per_second=0.0,
+        at_ends_per_second=at_ends,
     )
 
 
@@ -473,12 +477,13 @@ def _joined(join: kinds.Join, left: RowFlow, right: RowFlow, both: RowFlow) -> R
     lasting_us = _shortest(left, right)
     ended = _MOST if lasting_us is None else per_second * lasting_us / 1e6
     of_a_key = (left.per_key * of_right, right.per_key * of_left)
+    valid = (left.valid * of_right, right.valid * of_left)
     return RowFlow(
         per_tuple,
         left.at_once * right.at_once,
         per_second,
         lasting_us,
-        min(left.valid * of_right, right.valid * of_left, ended),
+        min(sum(valid) if by_key else min(valid), ended),
         min(of_a_key) if by_key else max(of_a_key),
         max(per_second - both.per_second, 0.0),
         both.because,

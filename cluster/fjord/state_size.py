@@ -145,12 +145,14 @@ def _size_kept(fragment: Fragment, tuples_per_second: Mapping[str, float]) -> tu
 def _answers_waiting(fragment: Fragment, handing: Sequence[Handover], rates: Mapping[str, float]) -> float:
     """Return how many answers of queries wait while these go on with another plan: its own, and those that are cut.
 
-    They are counted where the plan is that is followed; the one that follows answers as much.
+    They are counted where the plan is that is followed; the one that follows answers as much. Of an aggregate those
+    count that begin with a row, not those that begin where one ends.
     """
     if not handing:
         return 0.0
     waiting_us = sum((each.opens_us - each.at_us) * (2 if each.cut else 1) for each in handing)
-    return RowFlows(fragment, rates).answers.per_second * waiting_us / 1e6
+    answers = RowFlows(fragment, rates).answers
+    return (answers.per_second - answers.at_ends_per_second) * waiting_us / 1e6
 
 
 def bytes_of_waiting(plan: PhysicalPlan, handing: Handover, tuples_per_second: Mapping[str, float]) -> float:
