@@ -8,10 +8,12 @@ Most operators make about one row of each row. Two make more. An aggregate over 
 A window over rows that last, where multiplicities matter, takes each once per microsecond (`Split`). Joins, windows
 and aggregates above multiply these rows further: a row of a join has as many partners as there are rows of the other
 side at an instant (`valid`), so joins of joins multiply too. In a join by equality it has those of its key only
-(`per_key`), of which there are as many as assumed, and one at least. In a relation it has as many as
-the relation's rows and keys let expect, or one where these are not known.
+(`per_key`): nothing is known of how many rows of a stream share a value, and one partner is assumed, as of a key; rows
+of a product do share the values of the side that they have in common. In a relation a row has as many partners as its
+rows and keys let expect, or one where these are not known.
 
-No estimate of :mod:`cluster.costs.estimates` is higher: it has the same assumptions, and lets conditions drop rows.
+No estimate of :mod:`cluster.costs.estimates` is higher, but for equalities between more rows than there are keys
+assumed: it has the same assumptions otherwise, and lets conditions drop rows.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ class RowFlow:
     valid
         How many are valid at an instant, at the rates of streams.
     per_key
-        How many of these have the same value in a column by which rows are joined.
+        How many of these have the same value in a column by which rows are joined, as assumed.
     made_per_second
         How many more rows the operator on top makes in a second, before it merges them, than it receives.
     because
@@ -218,7 +220,12 @@ def _finite(flow: RowFlow) -> RowFlow:
 def _lasting(flow: RowFlow, lasting_us: int | None, most: float = _MOST) -> RowFlow:
     """Return rows that are valid so long instead, and of which there are never more than so many at an instant."""
     valid = most if lasting_us is None else min(most, flow.per_second * lasting_us / 1e6)
-    return replace(flow, lasting_us=lasting_us, valid=valid, per_key=valid / KEYS_ASSUMED, made_per_second=0.0)
+    return replace(flow, lasting_us=lasting_us, valid=valid, per_key=_of_a_key(valid), made_per_second=0.0)
+
+
+def _of_a_key(valid: float) -> float:
+    """Return how many of so many rows of streams have one value in a column by which they are joined."""
+    return min(valid / KEYS_ASSUMED, 1.0)
 
 
 def _looked_up(times: float, below: RowFlow) -> RowFlow:
@@ -245,7 +252,7 @@ def _longer(flow: RowFlow, longer_us: int | None) -> RowFlow:
         flow,
         lasting_us=None if flow.lasting_us is None else flow.lasting_us + longer_us,
         valid=flow.valid + more,
-        per_key=flow.per_key + more / KEYS_ASSUMED,
+        per_key=max(flow.per_key, _of_a_key(flow.valid + more)),
         made_per_second=0.0,
     )
 
@@ -262,7 +269,7 @@ def _changing(keys: int, below: RowFlow) -> RowFlow:
         at_once=below.at_once if keys > 1 else 1,
         per_second=below.per_second + at_ends,
         valid=valid,
-        per_key=min(valid, keys) / KEYS_ASSUMED,
+        per_key=_of_a_key(min(valid, keys)),
         made_per_second=0.0,
         at_ends_per_second=at_ends,
     )
@@ -330,7 +337,7 @@ def _shown_each_slide(tuples: RowFlow, window: PaneWindow, per_second: float, ma
         per_second,
         slide_us,
         valid := per_second * slide_us / 1e6,
-        valid / KEYS_ASSUMED,
+        _of_a_key(valid),
         max(made - tuples.per_second, 0.0),
         because,
         tuples.read_once * times,
@@ -496,9 +503,9 @@ def _near(join: kinds.StampJoin, left: RowFlow, right: RowFlow, both: RowFlow) -
     pairs = 2 * left.per_tuple * right.per_tuple
     alone = both.per_second if join.kind != "inner" else 0.0
     near = (join.high_us - (join.low_us or 0) + 1) / 1e6
-    if any(one != QUERY_GROUP.name for one, _ in join.keys):
-        near /= KEYS_ASSUMED
     tried = left.per_second * right.per_second * near
+    if any(one != QUERY_GROUP.name for one, _ in join.keys):
+        tried = min(tried / KEYS_ASSUMED, both.per_second)
     made = max(tried - both.per_second, 0.0)
     found = RowFlow(
         pairs,
