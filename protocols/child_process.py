@@ -30,6 +30,26 @@ def ending_with_this_process(arguments: Sequence[str | Path]) -> list[str]:
     return [sys.executable, str(Path(__file__).resolve()), str(os.getpid()), "--", *map(str, arguments)]
 
 
+def end_forks_with_this_process() -> None:
+    """Let each process that this one forks be killed when it ends, whatever that one is doing.
+
+    On Linux only. The kernel watches the thread that forks; processes that forks fork in turn are bound to these.
+    """
+    if sys.platform != "linux":
+        return
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    own = os.getpid()
+
+    def bind() -> None:
+        nonlocal own
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != own:  # it ended before the kernel had the setting
+            os._exit(_USAGE_EXIT_CODE)
+        own = os.getpid()
+
+    os.register_at_fork(after_in_child=bind)
+
+
 def python_module(name: str, *arguments: str) -> list[str]:
     """Return arguments that run a module of Fjord's with this Python.
 

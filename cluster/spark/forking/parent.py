@@ -26,6 +26,7 @@ from typing import NoReturn
 
 from cluster.spark.forking import stand_in
 from cluster.spark.forking.stand_in import LENGTH, NUMBER, STANDARD_DESCRIPTORS, unpacked_request
+from protocols.child_process import end_forks_with_this_process
 from protocols.event_log import get_logger
 
 REQUEST_SECONDS = 10.0
@@ -205,7 +206,7 @@ class _Parent:
         self._ended, self._note_end = os.pipe()
 
     def serve(self) -> None:
-        """Serve until the process that started this one has ended."""
+        """Serve until the process that started this one has ended; then no fork goes on, whatever it is doing."""
         for each in (self._ended, self._note_end):
             os.set_blocking(each, False)
         signal.set_wakeup_fd(self._note_end, warn_on_full_buffer=False)
@@ -215,6 +216,8 @@ class _Parent:
         while True:
             ready = [key.fileobj for key, _ in self._waiting.select()]
             if self._life in ready:
+                for fork in self._forks:
+                    os.kill(fork, signal.SIGKILL)
                 return
             if self._ended in ready:
                 self._report_ends()
@@ -318,6 +321,7 @@ def _run(request: bytes, descriptors: list[int], in_forks: Callable[[], None]) -
     os.environb.clear()
     os.environb.update(environment)
     in_forks()
+    end_forks_with_this_process()  # of Spark's daemon: the workers, which compute
     sys.argv = [os.fsdecode(each) for each in (module, *arguments)]
     _name_process(sys.argv[-1].rpartition(".")[2])
     for stream in (sys.stdout, sys.stderr):

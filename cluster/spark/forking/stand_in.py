@@ -1,12 +1,16 @@
 """What Spark runs in place of Python: it has the forking parent run a module, and lasts as long as the fork does.
 
+When the Java that runs it ends, it ends, and so does the fork, whatever that is doing.
+
     python -I -S stand_in.py SOCKET PYTHON -m MODULE ARGUMENT...
 
 There is one such process beside each fork, so it imports as little as possible. Where no parent answers, and for
 anything but a module, it becomes Python.
 """
 
+import contextlib
 import os
+import select
 import signal
 import socket
 import struct
@@ -19,6 +23,8 @@ NUMBER = struct.Struct("!i")
 STANDARD_DESCRIPTORS = (0, 1, 2)
 UNKNOWN_EXIT_CODE = 1
 POLLING_SECONDS = 0.5
+JAVA_SECONDS = 1.0
+"""Between two looks at whether Java runs. The kernel could tell, but of the thread of Java that began this process."""
 VERSION_QUESTION = "import sys; print('%d.%d' % sys.version_info[:2])"
 """What Spark has Python run once, to compare versions."""
 VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -49,6 +55,7 @@ def exit_code_of_a_fork(path: str, arguments: list[bytes]) -> int | None:
     arguments
         The module, and what it finds in `sys.argv` after its own name.
     """
+    java = os.getppid()
     folder = os.getcwdb()  # noqa: PTH109 - pathlib takes longer to import than all else here
     request = packed_request(folder, arguments, dict(os.environb))
     with socket.socket(socket.AF_UNIX) as link:
@@ -63,12 +70,27 @@ def exit_code_of_a_fork(path: str, arguments: list[bytes]) -> int | None:
             return None
         (fork,) = NUMBER.unpack(answer)
         signal.signal(signal.SIGTERM, lambda number, _: os.kill(fork, number))
+        _wait_for(link, java, fork)
         code = link.recv(NUMBER.size, socket.MSG_WAITALL)
     if len(code) == NUMBER.size:
         return int(NUMBER.unpack(code)[0])
     while _runs(fork):  # the parent has gone, which is nothing to the fork
+        _end_without(java, fork)
         time.sleep(POLLING_SECONDS)
     return UNKNOWN_EXIT_CODE
+
+
+def _wait_for(link: socket.socket, java: int, fork: int) -> None:
+    """Wait until the fork, its parent or Java has ended."""
+    while not select.select([link], [], [], JAVA_SECONDS)[0]:
+        _end_without(java, fork)
+
+
+def _end_without(java: int, fork: int) -> None:
+    """Kill a fork if Java has ended."""
+    if os.getppid() != java:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(fork, signal.SIGKILL)
 
 
 def _runs(process: int) -> bool:

@@ -44,6 +44,20 @@ time.sleep(1000)
 """
 
 
+FORKING = """\
+import os, signal
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+os.setpgid(0, 0)
+worker = os.fork()
+if worker:
+    print(worker, flush=True)
+while True:
+    pass
+"""
+"""As Spark's daemon and a worker of it, both of which compute and look at nothing else."""
+
+
 @dataclass(frozen=True, slots=True)
 class Starter:
     """A process that has started a parent."""
@@ -93,6 +107,7 @@ def started(folder: Path, *, before: str = "", arguments: str = "") -> Iterator[
     """Start a process with a parent, whose forks find modules in a folder; end it."""
     (folder / "probe.py").write_text(PROBE)
     (folder / "sleeper.py").write_text(SLEEPER)
+    (folder / "forking.py").write_text(FORKING)
     with subprocess.Popen(
         [sys.executable, "-c", STARTER.format(before=before, arguments=arguments)],
         stdin=subprocess.PIPE,

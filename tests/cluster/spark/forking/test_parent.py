@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -169,6 +171,57 @@ def test_the_parent_ends_with_the_process_that_started_it_and_leaves_no_file(sta
         starter.process.kill()
         wait_for(lambda: not starter.program.parent.exists())
         wait_for(lambda: ended(starter.parent))
+
+
+JAVA = """\
+import subprocess, sys
+with subprocess.Popen({command}, stdout=subprocess.PIPE, text=True) as stand_in:
+    print(stand_in.stdout.readline(), end="", flush=True)
+    sys.stdin.read()
+"""
+"""What starts a stand-in; it says which worker runs then."""
+
+
+@contextmanager
+def busy_worker(starter: Starter) -> Iterator[tuple[subprocess.Popen[str], list[psutil.Process]]]:
+    """Run what never looks up, from a process in place of Java; yield that, and the daemon with its worker."""
+    with subprocess.Popen(
+        [sys.executable, "-c", JAVA.format(command=starter.command("forking"))],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=starter.folder,
+        env={**os.environ, "PYTHONPATH": str(starter.folder)},
+    ) as java:  # fmt: skip
+        assert java.stdout is not None
+        worker = psutil.Process(int(java.stdout.readline()))
+        daemon = worker.parent()
+        assert daemon is not None
+        try:
+            yield java, [daemon, worker]
+        finally:
+            for each in (java, worker, daemon):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+
+
+@pytest.mark.parametrize("parent_killed", [False, True])
+def test_busy_workers_end_with_java(starter: Starter, *, parent_killed: bool) -> None:
+    with busy_worker(starter) as (java, busy):
+        if parent_killed:
+            starter.parent.kill()
+        java.kill()
+        wait_for(lambda: all(ended(each) for each in busy))
+
+
+def test_busy_workers_end_with_the_process_that_started_the_parent(starter: Starter) -> None:
+    with busy_worker(starter) as (java, busy):
+        starter.process.kill()
+        wait_for(lambda: all(ended(each) for each in busy))
+        java.kill()
+
+
+def test_a_busy_worker_ends_with_its_daemon(starter: Starter) -> None:
+    with busy_worker(starter) as (_, (daemon, worker)):
+        daemon.kill()
+        wait_for(lambda: ended(worker))
 
 
 def test_a_request_that_is_none_harms_no_other(starter: Starter) -> None:
