@@ -230,18 +230,18 @@ def run_cluster(
     results_size: Annotated[
         int | None,
         byte_size_option(
-            "--results-size", help="How much of the results is kept once it is published.", shown_default="no bound"
+            "--results-size", help="How much of the results is kept once it is published.", shown_default="16GiB"
         ),
     ] = None,
     stream_retention: Annotated[
-        int | None,
+        int,
         duration_option(
             "--stream-retention",
             help="How far back streams are kept, besides rows that are still to be read.",
             shown_default="for ever",
             least_us=1,
         ),
-    ] = None,
+    ] = 16 * 1024**3,
     stream_size: Annotated[
         int | None,
         byte_size_option(

@@ -27,6 +27,7 @@ from cluster.physical.plan_files import PlanFiles
 from cluster.plan.epoch import Plan, PlannedQuery
 from cluster.plan.history import EVER_US, with_history_starts
 from cluster.plan.rewrite import rewrite
+from cluster.service import cluster_command
 from cluster.service.catalog import stream_budgets
 from cluster.service.catalog.stream_budgets import ReadProgress, StreamBudgets
 from cluster.service.catalog.stream_command import stream
@@ -273,3 +274,12 @@ def test_the_command_sets_and_lists_budgets(monkeypatch: pytest.MonkeyPatch) -> 
     shown = run(stream, ["list"]).output
     assert "1,234 rows of stream traffic have been removed because they were too old or too many" in shown
     assert "stream traffic exceeds its budget by 2.0 KiB: queries have not read it yet" in shown
+
+
+def test_results_are_bounded_unless_another_bound_is_given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: list[ClusterSettings] = []
+    monkeypatch.setattr(cluster_command, "_run", lambda settings, *_: started.append(settings))
+    for options in ([], ["--results-size", "20GiB"]):
+        CliRunner().invoke(cluster_command.cluster, ["--data", str(tmp_path), *options], catch_exceptions=False)
+    assert [each.results_bytes for each in started] == [ClusterSettings().results_bytes, 20 * 1024**3]
+    assert ClusterSettings().results_bytes == 16 * 1024**3
