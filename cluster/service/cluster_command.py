@@ -203,6 +203,15 @@ def run_cluster(
             least_us=1_000_000,
         ),
     ] = 15_000_000,
+    hang_after: Annotated[
+        int,
+        duration_option(
+            "--hang-after",
+            help="Spark starts again if rows wait, and nothing was computed to its end for this long.",
+            shown_default="10m",
+            least_us=1_000_000,
+        ),
+    ] = 600_000_000,
     gone_after: Annotated[
         int | None,
         duration_option(
@@ -228,20 +237,20 @@ def run_cluster(
         ),
     ] = 16 * 1024**3,
     results_size: Annotated[
-        int | None,
+        int,
         byte_size_option(
             "--results-size", help="How much of the results is kept once it is published.", shown_default="16GiB"
         ),
-    ] = None,
+    ] = 16 * 1024**3,
     stream_retention: Annotated[
-        int,
+        int | None,
         duration_option(
             "--stream-retention",
             help="How far back streams are kept, besides rows that are still to be read.",
             shown_default="for ever",
             least_us=1,
         ),
-    ] = 16 * 1024**3,
+    ] = None,
     stream_size: Annotated[
         int | None,
         byte_size_option(
@@ -310,6 +319,7 @@ def run_cluster(
             trigger_seconds=trigger / 1e6,
             commit_interval_seconds=commit_interval / 1e6,
             broker_silence_seconds=broker_silence / 1e6,
+            hang_seconds=hang_after / 1e6,
             gone_after_seconds=None if gone_after is None else gone_after / 1e6,
             clock_tolerance_seconds=clock_tolerance / 1e6,
             results_backlog_bytes=results_backlog,

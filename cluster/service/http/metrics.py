@@ -120,7 +120,7 @@ class ClusterMetrics(Collector):
             "Reports by which a mote has spent more than it can",
             value=self._parts.billing.ledger.implausible_reports,
         )
-        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the engine", value=self._parts.engine.restarts)
+        yield from self._engine()
         failures = CounterMetricFamily(
             "fjord_storage_failures_total",
             "Failed writes, retried or passed over",
@@ -140,6 +140,11 @@ class ClusterMetrics(Collector):
         )
         yield GaugeMetricFamily("fjord_queries", "Running queries", value=len(self._parts.registry))
         yield GaugeMetricFamily("fjord_plan_epoch", "Newest plan epoch", value=self._parts.registry.epoch)
+
+    def _engine(self) -> Iterable[Metric]:
+        engine = self._parts.engine
+        yield CounterMetricFamily("fjord_restarts_total", "Restarts of the engine", value=engine.restarts)
+        yield CounterMetricFamily("fjord_hangs_total", "Hangs of the engine, ended by a restart", value=engine.hangs)
 
     def _budgets(self) -> Iterable[Metric]:
         dropped = CounterMetricFamily(

@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.fjord.counters import owners_of
 from cluster.fjord.operator_statistics import OperatorStatistics
+from cluster.service.running.hang_watch import HangWatch
 from cluster.spark.class_archive import until_quiet
 from cluster.spark.session import SPARK_FILES, archive_classes, open_session
 from cluster.spark.spark_log import SPARK_LOG, SparkEndedError, SparkLog
 from protocols.event_log import get_logger
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+    from cluster.service.publishing.lag import LagBy
     from cluster.service.registry.registry import Registry
     from cluster.service.running.settings import ClusterSettings
     from cluster.spark.hosting import EngineState, RunningEngine
@@ -65,6 +69,10 @@ class Engine:
         The Java for Spark; None starts one.
     operators
         Where it is counted what operators do.
+    lags
+        Returns how far queries are behind; called in a thread.
+    clock
+        Seconds that only go forward.
     """
 
     def __init__(
@@ -78,8 +86,13 @@ class Engine:
         first_key: int = 0,
         java: JavaProcess | None = None,
         operators: OperatorStatistics | None = None,
+        lags: Callable[[], LagBy] = dict,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._java = java
+        self._lags = lags
+        self._clock = clock
+        self._watch = HangWatch(max(settings.hang_seconds, 2 * settings.trigger_seconds))
         self._settings = settings
         self._folder = folder
         self._registry = registry
@@ -91,11 +104,13 @@ class Engine:
         self._running: RunningEngine | None = None
         self._state: EngineState | None = None
         """As Java last reported it; None before the first report."""
-        self._reported_at = time.monotonic()
+        self._reported_at = clock()
         self._began = asyncio.Event()
         """Set once it has been ready."""
         self.starts = 0
         self.restarts = 0
+        self.hangs = 0
+        """How often it was restarted, or Java ended, because it did not go on."""
         self.operators = operators or OperatorStatistics()
         """What operators have done since this process began, and how fast."""
 
@@ -110,8 +125,10 @@ class Engine:
         return {
             "running": state is not None and state.active,
             "ready": self.ready,
-            "silent_seconds": None if state is None else round(time.monotonic() - self._reported_at, 1),
+            "silent_seconds": None if state is None else round(self._clock() - self._reported_at, 1),
             "starts": self.starts,
+            "restarts": self.restarts,
+            "hangs": self.hangs,
             "micro_batches": {
                 host.value: {"number": last["batchId"], "milliseconds": last["batchDuration"]}
                 for host, last in ({} if state is None else state.progress).items()
@@ -158,7 +175,9 @@ class Engine:
                     raise
                 reason = str(error)
                 self._registry.troubles.note(FAILED_START, reason[:500])
-            while running is not None and (await self._poll(running)).active:
+            self._watch.started(self._clock())
+            hung = ""
+            while running is not None and (await self._poll(running)).active and not (hung := await self._hung()):
                 if self.ready:
                     self._began.set()
                     if ready is not None:
@@ -166,8 +185,12 @@ class Engine:
                 await asyncio.sleep(POLL_SECONDS if self._began.is_set() else START_POLL_SECONDS)
             reason = self._state.failure if running is not None and self._state is not None else reason
             self.restarts += 1
-            log.error("the engine stopped and will be started again", reason=str(reason)[:2000])
-            await asyncio.to_thread(self._stop_queries)
+            log.error("the engine stopped and will be started again", reason=str(hung or reason)[:2000])
+            if hung:
+                self.hangs += 1
+                if self._java is not None:  # its tasks end with the processes that they wait for
+                    self._java.kill_children()
+            await self._asked(self._stop_queries)
             await asyncio.sleep(RESTART_PAUSE_SECONDS)
 
     async def keep_log_small(self) -> None:
@@ -204,12 +227,28 @@ class Engine:
 
     async def _poll(self, running: RunningEngine) -> EngineState:
         """Get the state from Java; ingest and API keep running while Java does not answer."""
-        self._state = await asyncio.to_thread(running.state)
-        self._reported_at = time.monotonic()
+        self._state = await self._asked(running.state)
+        self._reported_at = self._clock()
         if self.operators.due:
             plan = self._registry.physical
             await asyncio.to_thread(lambda: self.operators.observe(owners_of(plan)))
         return self._state
+
+    async def _hung(self) -> str:
+        """Return, in words, what does not go on; empty if all does."""
+        progress: Mapping[Any, Any] = {} if self._state is None else self._state.progress
+        silent = self._watch.silent(self._clock(), {host: last["batchId"] for host, last in progress.items()})
+        return self._watch.hung(silent, await asyncio.to_thread(self._lags)) if silent else ""
+
+    async def _asked(self, ask: Callable[[], T]) -> T:
+        """Return what Java answers, in a thread; one that hangs is killed, which ends the cluster."""
+        asking = asyncio.ensure_future(asyncio.to_thread(ask))
+        done, _ = await asyncio.wait({asking}, timeout=None if self._java is None else self._watch.patience_seconds)
+        if not done and self._java is not None:
+            self.hangs += 1
+            log.error("Java does not answer and is killed", seconds=self._watch.patience_seconds)
+            self._java.process.kill()
+        return await asking
 
     def _start(self, spark: SparkSession, on_commit: Callable[[], None]) -> RunningEngine:
         from cluster.spark.hosting import start_engine  # noqa: PLC0415 - Spark takes a second to import

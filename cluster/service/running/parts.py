@@ -278,6 +278,7 @@ def make_parts(
         put_aside=long_lived.put_aside,
         answered=partial(_answered, positions, ingest),
     )
+    lags = Lags(positions, ingest.tables)
     return ClusterParts(
         settings=settings,
         registry=registry,
@@ -286,7 +287,7 @@ def make_parts(
         sensors=sensors,
         budgets=budgets,
         gone_proxies=gone_proxies,
-        lags=Lags(positions, ingest.tables),
+        lags=lags,
         results=results,
         queries=queries,
         billing=billing,
@@ -297,7 +298,17 @@ def make_parts(
             notes=partial(_notes, registry, sensors, queries.relations),
             troubles=registry.troubles,
         ),
-        engine=Engine(settings, folder, registry, results, buckets, first_key=key, java=java, operators=operators),
+        engine=Engine(
+            settings,
+            folder,
+            registry,
+            results,
+            buckets,
+            first_key=key,
+            java=java,
+            operators=operators,
+            lags=lags.now,
+        ),
     )
 
 

@@ -59,6 +59,9 @@ class ClusterSettings:
         About how many rows of history one micro-batch reads, for all queries with history.
     trigger_seconds
         Least time between two micro-batches.
+    hang_seconds
+        If no micro-batch ends for so long while rows wait, the engine is started again. Twice `trigger_seconds` at
+        least.
     commit_interval_seconds
         Least time between two commits to a stream table.
     gone_after_seconds
@@ -127,6 +130,7 @@ class ClusterSettings:
     max_rows: int = 500_000
     history_rows: int = 500_000
     trigger_seconds: float = 0.0
+    hang_seconds: float = 600.0
     commit_interval_seconds: float = 0.1
     gone_after_seconds: float | None = None
     clock_tolerance_seconds: float = 60.0
