@@ -137,7 +137,7 @@ async def test_a_java_that_never_answers_is_killed(tmp_path: Path) -> None:
         silent.set()
 
     def ask() -> None:
-        asyncio.run_coroutine_threadsafe(silent.wait(), loop).result()
+        asyncio.run_coroutine_threadsafe(silent.wait(), loop).result(timeout=30)
         raise ConnectionError
 
     java: Any = SimpleNamespace(process=SimpleNamespace(kill=kill))
