@@ -114,6 +114,31 @@ def test_properties_are_bounded_and_those_of_removed_sensors_do_not_count():
     assert len(catalog) == 2
 
 
+def test_a_proxy_takes_the_room_for_properties_of_no_other():
+    catalog = SensorCatalog(max_properties=4, max_properties_of_proxy=2)
+    catalog.apply(EntryPublished(entry("m1", proxy="east", a=1, b=2)))
+    with pytest.raises(FrameError, match="sensors of 'east' have 2 different properties already"):
+        catalog.apply(EntryPublished(entry("m2", proxy="east", c=3)))
+    catalog.apply(EntryPublished(entry("m1", lane=1, segment=2)))
+    catalog.apply(EntryPublished(entry("m1", proxy="east", c=1, d=2)))  # in place of its former ones
+    assert len(catalog) == 2
+
+
+def test_properties_of_proxies_that_are_offline_make_room():
+    catalog = SensorCatalog(max_properties=2)
+    catalog.apply(ProxyChanged("east", online=True))
+    catalog.apply(EntryPublished(entry("m1", proxy="east", a=1, b=2)))
+    with pytest.raises(FrameError, match="2 different properties"):
+        catalog.apply(EntryPublished(entry("m1", lane=1)))
+    assert catalog.relation()["a"].to_list() == [1]
+    catalog.apply(ProxyChanged("east", online=False))
+    catalog.apply(EntryPublished(entry("m1", lane=1)))
+    assert {"lane"} == set(catalog.relation().columns) & {"a", "b", "lane"}
+    assert (len(catalog), catalog.forgotten) == (2, 1)
+    catalog.apply(EntryRemoved("east", "m1"))
+    assert len(catalog) == 1
+
+
 def test_proxies_are_bounded():
     catalog = SensorCatalog(max_proxies=1)
     catalog.apply(ProxyChanged("north", online=True))
