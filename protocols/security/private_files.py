@@ -78,10 +78,12 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=FOLDER, exist_ok=True)
 
 
-def warn_of_open(folder: Path) -> None:
-    """Log a folder that other users of this machine can get into, as folders of earlier versions are."""
+def warn_of_open(path: Path) -> None:
+    """Log a folder, as those of earlier versions are, or a file that other users of this machine may read."""
     with contextlib.suppress(OSError):
-        if folder.stat().st_mode & _OTHERS:
+        mode = path.stat().st_mode
+        if mode & _OTHERS:
+            what, wanted = ("folder", FOLDER) if stat.S_ISDIR(mode) else ("file", SECRET)
             get_logger(__name__).warning(
-                "other users of this machine may read a folder", folder=str(folder), hint=f"chmod 700 {folder}"
+                f"other users of this machine may read a {what}", path=str(path), hint=f"chmod {wanted:o} {path}"
             )
