@@ -201,6 +201,7 @@ def _head_of(scope: Scope) -> RequestHead:
         fetch_sites=all_of(b"sec-fetch-site"),
         address=(scope.get("server") or (None,))[0],
         scheme=scope["scheme"],
+        two_lengths=bool(all_of(b"content-length") and all_of(b"transfer-encoding")),
         size=_size_of(scope),
     )
 
