@@ -17,7 +17,7 @@ import polars as pl
 from cluster.fjord.batch import instant_text
 from protocols.acquisition.sensor_traits import has_energy_model
 from protocols.errors import FrameError
-from protocols.event_log import get_logger
+from protocols.event_log import SparingLog, get_logger
 from protocols.mqtt.link import Message, Subscription
 from protocols.wire import topics
 from protocols.wire.catalog import ClockFault, DeviceEntry, MoteEntry, Presence, decode_mote_entry, decode_status
@@ -148,6 +148,7 @@ class SensorCatalog:
         self._troubled: dict[str, dict[tuple[str, str], DeviceEntry]] = {}
         """By stream: the devices whose messages something keeps from it."""
         self._online: set[str] = set()
+        self._sparing = SparingLog()
         self.rejected: dict[str, int] = {}
         """Messages that were rejected, by reason."""
         self.connected_at: float | None = None
@@ -198,7 +199,8 @@ class SensorCatalog:
                 self.apply(event)
         except FrameError as error:
             self.rejected[error.reason] = self.rejected.get(error.reason, 0) + 1
-            log.warning("sensor rejected", topic=message.topic, reason=error.reason, error=str(error))
+            if times := self._sparing.due(error.reason, self._clock()):
+                log.warning("sensor rejected", topic=message.topic, reason=error.reason, error=str(error), times=times)
             # The message is not at fault if the catalog is full; and the ingest keeps bad statuses.
             if self._quarantine is not None and topic.kind == "mote_entry" and error.reason != "full":
                 self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])

@@ -7,6 +7,7 @@ import json
 import msgspec
 import polars as pl
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.service.catalog.sensor_catalog import (
     COLUMNS,
@@ -137,6 +138,16 @@ def test_properties_of_proxies_that_are_offline_make_room():
     assert (len(catalog), catalog.forgotten) == (2, 1)
     catalog.apply(EntryRemoved("east", "m1"))
     assert len(catalog) == 1
+
+
+def test_entries_that_are_refused_are_counted_and_logged_once_a_minute():
+    now = [0.0]
+    catalog = SensorCatalog(clock=lambda: now[0])
+    with capture_logs() as events:
+        for now[0] in (0.0, 0.1, 59.0, 60.0, 60.1):
+            hand(catalog, topics.mote_entry("north", "m1"), b"garbage")
+    assert [each["times"] for each in events] == [1, 3]
+    assert sum(catalog.rejected.values()) == 5
 
 
 def test_proxies_are_bounded():
