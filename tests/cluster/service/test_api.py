@@ -235,3 +235,14 @@ async def test_changes_of_the_plan_are_shown(api: httpx.AsyncClient) -> None:
     refused = await api.get("/v1/plan/difference", params={"since": 99})
     assert refused.status_code == 400
     assert "no plan of epoch 99" in refused.json()["message"]
+
+
+async def test_the_description_has_the_errors_of_all_routes_in_their_form(api: httpx.AsyncClient) -> None:
+    described = (await api.get("/openapi.json")).json()["paths"]
+    refused = (await api.post("/v1/queries", json={"sql": "SELECT sped FROM traffic"})).json()
+    for path, methods in described.items():
+        for method, operation in methods.items():
+            assert {"4XX", "5XX"} <= operation["responses"].keys(), (method, path)
+            assert "422" not in operation["responses"], "the web framework's own form"
+            shown = operation["responses"]["4XX"]["content"]["application/json"]["schema"]
+            assert refused.keys() <= shown["properties"].keys()
