@@ -8,6 +8,7 @@ the first module that has a logger, so commands that log nothing start without i
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 from functools import cached_property
@@ -88,6 +89,32 @@ def name_in_events(**names: str | int) -> None:
     import structlog  # noqa: PLC0415 - not before there is something to log
 
     structlog.contextvars.bind_contextvars(**names)
+
+
+SPARED_SECONDS: Final = 60.0
+
+
+class SparingLog:
+    """Which of many events of few reasons are logged: of each reason the first one, and then one a minute.
+
+    Examples
+    --------
+    >>> log = SparingLog()
+    >>> [log.due("full", seconds) for seconds in (0.0, 1.0, 59.0, 60.0, 61.0)], log.due("shape", 61.0)
+    ([1, 0, 0, 3, 0], 1)
+    """
+
+    def __init__(self) -> None:
+        self._logged: dict[str, float] = {}
+        self._since: dict[str, int] = {}
+
+    def due(self, reason: str, seconds: float) -> int:
+        """Note an event at a time; return of how many it is to be logged, with those before it, or 0."""
+        count = self._since[reason] = self._since.get(reason, 0) + 1
+        if abs(seconds - self._logged.get(reason, -math.inf)) < SPARED_SECONDS:
+            return 0
+        self._logged[reason], self._since[reason] = seconds, 0
+        return count
 
 
 class _EventFormatter(logging.Formatter):

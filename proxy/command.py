@@ -116,6 +116,7 @@ def proxy(
     import os
 
     from protocols.mqtt.broker_address import broker_password
+    from protocols.security.private_files import keep_private
     from proxy.running.settings import as_toml, load_settings
 
     options = {
@@ -145,6 +146,7 @@ def proxy(
     if print_config:
         typer.echo(as_toml(settings))
         return
+    keep_private()
     _run(settings, broker_password(os.environ), record, record_size)
 
 

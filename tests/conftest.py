@@ -49,6 +49,15 @@ HEAVY = re.compile(rf"mark\.({'|'.join(HEAVY_MARKERS)})\b")
 """How the Makefile finds files with tests that need Spark or several processes."""
 
 
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    """Undo what commands that run in this process do to it: `fjord proxy` and others make private files only."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.hookimpl(tryfirst=True)  # before any are deselected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     heavy = {item.path for item in items if any(each.name in HEAVY_MARKERS for each in item.iter_markers())}

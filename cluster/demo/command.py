@@ -56,6 +56,9 @@ def demo(
 
     Another scene is named with --scene; --keep alone holds for it, too.
     """
+    from protocols.security.private_files import keep_private
+
+    keep_private()
     if scene is Scene.REPLAN:
         _refuse_options_of_traffic(context, scene)
         from cluster.demo.replan.scene import run_replan_scene

@@ -26,7 +26,7 @@ from cluster.storage.stream_tables import StreamTable, open_stream_tables
 from cluster.storage.synced_files import Troubles
 from cluster.storage.table_folders import folder_of, stream_of
 from protocols.errors import FrameError, ProtocolError
-from protocols.event_log import get_logger
+from protocols.event_log import SparingLog, get_logger
 from protocols.mqtt.link import LinkError, Message, Subscription
 from protocols.presence.attention import Attention
 from protocols.wire import topics
@@ -143,6 +143,7 @@ class Ingest:
         self._running: dict[str, asyncio.Task[None]] = {}
         self.offers = offers or Offers()
         self.writers: dict[str, StreamWriter] = {}
+        self._sparing = SparingLog()
         self.rejected: dict[str, int] = {}
         """Messages that were rejected, by reason."""
         self._dropped = DroppedStreams(folder)
@@ -299,7 +300,8 @@ class Ingest:
         reason = error.reason if isinstance(error, FrameError) else "schema"
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         self._quarantine(kind, str(error), message.topic, message.payload[:4096])
-        log.warning("message rejected", topic=message.topic, reason=reason, error=str(error))
+        if times := self._sparing.due(reason, self._clock()):
+            log.warning("message rejected", topic=message.topic, reason=reason, error=str(error), times=times)
 
     async def acknowledge(self, acks: Iterable[Ack]) -> None:
         """Send acknowledgements to their proxies, all at once."""

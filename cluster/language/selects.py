@@ -30,7 +30,7 @@ from cluster.language.select_names import check_column_name
 from cluster.language.sequences import goes_by_order, sequenced
 from cluster.language.set_operations import combine
 from cluster.language.stamps import stamps_read
-from cluster.language.stars import is_star, shown_by_star
+from cluster.language.stars import MOST_COLUMNS, is_star, shown_by_star
 from cluster.language.subqueries import Subqueries
 from cluster.language.syntax import (
     QUERIES,
@@ -52,6 +52,7 @@ from cluster.language.validities import both_ends, intervals_read
 from cluster.language.validity_syntax import IntervalEnd
 from cluster.language.words import USING_SHAPE
 from cluster.language.zipper_joins import zip_items
+from cluster.planning_budget import spend
 
 if TYPE_CHECKING:
     from cluster.language.context import Context
@@ -336,11 +337,18 @@ class Translator:
 
     def _expanded(self, select: exp.Select, scope: Scope) -> list[exp.Expr]:
         items: list[exp.Expr] = []
+        starred = 0
         for item in select.expressions:
             if is_star(item):
                 if select.args.get("group"):
                     raise self.context.error(item, "* cannot be selected from groups", "name keys and aggregates")
-                items.extend(_star(column, item) for column in shown_by_star(item, scope, self.context))
+                columns = shown_by_star(item, scope, self.context)
+                starred += len(columns)
+                spend(len(columns))
+                if starred > MOST_COLUMNS and not self.context.registered:
+                    reason = f"* stands for more than {MOST_COLUMNS:,} columns in one SELECT, with those before it"
+                    raise self.context.error(item, reason, "write * once, or name the columns you want")
+                items.extend(_star(column, item) for column in columns)
             else:
                 items.extend(both_ends(item))
         if not items:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from cluster.language.scope import Scope, ScopeColumn
 
 
+MOST_COLUMNS = 4_096
+"""Columns that all ``*`` of one SELECT may stand for."""
+
+
 def shown_by_star(item: exp.Expr, scope: Scope, context: Context) -> list[ScopeColumn]:
     """Return the columns that ``*`` or ``stream.*`` means, without those of ``EXCEPT (a, b)``.
 

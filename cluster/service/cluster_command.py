@@ -358,7 +358,9 @@ def _run(settings: ClusterSettings, record: Path | None, record_size: int) -> No
     import contextlib
 
     from cluster.spark.java import find_java
+    from protocols.security.private_files import keep_private
 
+    keep_private()
     java = find_java()  # without Java, nothing else is started
     from cluster.spark.spark_log import SPARK_LOG
 

@@ -39,7 +39,7 @@ from cluster.service.running.early import Begun
 from cluster.service.running.parts import BrokerLink, Sources, make_parts
 from cluster.service.running.settings import ClusterSettings
 from protocols.errors import FrameError, ProtocolError, TopicError
-from protocols.event_log import get_logger
+from protocols.event_log import SparingLog, get_logger
 from protocols.mqtt.link import LinkError, Message, MqttLink, Subscription
 from protocols.presence.name_claim import concerns_another
 from protocols.recording.timeline import Timeline
@@ -98,6 +98,7 @@ class ClusterServer:
         AdmissionMetrics(self.admission, self.metrics.registry)
         self.metrics.registry.register(ExpiryCollector(settings.certificates))
         self._questions = SensorQuestions()
+        self._sparing = SparingLog()
         self._taped_api = None if timeline is None else TapedApi(self._make_api(), timeline)
         self._stopping = asyncio.Event() if timeline is None else timeline.stopped
 
@@ -215,7 +216,7 @@ class ClusterServer:
             try:
                 topic = topics.parse(message.topic)
             except TopicError as error:
-                log.warning("message rejected", topic=message.topic, error=str(error))
+                self._log_rejected(message, error)
                 continue
             if topic.kind == "cluster_claim":
                 await self._answer_claim(message)
@@ -242,7 +243,7 @@ class ClusterServer:
         try:
             concerns = not message.retain and concerns_another(message.payload, self._registry.engine_id)
         except ProtocolError as error:
-            log.warning("message rejected", topic=message.topic, error=str(error))
+            self._log_rejected(message, error)
             return
         if not message.retain and not concerns:
             self.parts.ingest.attention.echoed()
@@ -250,6 +251,10 @@ class ClusterServer:
             log.error("another cluster of the same name was started: it is refused", cluster=self._settings.name)
             with contextlib.suppress(LinkError):
                 await self._link.publish(self._presence(Presence.ONLINE))
+
+    def _log_rejected(self, message: Message, error: ProtocolError) -> None:
+        if times := self._sparing.due("", self._clock()):
+            log.warning("message rejected", topic=message.topic, error=str(error), times=times)
 
     async def _publish_offline(self) -> None:
         if self._link.connected.is_set():

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.event_log import get_logger
+from protocols.security.private_files import FOLDER
 
 log = get_logger(__name__)
 
@@ -61,7 +62,7 @@ def sync_with_names(files: Iterable[Path]) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are missing; on return their names are on disk.
+    """Make a folder, and those above it that are missing, for their user only; on return their names are on disk.
 
     Raises
     ------
@@ -71,7 +72,7 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=FOLDER, exist_ok=True)
     sync([folder.parent])
 
 

@@ -37,7 +37,7 @@ from protocols.sealing.keys import Deployment as Keys
 from protocols.security.certificates import Pair, issue, make_authority, revocation_list
 from protocols.security.errors import ExpiredCertificateError, SecurityError
 from protocols.security.pem_files import date_text
-from protocols.security.private_files import FOLDER, PUBLIC, SECRET, write_file
+from protocols.security.private_files import FOLDER, PUBLIC, SECRET, warn_of_open, write_file
 from protocols.security.tls import WARNED_SECONDS
 
 AUTHORITY_DAYS = 3_650
@@ -296,6 +296,7 @@ class DeploymentFolder:
 
     def _authority(self) -> Pair:
         try:
+            warn_of_open(self.path / CA_KEY)
             return Pair((self.path / CA).read_bytes(), (self.path / CA_KEY).read_bytes())
         except OSError as error:
             raise SecurityError(

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from protocols.event_log import get_logger
 from protocols.recording.entries import MAGIC, SUFFIX, Chunk, Header, LogError, encode
+from protocols.security.private_files import make_private
 
 log = get_logger(__name__)
 
@@ -91,7 +92,7 @@ class SegmentWriter:
         self._waiting_bytes = 0
         self._lock = threading.Lock()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_private(folder)
             self._own_folder()
             last = [int(each.stem) for each in segment_files(folder)][-1:]
             self._number = last[0] if last else 0

@@ -1,16 +1,22 @@
-"""Files that are written whole or not at all, never overwritten unasked, and readable by their owner only if secret."""
+"""Files that are written whole or not at all, never overwritten unasked, and readable by their owner only if secret.
+
+What a part keeps on its disk is for its user only, too: samples, answers, logs, and frames that were refused.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import stat
 from pathlib import Path
 
+from protocols.event_log import get_logger
 from protocols.security.errors import SecurityError
 
 SECRET, PUBLIC = 0o600, 0o644
 FOLDER = 0o700
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def write_file(file: Path, content: bytes, *, mode: int, overwrite: bool = False) -> None:
@@ -51,3 +57,33 @@ def write_file(file: Path, content: bytes, *, mode: int, overwrite: bool = False
         if isinstance(error, FileExistsError) and file.exists():
             raise SecurityError(f"{file} is there already", hint="it is not overwritten") from error
         raise SecurityError(f"cannot write {file}: {error.strerror}") from error
+
+
+def keep_private() -> None:
+    """Let all files and folders that this process makes from now on, and its children, be for its user only."""
+    os.umask(_OTHERS)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their user only; one that is there stays as it is.
+
+    Raises
+    ------
+    OSError
+        If it cannot be made.
+    """
+    if folder.is_dir():
+        return
+    make_private(folder.parent)
+    folder.mkdir(mode=FOLDER, exist_ok=True)
+
+
+def warn_of_open(path: Path) -> None:
+    """Log a folder, as those of earlier versions are, or a file that other users of this machine may read."""
+    with contextlib.suppress(OSError):
+        mode = path.stat().st_mode
+        if mode & _OTHERS:
+            what, wanted = ("folder", FOLDER) if stat.S_ISDIR(mode) else ("file", SECRET)
+            get_logger(__name__).warning(
+                f"other users of this machine may read a {what}", path=str(path), hint=f"chmod {wanted:o} {path}"
+            )

@@ -41,8 +41,10 @@ def broker(
     """Run an MQTT broker on this machine until Ctrl-C."""
     import asyncio
 
+    from protocols.security.private_files import keep_private
     from proxy.broker.choice import BrokerSettings
 
+    keep_private()
     settings = BrokerSettings(host=host, port=port, persist=persist, password_file=password_file)
     asyncio.run(_run(settings, engine, as_json=as_json))
 

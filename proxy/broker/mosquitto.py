@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocols.child_process import ending_with_this_process
 from protocols.event_log import get_logger
+from protocols.security.private_files import make_private, warn_of_open
 from proxy.broker.errors import BrokerFailedError, PortInUseError
 
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ class MosquittoProcess:
 async def running_mosquitto(program: Path, settings: BrokerSettings) -> AsyncIterator[MosquittoProcess]:
     """Run Mosquitto for the duration of the context; on entry it accepts connections."""
     if settings.persist is not None:
-        settings.persist.mkdir(parents=True, exist_ok=True)
+        make_private(settings.persist)
+        warn_of_open(settings.persist)
     async with contextlib.AsyncExitStack() as stack:
         # It reads the file once; removed as soon as it listens, the file cannot be left behind by a kill.
         with tempfile.TemporaryDirectory(prefix="fjord-broker-") as folder:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from protocols.security.private_files import FOLDER, warn_of_open
 from proxy.errors import DataFolderError, DataFolderInUseError
 
 
@@ -39,15 +40,16 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # on a full disk: only the message of another process needs it
             os.ftruncate(lock.fileno(), 0)
             os.write(lock.fileno(), f"{os.getpid()}\n".encode())
+        warn_of_open(folder)
         yield folder
 
 
 def _make(folder: Path) -> None:
-    """Make a folder, and those above it, so that they survive a power cut; SQLite does the same for its files."""
+    """Make a folder, and those above it, for their user, so that they survive a power cut, as files of SQLite do."""
     if folder.is_dir():
         return
     _make(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=FOLDER, exist_ok=True)
     above = os.open(folder.parent, os.O_RDONLY)
     try:
         os.fsync(above)

@@ -78,6 +78,9 @@ class RequestHead:
         `http`, or `https`.
     size
         Bytes of the request line and the headers, about.
+    two_lengths
+        Whether it gives the length of its body in two ways, `Content-Length` and `Transfer-Encoding`: a server before
+        this one may read another one of them, and so take the end of a body for a request of its own.
     """
 
     method: str
@@ -89,6 +92,7 @@ class RequestHead:
     address: str | None = None
     scheme: str = "http"
     size: int = 0
+    two_lengths: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,13 @@ class Admission:
                 400,
                 f"the request line and the headers are longer than {MOST_HEAD_BYTES:,} bytes",
                 hint="send what is long in the body",
+            )
+        if head.two_lengths:
+            raise NotAdmittedError(
+                Refusal.SIZE,
+                400,
+                "the request has both Content-Length and Transfer-Encoding",
+                hint="send one of the two",
             )
         host = head.hosts[0] if len(head.hosts) == 1 else ""
         if not self.hosts.has(host, head.address):

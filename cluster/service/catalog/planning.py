@@ -1,5 +1,7 @@
 """Planning beside the event loop: statements are planned in a thread, one after the other, for a limited time.
 
+Callers take turns (:mod:`cluster.service.catalog.planning_turns`).
+
 The loop goes on to ingest, to publish and to answer other requests, whatever a statement contains. Planning that takes
 too long ends with an error and has changed nothing; a change in a thread, once begun, is finished.
 """
@@ -7,7 +9,10 @@ too long ends with an error and has changed nothing; a change in a thread, once 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -25,6 +30,7 @@ from cluster.plan.relations_read import RelationSize
 from cluster.plan.rewrite import Rewritten, rewrite
 from cluster.plan.sized import sized
 from cluster.planning_budget import Budget, limited
+from cluster.service.catalog.planning_turns import Asker, Turns, room_for
 from protocols.event_log import get_logger
 
 T = TypeVar("T")
@@ -34,16 +40,28 @@ log = get_logger(__name__)
 
 PLANNING_SECONDS = 10.0
 """How long the planning of one statement may take, unless another limit is given."""
-MOST_WAITING = 16
-"""Statements that may wait to be planned."""
 AT_ONCE = 256
 """Queries for which something is done at once, within the time for planning one statement."""
 FEW = 16
 """For so many it is done on the loop, which takes less time than to hand it to a thread."""
 
 
+_CLUSTER = Asker()
+_ASKER: ContextVar[Asker] = ContextVar("asker", default=_CLUSTER)
+
+
+@contextmanager
+def asked_by(asker: Asker) -> Iterator[None]:
+    """Let statements that are planned in the context be those of a caller."""
+    before = _ASKER.set(asker)
+    try:
+        yield
+    finally:
+        _ASKER.reset(before)
+
+
 class PlanningBusyError(PlanError):
-    """Too many statements wait to be planned."""
+    """Too many statements wait to be planned, of all callers or of this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +135,11 @@ class Planning:
 
     def __init__(self, seconds: float = PLANNING_SECONDS) -> None:
         self._seconds = seconds
-        self._turn = asyncio.Lock()
-        self._waiting = 0
+        self._planned = False
+        """Whether something is being planned."""
+        self._turns = Turns[asyncio.Future[None]]()
+        self._asked: Counter[Asker] = Counter()
+        """Statements that are planned or wait, by whose they are."""
 
     async def run(self, work: Callable[[], T], *, internal: bool = False) -> T:
         """Return the result of `work`, which must only read immutable values.
@@ -137,11 +158,15 @@ class Planning:
         PlanningLimitError
             If it takes too long.
         """
-        if self._waiting >= MOST_WAITING and not internal:
-            raise PlanningBusyError(f"{self._waiting} statements wait to be planned", hint="try again in a moment")
-        self._waiting += 1
+        asker = _ASKER.get()
+        own, total = self._asked[asker], self._asked.total()
+        if not internal and not room_for(asker, own, total):
+            raise PlanningBusyError(
+                f"{own} statements of yours wait to be planned, of {total} in all", hint="try again in a moment"
+            )
+        self._asked[asker] += 1
         try:
-            async with self._turn:
+            async with self._turn_of(asker):
                 budget = Budget(self._seconds)
                 try:
                     return await asyncio.to_thread(_within, budget, work)
@@ -149,7 +174,36 @@ class Planning:
                     # Work ends when its caller is cancelled, for instance because the cluster stops.
                     budget.cancel()
         finally:
-            self._waiting -= 1
+            self._asked[asker] -= 1
+            if not self._asked[asker]:
+                del self._asked[asker]
+
+    @asynccontextmanager
+    async def _turn_of(self, asker: Asker) -> AsyncIterator[None]:
+        if self._planned:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._turns.add(asker, turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._turns.discard(asker, turn)
+                if turn.done() and not turn.cancelled():
+                    self._pass_on()
+                raise
+        self._planned = True
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Give the turn to what is next; one that has been cancelled meanwhile takes none."""
+        turn = self._turns.next()
+        while turn is not None and turn.cancelled():
+            turn = self._turns.next()
+        self._planned = turn is not None
+        if turn is not None:
+            turn.set_result(None)
 
     async def each(self, work: Callable[[V], T], values: Sequence[V]) -> list[T]:
         """Return the results of work for each of some queries, which takes microseconds: many are not for the loop.

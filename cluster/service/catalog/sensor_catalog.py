@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import polars as pl
 
 from cluster.fjord.batch import instant_text
 from protocols.acquisition.sensor_traits import has_energy_model
 from protocols.errors import FrameError
-from protocols.event_log import get_logger
+from protocols.event_log import SparingLog, get_logger
 from protocols.mqtt.link import Message, Subscription
 from protocols.wire import topics
 from protocols.wire.catalog import ClockFault, DeviceEntry, MoteEntry, Presence, decode_mote_entry, decode_status
@@ -28,6 +29,8 @@ MOST_SENSORS = 100_000
 MOST_PROXIES = 4_096
 MOST_PROPERTIES = 256
 """Different properties in one catalog: each is a column."""
+MOST_PROPERTIES_OF_PROXY = 64
+"""Different properties of the sensors of one proxy."""
 MOST_NAMED = 3
 """Devices in one trouble that are named."""
 PROPERTY_PREFIX = "property_"
@@ -106,11 +109,12 @@ class SensorCatalog:
         Returns, by proxy, the fault of its clock; any thread may call it.
     refused_demands
         Returns, by proxy and stream, the queries that the proxy leaves out, and why; any thread may call it.
-    max_sensors, max_proxies, max_properties
+    max_sensors, max_proxies, max_properties, max_properties_of_proxy
         Limits; what exceeds them is rejected and counted.
     """
 
-    subscriptions = (Subscription(topics.mote_entry("+", "+")), Subscription(topics.proxy_status("+")))
+    # Statuses first: properties of proxies that are offline may have to make room.
+    subscriptions = (Subscription(topics.proxy_status("+")), Subscription(topics.mote_entry("+", "+")))
 
     def __init__(
         self,
@@ -123,6 +127,7 @@ class SensorCatalog:
         max_sensors: int = MOST_SENSORS,
         max_proxies: int = MOST_PROXIES,
         max_properties: int = MOST_PROPERTIES,
+        max_properties_of_proxy: int = MOST_PROPERTIES_OF_PROXY,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
@@ -134,11 +139,16 @@ class SensorCatalog:
         self._most_sensors = max_sensors
         self._most_proxies = max_proxies
         self._most_properties = max_properties
+        self._most_properties_of_proxy = max_properties_of_proxy
         self._entries: dict[tuple[str, str], MoteEntry] = {}
-        self._properties: Counter[str] = Counter()
+        self._properties: dict[str, Counter[str]] = {}
+        """By proxy: how many of its sensors have each property."""
+        self.forgotten = 0
+        """Sensors whose properties were forgotten to make room, as their proxy was offline."""
         self._troubled: dict[str, dict[tuple[str, str], DeviceEntry]] = {}
         """By stream: the devices whose messages something keeps from it."""
         self._online: set[str] = set()
+        self._sparing = SparingLog()
         self.rejected: dict[str, int] = {}
         """Messages that were rejected, by reason."""
         self.connected_at: float | None = None
@@ -189,7 +199,8 @@ class SensorCatalog:
                 self.apply(event)
         except FrameError as error:
             self.rejected[error.reason] = self.rejected.get(error.reason, 0) + 1
-            log.warning("sensor rejected", topic=message.topic, reason=error.reason, error=str(error))
+            if times := self._sparing.due(error.reason, self._clock()):
+                log.warning("sensor rejected", topic=message.topic, reason=error.reason, error=str(error), times=times)
             # The message is not at fault if the catalog is full; and the ingest keeps bad statuses.
             if self._quarantine is not None and topic.kind == "mote_entry" and error.reason != "full":
                 self._quarantine(topic.kind, str(error), message.topic, message.payload[:4096])
@@ -227,12 +238,7 @@ class SensorCatalog:
         if key not in self._entries and len(self._entries) >= self._most_sensors:
             raise FrameError("full", f"there are {self._most_sensors:,} sensors already; {entry.mote!r} is not shown")
         names = _folded(entry)
-        if len(self._properties.keys() | names) > self._most_properties:
-            raise FrameError(
-                "full",
-                f"sensors have {self._most_properties:,} different properties already; {entry.mote!r} brings more",
-                hint="give properties that mean the same one name in all streams",
-            )
+        self._make_room(entry, names)
         known = self._entries.get(key)
         self._remove(key)
         self._entries[key] = entry
@@ -241,14 +247,58 @@ class SensorCatalog:
             if not isinstance(known, DeviceEntry) or known.trouble != entry.trouble:
                 what = {"stream": entry.stream, "proxy": entry.proxy, "device": entry.mote, "driver": entry.driver}
                 log.warning("messages of a device do not get to its stream", **what, reason=entry.trouble)
-        self._properties.update(names)
+        if names:
+            self._properties.setdefault(entry.proxy, Counter()).update(names)
         self._accepted(entry)
+
+    def _make_room(self, entry: MoteEntry, names: set[str]) -> None:
+        """Make room for the properties of a sensor, at the expense of proxies that are offline; or raise."""
+        hint = "give properties that mean the same one name in all streams"
+        known = self._entries.get((entry.proxy, entry.mote))
+        before = set() if known is None else _folded(known)
+        held = self._properties.get(entry.proxy, Counter())
+        own = {name for name, sensors in held.items() if sensors > (name in before)} | names
+        if len(own) > self._most_properties_of_proxy:
+            raise FrameError(
+                "full",
+                f"sensors of {entry.proxy!r} have {self._most_properties_of_proxy:,} different properties already; "
+                f"{entry.mote!r} brings more",
+                hint=hint,
+            )
+        kept = {proxy: set(held) for proxy, held in self._properties.items()} | {entry.proxy: own}
+        stale = sorted(kept.keys() - self._online - {entry.proxy}, key=lambda proxy: (-len(kept[proxy]), proxy))
+        given_up: list[str] = []
+        while len(set[str]().union(*kept.values())) > self._most_properties:
+            if len(given_up) == len(stale):
+                raise FrameError(
+                    "full",
+                    f"sensors have {self._most_properties:,} different properties already; {entry.mote!r} brings more",
+                    hint=hint,
+                )
+            given_up.append(stale[len(given_up)])
+            del kept[given_up[-1]]
+        for proxy in given_up:
+            self._forget_properties(proxy)
+
+    def _forget_properties(self, proxy: str) -> None:
+        found = [key for key, entry in self._entries.items() if key[0] == proxy and entry.properties]
+        for key in found:
+            entry = self._entries[key] = msgspec.structs.replace(self._entries[key], properties={})
+            if key in self._troubled.get(entry.stream, {}) and isinstance(entry, DeviceEntry):
+                self._troubled[entry.stream][key] = entry
+        del self._properties[proxy]
+        self.forgotten += len(found)
+        log.warning("properties of sensors forgotten: there are too many, and their proxy is offline", proxy=proxy)
 
     def _remove(self, key: tuple[str, str]) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._properties.subtract(_folded(entry))
-            self._properties = +self._properties  # drops properties that no sensor has any more
+            held = self._properties.get(entry.proxy, Counter())
+            held.subtract(_folded(entry))
+            for name in [each for each in _folded(entry) if held[each] <= 0]:
+                del held[name]
+            if not held:
+                self._properties.pop(entry.proxy, None)
             troubled = self._troubled.get(entry.stream, {})
             if troubled.pop(key, None) is not None and not troubled:
                 del self._troubled[entry.stream]

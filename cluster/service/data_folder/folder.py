@@ -15,6 +15,7 @@ from pathlib import Path
 from cluster.errors import ClusterError, StorageError
 from cluster.service.data_folder.format import decide_on, inspect, mark
 from cluster.storage.synced_files import make_folder
+from protocols.security.private_files import warn_of_open
 
 _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|\\|[\x00-\x1f\x7f]")
 
@@ -79,6 +80,7 @@ def open_folder(folder: Path) -> DataFolder:
     check_path(path)
     decide_on(path, inspect(path))  # before anything is written: a folder that is refused stays as it is
     lock = lock_folder(path)
+    warn_of_open(path)
     mark(path)
     return DataFolder(path, lock)
 

@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from cluster.fjord.batch import instant_text
 from cluster.service.http.energy_routes import energy_routes
-from cluster.service.http.error_responses import handle_errors
+from cluster.service.http.error_responses import RESPONSES, handle_errors
 from cluster.service.http.function_routes import function_routes
 from cluster.service.http.plan_routes import plan_routes
 from cluster.service.http.query_routes import QueryDescriptions, query_routes
@@ -40,7 +40,7 @@ def make_api(
     questions
         Answers questions about sensors.
     """
-    api = FastAPI(title="Fjord", version="1", docs_url="/docs", redoc_url=None)
+    api = FastAPI(title="Fjord", version="1", docs_url="/docs", redoc_url=None, responses=RESPONSES)
     handle_errors(api)
     queries, registry, ingest, lags = parts.queries, parts.registry, parts.ingest, parts.lags
     descriptions = QueryDescriptions(

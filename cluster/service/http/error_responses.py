@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -55,6 +55,28 @@ _STATUSES: tuple[tuple[type[FjordError], int], ...] = (
 )
 _MOST_SHOWN = 5
 """Problems of one request that are listed."""
+
+
+_REASON: Final = {
+    "type": "object",
+    "required": ["error", "message", "hint"],
+    "properties": {
+        "error": {"type": "string", "description": "The kind of error."},
+        "message": {"type": "string"},
+        "hint": {"type": ["string", "null"], "description": "What to do."},
+        "line": {"type": "integer", "description": "In the statement, from 1."},
+        "column": {"type": "integer"},
+        "underlined": {"type": "string", "description": "The line, with what is wrong underlined."},
+    },
+}
+RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    status: {"description": description, "content": {"application/json": {"schema": _REASON}}}
+    for status, description in (
+        ("4XX", "The request is refused: for its form or content, its token or role, or as there is no room."),
+        ("5XX", "The cluster could not answer; on 503 and 507 it may do so later."),
+    )
+}
+"""How the description of the API describes the errors of all its routes; the form is that of :func:`error_body`."""
 
 
 class RequestError(ClusterError):

@@ -18,7 +18,9 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from cluster.service.access.admission import Admission, NotAdmittedError, Refusal, RequestHead
-from cluster.service.access.roles import UnknownRequestError
+from cluster.service.access.roles import Role, UnknownRequestError
+from cluster.service.catalog.planning import asked_by
+from cluster.service.catalog.planning_turns import Asker
 from cluster.service.http.answer_pieces import in_pieces
 from cluster.service.http.connection_bounds import recognise
 from cluster.service.http.error_responses import RequestError, error_response
@@ -95,9 +97,12 @@ class Guard:
             except UnknownRequestError as error:
                 await self._answer_unknown(error, scope, receive, send)
             else:
-                if caller is not None:
-                    recognise(scope, caller.name)
-                await app(scope, receive, send if caller is not None else closing(send))
+                if caller is None:
+                    await app(scope, receive, closing(send))
+                    return
+                recognise(scope, caller.name)
+                with asked_by(Asker(caller.name, caller.role is Role.ADMIN)):
+                    await app(scope, receive, send)
 
         return answer
 
@@ -196,6 +201,7 @@ def _head_of(scope: Scope) -> RequestHead:
         fetch_sites=all_of(b"sec-fetch-site"),
         address=(scope.get("server") or (None,))[0],
         scheme=scope["scheme"],
+        two_lengths=bool(all_of(b"content-length") and all_of(b"transfer-encoding")),
         size=_size_of(scope),
     )
 

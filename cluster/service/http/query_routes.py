@@ -113,6 +113,17 @@ class QueryDescriptions:
             kept = {"dropped": shed.tuples, "accuracy": shed.accuracy, "words": shed.words}
         return {**self.of(query), "rows": rows, "lag": None if lag is None else lag.as_json(), "kept": kept}
 
+    def check_known(self, name: str) -> None:
+        """Check that there is a query of a name, or that there are results of one.
+
+        Raises
+        ------
+        UnknownQueryError
+            If there are neither.
+        """
+        if self.queries.waiting.find(name) is None and not self.results.last_sequence(name):
+            self.registry.query(name)
+
     def _emit(self, query: RegisteredQuery | WaitingQuery) -> str | None:
         """Return whether a query's rows are published early; None if it has not begun."""
         running = None if isinstance(query, WaitingQuery) else self.registry.physical.subscribers.get(query.identity)
@@ -219,7 +230,8 @@ def query_routes(queries: QueryService, registry: Registry, descriptions: QueryD
         after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     ) -> Response:
-        """Return rows with a higher sequence number than `after`: what a subscriber missed."""
+        """Return rows with a higher sequence number than `after`, also of a query that has been dropped."""
+        descriptions.check_known(name)
         root, fjord = descriptions.results.root, registry.engine_id
 
         def read() -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from cluster.service.catalog.planning import asked_by
+from cluster.service.catalog.planning_turns import Asker
 from cluster.service.http.request_bodies import MOST_BYTES_TOGETHER, ASGIApp, Message, Receive, Scope, Send
 from protocols.recording.entries import Requested
 from protocols.recording.recorder import Recorder
@@ -89,7 +91,8 @@ class TapedApi:
             sent.append(message)
 
         try:
-            await self._app(self._scope(request), receive, send)
+            with asked_by(Asker()):  # tokens are in no log: it is planned in the same order when it is replayed
+                await self._app(self._scope(request), receive, send)
         except Exception as error:  # noqa: BLE001 - as the server does, which has logged it
             if answer is not None and not sent and not answer.done():
                 answer.set_exception(error)

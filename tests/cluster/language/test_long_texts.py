@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cluster.language import relation_statements
+from cluster.language import relation_statements, selects
 from cluster.language.errors import LONGEST_MESSAGE, FjordSqlError
+from cluster.language.stars import MOST_COLUMNS
 from cluster.language.translation import CreateStream, SelectStatement, parse_statement, translate
 from protocols.wire.streams import LONGEST_UNIT, MOST_FIELDS, StreamSchema
-from tests.cluster.language.example_catalog import CATALOG
+from tests.cluster.language.example_catalog import CATALOG, TRAFFIC
 
 LONG = "x" * 90_000
 COUNT_OF_PLACE = len(", at line 1, column 100000")
@@ -72,3 +73,15 @@ def test_columns_of_a_relation_are_counted_before_they_are_compared(monkeypatch)
     with pytest.raises(FjordSqlError, match="at most 256 columns"):
         parse_statement(f"CREATE RELATION x ({columns}) FROM 'x.csv' REFRESH EVERY 1 HOUR")
     assert compared == []
+
+
+def test_stars_are_bounded_before_they_are_expanded(monkeypatch):
+    made = []
+    star = selects._star
+    monkeypatch.setattr(selects, "_star", lambda column, at: made.append(1) or star(column, at))
+    text = f"SELECT {', '.join('*' * 900)} FROM traffic"
+    with pytest.raises(FjordSqlError, match=r"\* stands for more than 4,096 columns"):
+        translate(text, CATALOG)
+    assert MOST_COLUMNS - len(TRAFFIC.fields) < len(made) <= MOST_COLUMNS
+    translate(text, CATALOG, registered=True)
+    assert len(made) > MOST_COLUMNS

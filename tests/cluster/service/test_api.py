@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from cluster.errors import ClusterError
 from cluster.fjord.counters import Totals
 from cluster.service.client.api_token import api_token
+from cluster.service.http import query_routes
 from tests.cluster.service.conftest import Service, application
 
 GOOD = "SELECT sensor FROM traffic"
@@ -85,8 +87,26 @@ async def test_an_internal_failure_has_the_same_form(service: Service) -> None:
     async with client(service) as api:
         assert isinstance(api._transport, httpx.ASGITransport)
         api._transport.raise_app_exceptions = False
+        await api.post("/v1/queries", json={"sql": GOOD, "name": "q"})
         failed = await api.get("/v1/queries/q/results")  # the server of these tests has no results
     assert (failed.status_code, failed.json()["error"]) == (500, "ClusterError")
+
+
+async def test_results_of_an_unknown_query_are_an_error_and_those_of_a_dropped_one_are_not(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query_routes, "ResultsTable", lambda *_, **__: None)
+    monkeypatch.setattr(query_routes, "stored_results", lambda *_: b"[]")
+    parts = service.parts()
+    monkeypatch.setattr(parts.results, "root", Path("results"), raising=False)
+    async with application(parts) as api:
+        await api.post("/v1/queries", json={"sql": GOOD, "name": "silent"})
+        unknown = await api.get("/v1/queries/slow/results")
+        assert (unknown.status_code, unknown.json()["error"]) == (404, "UnknownQueryError")
+        assert "running queries: silent" in unknown.json()["hint"]
+        assert (await api.get("/v1/queries/silent/results")).json() == []
+        monkeypatch.setattr(parts.results, "last_sequence", lambda name: 7 if name == "slow" else 0)
+        assert (await api.get("/v1/queries/slow/results?after=7")).json() == []
 
 
 async def test_bad_sql_comes_underlined(api: httpx.AsyncClient) -> None:
@@ -215,3 +235,14 @@ async def test_changes_of_the_plan_are_shown(api: httpx.AsyncClient) -> None:
     refused = await api.get("/v1/plan/difference", params={"since": 99})
     assert refused.status_code == 400
     assert "no plan of epoch 99" in refused.json()["message"]
+
+
+async def test_the_description_has_the_errors_of_all_routes_in_their_form(api: httpx.AsyncClient) -> None:
+    described = (await api.get("/openapi.json")).json()["paths"]
+    refused = (await api.post("/v1/queries", json={"sql": "SELECT sped FROM traffic"})).json()
+    for path, methods in described.items():
+        for method, operation in methods.items():
+            assert {"4XX", "5XX"} <= operation["responses"].keys(), (method, path)
+            assert "422" not in operation["responses"], "the web framework's own form"
+            shown = operation["responses"]["4XX"]["content"]["application/json"]["schema"]
+            assert refused.keys() <= shown["properties"].keys()

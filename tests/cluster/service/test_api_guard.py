@@ -104,6 +104,13 @@ async def test_a_body_in_chunks_is_not_waited_for_either(server: Server) -> None
     assert status == 401
 
 
+async def test_a_body_with_two_lengths_is_refused(server: Server) -> None:
+    both = head(Transfer_Encoding="chunked", Content_Length="4", Authorization="Bearer " + TOKEN)
+    status, body = await server.send(both + b"0\r\n\r\n")
+    assert (status, body["hint"]) == (400, "send one of the two")
+    assert server.refused == {Refusal.SIZE: 1}
+
+
 async def test_a_client_that_asks_first_sends_no_body(server: Server) -> None:
     status, _ = await server.send(head(Content_Length="1000", Expect="100-continue"))
     assert status == 401, "and not 100"

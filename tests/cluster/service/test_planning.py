@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
@@ -14,11 +15,15 @@ import pytest
 from cluster.language.errors import FjordSqlError
 from cluster.language.walks import written_out
 from cluster.planning_budget import PlanningLimitError, spend
+from cluster.service.access.roles import Role
+from cluster.service.access.token_files import Tokens
+from cluster.service.access.tokens import AccessToken, digest_of
 from cluster.service.catalog import planning
-from cluster.service.catalog.planning import AT_ONCE, FEW, MOST_WAITING, Planning, PlanningBusyError
+from cluster.service.catalog.planning import AT_ONCE, FEW, Planning, PlanningBusyError, asked_by
+from cluster.service.catalog.planning_turns import KEPT_FOR_ADMINS, MOST_OF_ONE, MOST_WAITING, Asker
 from cluster.service.queries.query_service import QueryService
 from cluster.service.registry.registry import Registry
-from tests.cluster.service.conftest import Service
+from tests.cluster.service.conftest import Service, application
 from tests.cluster.service.test_api import client
 
 GOOD = "SELECT sensor FROM traffic"
@@ -78,13 +83,83 @@ async def test_what_is_done_for_many_queries_is_done_beside_the_loop_in_slices(
 async def test_a_statement_is_refused_when_too_many_wait_to_be_planned() -> None:
     place, held = Planning(), Held()
     held.let_go.set()
-    waiting = [asyncio.create_task(place.run(held)) for _ in range(MOST_WAITING)]
+    waiting = [asyncio.create_task(place.run(held)) for _ in range(MOST_OF_ONE)]
     await asyncio.sleep(0)
     with pytest.raises(PlanningBusyError, match="wait to be planned"):
         await place.run(held)
     await place.run(held, internal=True)
     await asyncio.gather(*waiting)
     await place.run(held)
+
+
+async def send(place: Planning, asker: Asker, work: Any) -> asyncio.Task[Any]:
+    """Let a caller's statement wait to be planned."""
+    with asked_by(asker):
+        sent = asyncio.create_task(place.run(work))
+    await asyncio.sleep(0)
+    return sent
+
+
+async def test_callers_take_turns_and_administrators_wait_for_one_statement() -> None:
+    place, held, order = Planning(), Held(), list[str]()
+    many, one, admin = Asker("many", admin=False), Asker("one", admin=False), Asker("ops")
+    sent = [await send(place, many, held)]
+    sent += [await send(place, many, partial(order.append, f"many {each}")) for each in (1, 2, 3)]
+    sent += [await send(place, one, partial(order.append, "one"))]
+    sent += [await send(place, admin, partial(order.append, f"admin {each}")) for each in (1, 2)]
+    held.let_go.set()
+    await asyncio.gather(*sent)
+    assert order == ["admin 1", "many 1", "admin 2", "one", "many 2", "many 3"]
+
+
+async def test_callers_that_send_many_statements_leave_places_for_administrators() -> None:
+    place, held = Planning(), Held()
+    callers = [Asker(f"t{each}", admin=False) for each in range(MOST_WAITING // MOST_OF_ONE)]
+    sent = [await send(place, caller, held) for caller in callers for _ in range(MOST_OF_ONE)]
+    with pytest.raises(PlanningBusyError, match=f"0 statements of yours wait to be planned, of {MOST_WAITING} in all"):
+        await (await send(place, Asker("late", admin=False), held))
+    admins = [await send(place, Asker("ops"), held) for _ in range(KEPT_FOR_ADMINS)]
+    held.let_go.set()
+    await asyncio.gather(*sent, *admins)
+
+
+async def test_the_turn_of_a_caller_that_went_away_is_that_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, held, order = Planning(), Held(), list[str]()
+    first = await send(place, Asker(), held)
+    waits, given, last = [
+        await send(place, Asker(name, admin=False), partial(order.append, name)) for name in ("waits", "given", "last")
+    ]
+    pass_on = place._pass_on
+
+    def then_cancel() -> None:
+        pass_on()
+        given.cancel()  # it has the turn, and has not begun
+
+    monkeypatch.setattr(place, "_pass_on", then_cancel)
+    waits.cancel()
+    held.let_go.set()
+    await asyncio.wait([first, waits, given, last])
+    assert order == ["last"]
+    assert await place.run(lambda: "goes on") == "goes on"
+
+
+async def test_statements_of_requests_are_those_of_their_tokens(service: Service) -> None:
+    held, file = Held(), service.registry.folder / "tokens.toml"
+    file.write_text(AccessToken("q", Role.QUERY, digest_of("q")).toml)
+    file.chmod(0o600)
+    api = application(service.parts(), tokens=Tokens("a", file))
+    explain = partial(api.post, "/v1/explain", json={"sql": GOOD})
+    busy = await send(service.queries._planning, Asker(), held)
+    await until(held.begun)
+    async with api:
+        asked = [asyncio.create_task(explain(headers={"Authorization": "Bearer q"})) for _ in range(MOST_OF_ONE + 1)]
+        (refused,), _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        assert refused.result().status_code == 429
+        admin = asyncio.create_task(explain(headers={"Authorization": "Bearer a"}))
+        held.let_go.set()
+        assert (await admin).status_code == 200
+        assert not all(each.done() for each in asked)
+        await asyncio.gather(busy, *asked)
 
 
 async def test_work_stops_when_its_caller_is_cancelled() -> None:

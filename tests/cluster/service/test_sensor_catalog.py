@@ -7,6 +7,7 @@ import json
 import msgspec
 import polars as pl
 import pytest
+from structlog.testing import capture_logs
 
 from cluster.service.catalog.sensor_catalog import (
     COLUMNS,
@@ -112,6 +113,41 @@ def test_properties_are_bounded_and_those_of_removed_sensors_do_not_count():
     catalog.apply(EntryRemoved("north", "m1"))
     catalog.apply(EntryPublished(entry("m3", road="I-880")))
     assert len(catalog) == 2
+
+
+def test_a_proxy_takes_the_room_for_properties_of_no_other():
+    catalog = SensorCatalog(max_properties=4, max_properties_of_proxy=2)
+    catalog.apply(EntryPublished(entry("m1", proxy="east", a=1, b=2)))
+    with pytest.raises(FrameError, match="sensors of 'east' have 2 different properties already"):
+        catalog.apply(EntryPublished(entry("m2", proxy="east", c=3)))
+    catalog.apply(EntryPublished(entry("m1", lane=1, segment=2)))
+    catalog.apply(EntryPublished(entry("m1", proxy="east", c=1, d=2)))  # in place of its former ones
+    assert len(catalog) == 2
+
+
+def test_properties_of_proxies_that_are_offline_make_room():
+    catalog = SensorCatalog(max_properties=2)
+    catalog.apply(ProxyChanged("east", online=True))
+    catalog.apply(EntryPublished(entry("m1", proxy="east", a=1, b=2)))
+    with pytest.raises(FrameError, match="2 different properties"):
+        catalog.apply(EntryPublished(entry("m1", lane=1)))
+    assert catalog.relation()["a"].to_list() == [1]
+    catalog.apply(ProxyChanged("east", online=False))
+    catalog.apply(EntryPublished(entry("m1", lane=1)))
+    assert {"lane"} == set(catalog.relation().columns) & {"a", "b", "lane"}
+    assert (len(catalog), catalog.forgotten) == (2, 1)
+    catalog.apply(EntryRemoved("east", "m1"))
+    assert len(catalog) == 1
+
+
+def test_entries_that_are_refused_are_counted_and_logged_once_a_minute():
+    now = [0.0]
+    catalog = SensorCatalog(clock=lambda: now[0])
+    with capture_logs() as events:
+        for now[0] in (0.0, 0.1, 59.0, 60.0, 60.1):
+            hand(catalog, topics.mote_entry("north", "m1"), b"garbage")
+    assert [each["times"] for each in events] == [1, 3]
+    assert sum(catalog.rejected.values()) == 5
 
 
 def test_proxies_are_bounded():

@@ -120,3 +120,13 @@ def test_an_archive_with_which_java_has_not_started_is_removed(
     with pytest.raises(SparkStartError, match="code 134"):
         open_session(SessionSettings(), tmp_path, java=start("exit 134"))
     assert not archive.file.exists()
+
+
+def test_java_gets_no_token_and_no_password(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FJORD_API_TOKEN", "FJORD_BROKER_PASSWORD", "FJORD_LOG_LEVEL"):
+        monkeypatch.setenv(name, "set")
+    java = start(f"env > {tmp_path / 'environment'}\n")
+    java.process.wait(SECONDS)
+    seen = {line.partition("=")[0] for line in (tmp_path / "environment").read_text().splitlines()}
+    assert {each for each in seen if each.startswith("FJORD_")} >= {"FJORD_LOG_LEVEL"}
+    assert not seen & {"FJORD_API_TOKEN", "FJORD_BROKER_PASSWORD"}

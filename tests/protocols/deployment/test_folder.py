@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from protocols.deployment.broker_configuration import BrokerPart, configuration_text
 from protocols.deployment.expiry_report import expiry_report
@@ -47,6 +48,19 @@ def test_all_files_are_there_and_fit(opened):
         "broker/mosquitto.conf",
         "broker/revoked.crl",
     }
+
+
+def test_authoritys_key_that_others_may_read_is_warned_of(opened):
+    key = opened.path / "authority" / "ca.key"
+    names = opened.deployment.names.with_part(ProxyPart("bridge"))
+    key.chmod(0o644)
+    with capture_logs() as events:
+        opened.change(names, NOW)
+    assert {each["hint"] for each in events} == {f"chmod 600 {key}"}
+    key.chmod(0o600)
+    with capture_logs() as events:
+        opened.change(names.with_part(ProxyPart("tunnel")), NOW)
+    assert events == []
 
 
 def test_keys_are_for_their_owner_only_and_the_authoritys_is_in_one_place(opened):
