@@ -13,7 +13,15 @@ from tests.simulation import preparing
 from tests.simulation.bounds import Bounds
 from tests.simulation.device_log import Demanded, DeviceLog, Sent
 from tests.simulation.device_oracles import NO_NEIGHBOUR_US, _rows, device_violations
-from tests.simulation.device_plans import METERS, DevicePlan, DevicesPlan, drawn_devices, queries_of, streams_of
+from tests.simulation.device_plans import (
+    METERS,
+    UPDATES,
+    DevicePlan,
+    DevicesPlan,
+    drawn_devices,
+    queries_of,
+    streams_of,
+)
 from tests.simulation.forked import apart
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.proxy_host import BatchId, Life, Spooled
@@ -27,9 +35,11 @@ PLAN = DevicesPlan((DevicePlan("meters", 0, "steady", 1, 0.5),))
 def test_some_schedules_have_devices_and_each_of_their_streams_has_a_query():
     plans = {seed: found for seed in range(60) if (found := drawn(seed).devices) is not None}
     assert 10 < len(plans) < 40
-    assert {each.pace for plan in plans.values() for each in plan.devices} == {"steady", "bursty", "seldom"}
+    assert {each.pace for plan in plans.values() for each in plan.devices} == {"busy", "steady", "bursty", "seldom"}
     assert {each.qos for plan in plans.values() for each in plan.devices} == {0, 1}
     assert any(plan.bridges for plan in plans.values())
+    updates = [each for seed in range(200) if (found := drawn(seed).devices) for each in found.updates.values()]
+    assert {each.change for each in updates} == set(UPDATES)
     for seed, plan in plans.items():
         assert plan == drawn_devices(seed, len(drawn(seed).proxies), 500.0)
         read = {stream_of(sql) for _, sql, _, _ in queries_of(seed, plan, 500.0)}
