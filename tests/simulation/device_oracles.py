@@ -228,7 +228,7 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
             continue
         handed = [found for found in message.deliveries if found.handed_ns is not None and not found.retained]
         if not handed:
-            if message.kept:
+            if message.kept and message.at_ns + int(waits_seconds * SECOND_NS) <= world.loop.world.now_ns:
                 unkept.append(_shown(message))
             continue
         last = handed[-1]
@@ -251,10 +251,21 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
         motes = {found.sent.mote for found in messages}
         lives = [proxy.lives[number] for number in sorted(numbers)]
         counted = sum(_counted(life, reason, stream, motes) for life in lives for reason in {*reasons, DROPPED})
-        if len(messages) > counted:
+        least = _least_tuples(messages, merges=plan.merges) if NOT_DEMANDED in reasons else len(messages)
+        if least > counted:
             shown = [(*_shown(found), f"process {max(numbers)}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
             yield from each("lost", f"messages that are no tuples and not counted ({counted} as {why})", shown)
+
+
+def _least_tuples(messages: Iterable[Published], *, merges: bool) -> int:
+    """Return how many tuples messages are at least: two halves are one if they are merged, and count as one."""
+    return len(
+        {
+            (found.sent.mote, (found.sent.number + 1) // 2 if merges and found.sent.stream == "halves" else place)
+            for place, found in enumerate(messages)
+        }
+    )
 
 
 def _is_sampled(stamps_us: list[int], delivery: Delivery) -> bool:
@@ -368,14 +379,25 @@ def _by_mote(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 def _as_they_came(rows: Iterable[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Row]:
     """Yield the tuples of a mote batch by batch, those of one batch in the order in which they were handed over."""
-    for _, batch in groupby(rows, key=lambda row: row.spooled_ns):
-        yield from sorted(batch, key=lambda row: _place(published.get(row.key, [])))
+    stored_ns: dict[tuple[str, str, int], int] = {}
+    for spooled_ns, batch in groupby(rows, key=lambda row: row.spooled_ns):
+        found = [(_place(published.get(row.key, []), stored_ns.get(row.key, -1)), row) for row in batch]
+        yield from (row for _, row in sorted(found, key=lambda each: each[0]))
+        stored_ns |= dict.fromkeys((row.key for _, row in found), spooled_ns)
 
 
-def _place(messages: Iterable[Published]) -> int:
-    """Return as which of all messages the first of some was handed over."""
-    found = [each.place for message in messages for each in message.deliveries if each.place and not each.retained]
-    return min(found, default=0)
+def _place(messages: Iterable[Published], after_ns: int) -> int:
+    """Return as which of all messages the first of some was handed over: the first after an instant, if there is one.
+
+    A copy by another gateway that comes later than copies may is a tuple of its own, among those that came with it.
+    """
+    found = [
+        min((each.place, each.handed_ns or 0) for each in handed)
+        for message in messages
+        if (handed := [each for each in message.deliveries if each.place and not each.retained])
+    ]
+    later = [place for place, handed_ns in found if handed_ns > after_ns]
+    return min(later or [place for place, _ in found], default=0)
 
 
 def _rates(rows: list[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Violation]:
