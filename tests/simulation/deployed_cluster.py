@@ -22,6 +22,7 @@ from tests.simulation.committed_versions import ALWAYS_US
 from tests.simulation.deployed_answers import answered, definition_of, expected
 from tests.simulation.device_plans import NEW_COLUMN
 from tests.simulation.engine import SimulatedEngine
+from tests.simulation.fault_kinds import MIGRATES
 from tests.simulation.fed_cluster import RESULTS
 from tests.simulation.hosts import current
 from tests.simulation.proxy_host import BatchId
@@ -42,7 +43,7 @@ STREAM = "traffic"
 TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 75.0, 20.0
 """Between micro-batches while things go wrong, and when no more do: answers are compared up to the end."""
 MOST_CHANGES = 8
-"""With more queries that come or go, micro-batches are closer together: each begins one plan at most."""
+"""With more queries that come, go or migrate, micro-batches are closer together: each begins one plan at most."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0
 """After it a commit is published: not all are in the moment in which they are made, which may be the last one."""
@@ -70,6 +71,7 @@ class DeployedCluster(ClusterHost):
         settings = {**intervals, **divided, **short_retention.BUDGET, "gone_after_seconds": gone_after}
         publishers = world.schedule.publishers
         changes = sum(1 + (each.dropped is not None) for each in world.schedule.queries)
+        changes += 2 * sum(each.kind == MIGRATES for each in world.schedule.faults)  # to run beside, and to go on alone
         SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS * min(1.0, MOST_CHANGES / changes)
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)
         self.world = world
