@@ -109,8 +109,8 @@ class SampleAccount:
         """Spans in which no sample is due, as the mote announced that it takes none."""
         self._reported_us = LOWEST_US
         self._lost_until_us = LOWEST_US
-        self._ended = False
-        """Whether a program that covered the need has ended, and none has begun since."""
+        self._uncovered = False
+        """Whether samples are due and the mote takes none: it runs no program that covers the need."""
 
     def covered_by(self, program: SamplingProgram) -> Coverage | None:
         """Return how a program covers the need; None if it does not."""
@@ -119,7 +119,7 @@ class SampleAccount:
     @property
     def lost_until_us(self) -> int:
         """No sample stamped from this instant on is missing so far; a restart of the proxy forgets which are."""
-        return NEVER_US if self._ended else self._lost_until_us
+        return NEVER_US if self._uncovered else self._lost_until_us
 
     @property
     def aggregated(self) -> bool:
@@ -132,6 +132,7 @@ class SampleAccount:
         self._grids = [(since_us, grid_us)]
         # What the mote took before is not known: were the proxy to restart now, it would count as missing.
         self._lost_until_us = max(self._lost_until_us, since_us)
+        self._uncovered = True
 
     def resume(self, watermark_us: int, lost_until_us: int, grid_us: int) -> None:
         """Go on after a restart of the proxy, with a mote from which nothing has been received since.
@@ -150,11 +151,12 @@ class SampleAccount:
         self._known_us = watermark_us
         self._missing += within([(pane_us, watermark_us)], (LOWEST_US, lost_until_us))
         self._lost_until_us = max(self._lost_until_us, min(lost_until_us, watermark_us))
+        self._uncovered = False  # for all that is known
 
     def begin_covered(self, coverage: Coverage, low_watermark_us: int) -> None:
         """Begin with a mote that already runs a program that covers the need."""
         self.begin(low_watermark_us, coverage.grid_us)
-        self._coverage = coverage
+        self._coverage, self._uncovered = coverage, False
         if coverage.fills:
             # A change may have been lost, and then the values since it are not known.
             self._doubtful.append((low_watermark_us, NEVER_US))
@@ -172,6 +174,8 @@ class SampleAccount:
             self._end(before, received)
         if coverage is not None:
             self._start(coverage, received, first_us)
+        else:
+            self._uncovered |= self.began_us is not None
 
     def unaffected(self, clock_us: int, low_watermark_us: int, watermark_us: int | None) -> bool:
         """Return whether :meth:`packet_received` would change nothing for a packet with samples in sequence.
@@ -194,7 +198,7 @@ class SampleAccount:
     def stop(self, low_watermark_us: int | None) -> None:
         """Note that the mote rebooted: the samples that it had not sent are lost."""
         coverage, self._coverage = self._coverage, None
-        self._ended |= self.began_us is not None
+        self._uncovered |= self.began_us is not None
         if coverage is not None and low_watermark_us is not None:
             self._known_us = max(coverage.pane_of(low_watermark_us), self._reported_us)
         self._missing += within(self._doubtful, (LOWEST_US, self._known_us))
@@ -279,12 +283,10 @@ class SampleAccount:
             self._known_us = before_us
         self._settle(self._known_us)
         self._coverage = None
-        self._ended = True
 
     def _start(self, coverage: Coverage, received: ReceivedPacket, first_us: int | None) -> None:
         """Begin with a program that covers the need."""
         self._coverage = coverage
-        self._ended = False
         from_us = received.low_watermark_us if first_us is None else first_us
         if self.began_us is None:
             since_us = from_us
@@ -296,6 +298,7 @@ class SampleAccount:
             if self._known_us < (lost_until_us := min(received.lost_until_us, from_us)):
                 self._miss(self._known_us, lost_until_us)
             self._known_us = max(self._known_us, from_us)
+        self._uncovered = False
         if coverage.grid_us != self._grids[-1][1]:
             began_us = (
                 self._known_us if received.gap else max(self._known_us, min(received.packet.clock_us + 1, from_us))

@@ -10,7 +10,7 @@ from protocols.wire.packets import Announcement
 from protocols.wire.programs import SamplingProgram
 from proxy.counting.coverage import Coverage
 from proxy.counting.published_account import PublishedAccount, PublishedTuples
-from proxy.counting.sample_account import PaneCount, ReceivedPacket, SampleAccount
+from proxy.counting.sample_account import NEVER_US, PaneCount, ReceivedPacket, SampleAccount
 from proxy.records.program_routes import Needs
 from proxy.records.waiting_tuples import Aggregated, PacketTuples
 from proxy.records.watermarks import LOWEST_US
@@ -65,7 +65,10 @@ class SampleLedger:
     @property
     def lost_until_us(self) -> int:
         """No sample stamped from this instant on is missing so far, of those that queries want counted."""
-        return max((each.lost_until_us for each in self._accounts.values()), default=LOWEST_US)
+        begun = [each.lost_until_us for each in self._accounts.values() if each.began_us is not None]
+        if begun and len(begun) < len(self._accounts):
+            return NEVER_US  # after a restart all accounts count as begun, but the mote takes no samples for some
+        return max(begun, default=LOWEST_US)
 
     def clear(self) -> None:
         """Close all accounts."""

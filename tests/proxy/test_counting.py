@@ -146,9 +146,9 @@ def test_mote_without_packets_is_missing_and_has_no_position(frames):
     assert set(batch.positions) == {"m1"}
 
 
-def restarted(frames, position, losses=None):
+def restarted(frames, position, losses=None, demanded=None):
     proxy = sampling(
-        frames, demanded=demand(), programs=[SPEED], positions={"m1": position}, losses=losses,
+        frames, demanded=demanded, programs=[SPEED], positions={"m1": position}, losses=losses,
         streams=[StreamProgress("traffic", 5, 20 * S, sampling=True)],
     )  # fmt: skip
     proxy.restore([frames.announcement("m1")])
@@ -205,6 +205,39 @@ def test_a_pane_that_a_restart_cuts_is_counted_whole(frames):
     assert counts_in(again.cut(71 * S)) == [("m1", 60, 6, 3)], "those before the first packet"
     send_samples(proxy, frames, "m1", range(2, 99), 50)
     assert proxy.new_losses()["m1"] < 50 * S, "it is back"
+
+
+def test_a_mote_that_has_not_begun_before_a_restart_has_taken_nothing(frames):
+    """Though the others were waited for no longer, so that its samples count: seed 4 of the simulation."""
+    proxy = sampling(frames, ("m1", 7), ("m2", 8))
+    begin(proxy, frames, "m2")
+    send_samples(proxy, frames, "m2", range(99), 30)
+    receive(proxy, frames.packet(0, mote="m1", clock=S, low_watermark=S), 1)
+    proxy.time_passed(20 * S)
+    proxy.cut(20 * S)
+    losses = proxy.new_losses()
+    assert losses["m1"] == NEVER_US
+    again = restarted(frames, MotePosition("m1", 1, 0, S), losses)
+    receive(again, frames.packet(1, mote="m1", clock=32 * S, low_watermark=32 * S), 32)
+    assert again.new_losses()["m1"] == NEVER_US, "it has still not begun"
+    receive(again, frames.packet(2, mote="m1", clock=44 * S, low_watermark=50 * S, program=NUMBER), 44)
+    send_samples(again, frames, "m1", range(7, 99), 70)
+    assert counts_in(again.cut(71 * S)) == [("m1", 60, 6, 5)]
+
+
+def test_a_query_whose_samples_are_not_taken_yet_misses_them_after_a_restart(frames):
+    """Though the mote takes those of another query: what both have missed is kept as one instant."""
+    finer = QueryDemand("r", ("speed",), 5 * S, completeness=CompletenessDemand("fine", 60 * S))
+    proxy = sampling(frames, ("m1", 7))
+    begin(proxy, frames, "m1")
+    send_samples(proxy, frames, "m1", range(5), 30)
+    both = StreamDemand(VERSION, "c", "traffic", 2, (*demand().demands, finer))
+    proxy.receive_demand("traffic", both, radio_us=30 * S)
+    losses = proxy.new_losses()
+    assert losses == {"m1": NEVER_US}, "the proxy ends here"
+    again = restarted(frames, MotePosition("m1", 1, 4, 21 * S), losses, both)
+    send_samples(again, frames, "m1", range(5, 99), 70)
+    assert sorted(counts_in(again.cut(71 * S))) == [("m1", 60, 6, 3), ("m1", 60, 9, 6)]
 
 
 def test_samples_of_a_wrong_clock_are_missing_after_a_restart_however_long_it_goes_on(frames):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.fault_kinds import CUT_OFF, KINDS, Kind, Target, nothing
+from tests.simulation.fault_kinds import CUT_OFF, KINDS, MIGRATES, Kind, Target, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ CLUSTER_KINDS: dict[str, Kind] = {
     "cluster's registry fails after committing": Kind(Target.CLUSTER, _failing("registry committed"), nothing, 1.0),
     "cluster killed within a micro-batch": Kind(Target.CLUSTER, _aim, _restart, 60.0),
     "engine hangs": Kind(Target.CLUSTER, _hang, nothing, 1.0, (5.0, 60.0)),
-    "query migrates": Kind(Target.CLUSTER, _migrate, nothing, 1.0),
+    MIGRATES: Kind(Target.CLUSTER, _migrate, nothing, 1.0),
     CUT_OFF: Kind(Target.CLUSTER, _cut_off, _rejoin, 40.0),
     "publisher killed": Kind(Target.CLUSTER, _kill_publisher, nothing, 1.0),
 }

@@ -20,7 +20,9 @@ from tests.simulation.cluster_host import AWAY, ClusterHost
 from tests.simulation.cluster_oracles import Result
 from tests.simulation.committed_versions import ALWAYS_US
 from tests.simulation.deployed_answers import answered, definition_of, expected
+from tests.simulation.device_plans import NEW_COLUMN
 from tests.simulation.engine import SimulatedEngine
+from tests.simulation.fault_kinds import MIGRATES
 from tests.simulation.fed_cluster import RESULTS
 from tests.simulation.hosts import current
 from tests.simulation.proxy_host import BatchId
@@ -41,7 +43,7 @@ STREAM = "traffic"
 TRIGGER_SECONDS, CALM_TRIGGER_SECONDS = 75.0, 20.0
 """Between micro-batches while things go wrong, and when no more do: answers are compared up to the end."""
 MOST_CHANGES = 8
-"""With more queries that come or go, micro-batches are closer together: each begins one plan at most."""
+"""With more queries that come, go or migrate, micro-batches are closer together: each begins one plan at most."""
 COMPACTED_SECONDS = 30
 LONGEST_UNPUBLISHED_SECONDS = 5.0
 """After it a commit is published: not all are in the moment in which they are made, which may be the last one."""
@@ -69,6 +71,7 @@ class DeployedCluster(ClusterHost):
         settings = {**intervals, **divided, **short_retention.BUDGET, "gone_after_seconds": gone_after}
         publishers = world.schedule.publishers
         changes = sum(1 + (each.dropped is not None) for each in world.schedule.queries)
+        changes += 2 * sum(each.kind == MIGRATES for each in world.schedule.faults)  # to run beside, and to go on alone
         SimulatedEngine.least_pause_seconds = TRIGGER_SECONDS * min(1.0, MOST_CHANGES / changes)
         super().__init__(world.loop, folder, "broker", PORT, seed=seed, publishers=publishers, **settings)
         self.world = world
@@ -218,6 +221,8 @@ class DeployedCluster(ClusterHost):
         want: Counter[tuple[Any, ...]] = Counter()
         for batch in (found for identity, found in self.batches.items() if identity.stream == stream):
             columns = {column.name: column.values(batch.rows) for column in batch.columns}
+            if not self._declares(stream, NEW_COLUMN.name):
+                columns.pop(NEW_COLUMN.name, None)  # it came after the stream had its table
             want.update(
                 _known_values(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
             )
@@ -228,6 +233,10 @@ class DeployedCluster(ClusterHost):
                 for each in shown(f"rows of stored batches missing, {self.late.total()} late", lost)
             )
         yield from (Violation("doubled", each) for each in shown("rows stored that no batch has, or too often", more))
+
+    def _declares(self, stream: str, column: str) -> bool:
+        assert self.server is not None
+        return any(each.name == column for each in self.server.parts.ingest.schemas[stream].fields)
 
     def _wrong_results(self, name: str, stored: list[Result], accepted: list[Result]) -> Iterator[Violation]:
         for text in cluster_oracles.numbered(stored):

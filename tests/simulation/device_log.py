@@ -42,6 +42,8 @@ class Sent:
         The device's own time; None where a tuple is stamped on arrival.
     configured
         Whether the proxy configures the device's reporting: then its reports count once that is confirmed.
+    certain
+        Whether it is certain how the proxy reads it: a bridge that was just updated may not have announced it yet.
     """
 
     stream: str
@@ -51,6 +53,7 @@ class Sent:
     rejected: str = ""
     at_us: int | None = None
     configured: bool = False
+    certain: bool = True
 
 
 @dataclass(eq=False, slots=True)

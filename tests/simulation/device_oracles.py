@@ -24,6 +24,7 @@ from tests.simulation.device_plans import (
     MAX_DELAY_US,
     MERGED_WITHIN_US,
     MODULUS,
+    NEW_COLUMN,
     SAME_WITHIN_US,
 )
 from tests.simulation.hosts import WALL_BEGINS_NS
@@ -94,7 +95,8 @@ def device_violations(world: World, stored: Mapping[BatchId, Batch]) -> Iterator
         yield from _tuples(world, rows[name], published)
         yield from _accounts(world, proxy, rows[name])
         yield from _neighbours(rows[name], published)
-        yield from _rates(rows[name])
+        yield from _rates(rows[name], published)
+        yield from _new_columns(rows[name], published)
         yield from _counters(rows[name], published)
         yield from _silence(world, proxy)
 
@@ -107,7 +109,8 @@ def _rows(proxy: ProxyHost) -> Iterator[Row]:
         batch = decode_batch(spooled.payload)
         columns = {column.name: column.values(batch.rows) for column in batch.columns}
         nothing = [None] * batch.rows
-        names = [field.name for field in BY_STREAM[identity.stream].fields if field.name in columns]
+        fields = (*BY_STREAM[identity.stream].fields, NEW_COLUMN)
+        names = [field.name for field in fields if field.name in columns]
         for place in range(batch.rows):
             if columns.get(FINGERPRINT_COLUMN, nothing)[place] is None:
                 yield Row(
@@ -154,7 +157,7 @@ def _tuples(
             if name in row.values
             and row.values[name] != value
             and name != COUNTER
-            and not (sent.configured and row.values[name] is None)
+            and not (row.values[name] is None and (name == NEW_COLUMN.name or sent.configured or not sent.certain))
         }
         if wrong or sent.rejected:
             other.append((row.stream, row.mote, sent.rejected or wrong, row.values))
@@ -225,7 +228,7 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
             continue
         handed = [found for found in message.deliveries if found.handed_ns is not None and not found.retained]
         if not handed:
-            if message.kept:
+            if message.kept and message.at_ns + int(waits_seconds * SECOND_NS) <= world.loop.world.now_ns:
                 unkept.append(_shown(message))
             continue
         last = handed[-1]
@@ -234,7 +237,7 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
         due_ns = last.handed_ns + int(waits_seconds * SECOND_NS)
         if due_ns > world.loop.world.now_ns or (not message.kept and _died_before(due_ns, life)):
             continue
-        if message.sent.configured and _is_sampled(gridded[message.sent.mote], last):
+        if _may_be_configured(message.sent) and _is_sampled(gridded[message.sent.mote], last):
             continue
         processes = frozenset(found.process.number for found in handed)
         missing[processes, _reasons(world, proxy, message, last)].append(message)
@@ -248,16 +251,31 @@ def _accounts(world: World, proxy: ProxyHost, rows: Iterable[Row]) -> Iterator[V
         motes = {found.sent.mote for found in messages}
         lives = [proxy.lives[number] for number in sorted(numbers)]
         counted = sum(_counted(life, reason, stream, motes) for life in lives for reason in {*reasons, DROPPED})
-        if len(messages) > counted:
+        least = _least_tuples(messages, merges=plan.merges) if NOT_DEMANDED in reasons else len(messages)
+        if least > counted:
             shown = [(*_shown(found), f"process {max(numbers)}") for found in messages]
             why = " or ".join(sorted(reasons)) or "anything"
             yield from each("lost", f"messages that are no tuples and not counted ({counted} as {why})", shown)
+
+
+def _least_tuples(messages: Iterable[Published], *, merges: bool) -> int:
+    """Return how many tuples messages are at least: two halves are one if they are merged, and count as one."""
+    return len(
+        {
+            (found.sent.mote, (found.sent.number + 1) // 2 if merges and found.sent.stream == "halves" else place)
+            for place, found in enumerate(messages)
+        }
+    )
 
 
 def _is_sampled(stamps_us: list[int], delivery: Delivery) -> bool:
     """Return whether a device sends changes only about when a message came: then its values are samples of a grid."""
     assert delivery.wall_us is not None
     return any(abs(stamp_us - delivery.wall_us) < GRID_US for stamp_us in stamps_us)
+
+
+def _may_be_configured(sent: Sent) -> bool:
+    return sent.configured or not sent.certain
 
 
 def _known_keys(rows: Iterable[Row]) -> set[tuple[str, str, int]]:
@@ -287,7 +305,7 @@ def _reasons(world: World, proxy: ProxyHost, message: Published, last: Delivery)
     assert last.wall_us is not None
     if sent.rejected:
         return frozenset({sent.rejected})
-    if sent.configured:
+    if _may_be_configured(sent):
         return frozenset({ANY, NOT_DEMANDED})
     found = set()
     if sent.stream == "halves" and world.schedule.devices is not None and world.schedule.devices.merges:
@@ -361,19 +379,32 @@ def _by_mote(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
 
 def _as_they_came(rows: Iterable[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Row]:
     """Yield the tuples of a mote batch by batch, those of one batch in the order in which they were handed over."""
-    for _, batch in groupby(rows, key=lambda row: row.spooled_ns):
-        yield from sorted(batch, key=lambda row: _place(published.get(row.key, [])))
+    stored_ns: dict[tuple[str, str, int], int] = {}
+    for spooled_ns, batch in groupby(rows, key=lambda row: row.spooled_ns):
+        found = [(_place(published.get(row.key, []), stored_ns.get(row.key, -1)), row) for row in batch]
+        yield from (row for _, row in sorted(found, key=lambda each: each[0]))
+        stored_ns |= dict.fromkeys((row.key for _, row in found), spooled_ns)
 
 
-def _place(messages: Iterable[Published]) -> int:
-    """Return as which of all messages the first of some was handed over."""
-    found = [each.place for message in messages for each in message.deliveries if each.place and not each.retained]
-    return min(found, default=0)
+def _place(messages: Iterable[Published], after_ns: int) -> int:
+    """Return as which of all messages the first of some was handed over: the first after an instant, if there is one.
+
+    A copy by another gateway that comes later than copies may is a tuple of its own, among those that came with it.
+    """
+    found = [
+        min((each.place, each.handed_ns or 0) for each in handed)
+        for message in messages
+        if (handed := [each for each in message.deliveries if each.place and not each.retained])
+    ]
+    later = [place for place, handed_ns in found if handed_ns > after_ns]
+    return min(later or [place for place, _ in found], default=0)
 
 
-def _rates(rows: list[Row]) -> Iterator[Violation]:
+def _rates(rows: list[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Violation]:
     """A query without SAMPLE gets each tuple of a device that publishes freely, and the first of each period else."""
-    left_out = [row.key for row in rows if row.stream != CLIMATE.name and not row.at_default_rate]
+    of_rows = {row.key: found[0].sent for row in rows if (found := published.get(row.key))}
+    free = {key for key, sent in of_rows.items() if not _may_be_configured(sent)}
+    left_out = [row.key for row in rows if row.key in free and not row.at_default_rate]
     yield from each("wrong", "tuples of free publishers that a query without SAMPLE does not get", left_out)
     wrong = []
     for (stream, mote), of_mote in _by_mote(rows).items():
@@ -381,16 +412,47 @@ def _rates(rows: list[Row]) -> Iterator[Violation]:
             continue
         seen: set[int] = set()
         tamper: object = None
+        number = process = 0
         for row in of_mote:
             if row.previous_us is None:
                 continue
             period = row.start_us // CLIMATE_DEFAULT_US
-            changed = row.values.get("tamper") != tamper
-            if row.at_default_rate != (period not in seen) and not (row.at_default_rate and changed):
+            before, process = process, _process_of(published.get(row.key, []))
+            last, number = number, row.key[2]
+            # A message that is no tuple may have been a change, and the first tuple of a process counts as one.
+            changed = row.values.get("tamper") != tamper or number != last + 1 or process != before
+            is_configured = row.key in of_rows and of_rows[row.key].configured and of_rows[row.key].certain
+            right = row.at_default_rate == (period not in seen) or (row.at_default_rate and changed)
+            if is_configured and not right:
                 wrong.append((mote, row.start_us, row.at_default_rate))
             seen.add(period)
             tamper = row.values.get("tamper")
     yield from each("wrong", "reports that should be in the default rate, or should not", wrong)
+
+
+def _new_columns(rows: list[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Violation]:
+    """A field that an update of a bridge adds is a column soon, and stays one."""
+    never, gone = [], []
+    for (_, mote), of_mote in _by_mote(rows).items():
+        there: dict[int, list[bool]] = defaultdict(list)
+        for row in of_mote:
+            found = published.get(row.key)
+            if found and found[0].sent.certain and NEW_COLUMN.name in found[0].sent.values:
+                there[_process_of(found)].append(row.values.get(NEW_COLUMN.name) is not None)
+        if sum(map(len, there.values())) >= FEW and not any(map(any, there.values())):
+            never.append(mote)
+        gone += [
+            (mote, process)
+            for process, known in there.items()
+            if not all(known[known.index(True) :] if any(known) else ())
+        ]
+    yield from each("lost", "devices whose new column never came after an update of their bridge", never)
+    yield from each("lost", "devices whose new column was lost again", gone)
+
+
+def _process_of(messages: Iterable[Published]) -> int:
+    """Return the number of the process that was handed some messages last; 0 for none."""
+    return max((found.process.number for each in messages for found in each.deliveries if found.place), default=0)
 
 
 def _counters(rows: list[Row], published: Mapping[tuple[str, str, int], list[Published]]) -> Iterator[Violation]:

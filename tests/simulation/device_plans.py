@@ -1,4 +1,4 @@
-"""Devices of other makers in a deployment, as data that a seed draws: drivers, devices, a bridge, queries and faults.
+"""Devices of other makers in a deployment, as data that a seed draws: drivers, devices, bridges, queries and faults.
 
 Devices publish as they like: each message should be a tuple, whatever queries run, or be rejected and counted.
 """
@@ -13,10 +13,12 @@ import msgspec
 from protocols.wire.streams import Field, FieldType, StreamSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 SHARE = 0.4
 """Of the schedules: they have devices."""
+UPDATED_SHARE = 0.7
+"""Of the bridges: they are updated."""
 SECOND_US = 1_000_000
 MAX_DELAY_US = 20 * SECOND_US
 """So late a message of a device that stamps its values may come."""
@@ -56,9 +58,14 @@ CLIMATE = StreamSchema(
     ),
 )
 CONTACTS = StreamSchema("z2m_c1", (Field("contact", FieldType.BOOLEAN), Field("n", FieldType.REAL)))
+NEW_COLUMN = Field("battery_low", FieldType.BOOLEAN)
+"""That contacts have once their bridge was updated, if it adds a column."""
 SCHEMAS = (METERS, CLOCKED, HALVES, CLIMATE, CONTACTS)
 """What queries may read."""
 BY_STREAM = {schema.name: schema for schema in SCHEMAS}
+UPDATES = ("adds column", "configures no more", "configures from now on")
+UPDATED_SECONDS = 60.0
+"""So long after an update of a bridge it is not certain yet how its devices are read."""
 SAMPLE_SECONDS = (1, 4, 7, 30)
 """Periods that queries have."""
 
@@ -73,7 +80,7 @@ class DevicePlan(msgspec.Struct, frozen=True):
     proxy
         By number: whose topics it publishes on.
     pace
-        "steady", "bursty" or "seldom".
+        "busy", "steady", "bursty" or "seldom".
     gates
         How many gateways pass its messages on.
     qos
@@ -98,6 +105,21 @@ class DevicePlan(msgspec.Struct, frozen=True):
     gates: int = 1
 
 
+class BridgeUpdate(msgspec.Struct, frozen=True):
+    """What a bridge says otherwise of its devices from some time on: of contacts, or of thermometers' reporting.
+
+    Parameters
+    ----------
+    at
+        Seconds since the beginning.
+    change
+        One of `UPDATES`.
+    """
+
+    at: float
+    change: str
+
+
 class DevicesPlan(msgspec.Struct, frozen=True):
     """All devices of a deployment.
 
@@ -107,6 +129,8 @@ class DevicesPlan(msgspec.Struct, frozen=True):
         Those that publish JSON.
     bridges
         By number of a proxy: how many thermometers its bridge has; it has one contact as well.
+    updates
+        Of bridges, by number of a proxy.
     merges
         Whether half messages become one tuple.
     silence_after_us
@@ -115,6 +139,7 @@ class DevicesPlan(msgspec.Struct, frozen=True):
 
     devices: tuple[DevicePlan, ...]
     bridges: dict[int, int] = {}
+    updates: dict[int, BridgeUpdate] = {}
     merges: bool = False
     silence_after_us: int = 3600 * SECOND_US
 
@@ -179,9 +204,19 @@ def drawn_devices(seed: int, proxies: int, seconds: float) -> DevicesPlan | None
     return DevicesPlan(
         devices,
         bridges,
+        _updates(seed, bridges, seconds),
         merges=dice.random() < 0.4,
         silence_after_us=dice.choice((20 * SECOND_US, 3600 * SECOND_US)),
     )
+
+
+def _updates(seed: int, bridges: Iterable[int], seconds: float) -> dict[int, BridgeUpdate]:
+    dice = Random(f"updates/{seed}")
+    return {
+        each: BridgeUpdate(round(dice.uniform(0.1, 0.5) * seconds, 3), dice.choice(UPDATES))
+        for each in bridges
+        if dice.random() < UPDATED_SHARE
+    }
 
 
 def _device(dice: Random, proxy: int, seconds: float) -> DevicePlan:
@@ -190,7 +225,7 @@ def _device(dice: Random, proxy: int, seconds: float) -> DevicePlan:
     return DevicePlan(
         stream=stream,
         proxy=proxy,
-        pace=dice.choice(("steady", "bursty", "bursty", "seldom")),
+        pace=dice.choice(("busy", "steady", "bursty", "bursty", "seldom")),
         qos=dice.choice((0, 1, 1)),
         on_at=round(dice.uniform(0.5, seconds / 4), 3),
         broken=0.1 if dirty else 0.0,

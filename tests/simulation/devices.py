@@ -30,7 +30,7 @@ COPIED, COPY_SECONDS = 0.4, (0.01, 2.0)
 """The share of messages that a second gateway passes on, too, and how much later."""
 MOST_TRIES = 6
 """Of a message with a quality of service of 1, over new connections."""
-_PACES = {"steady": (7.0, 7.0), "bursty": (8.0, 30.0), "seldom": (40.0, 90.0)}
+_PACES = {"busy": (0.3, 1.4), "steady": (7.0, 7.0), "bursty": (8.0, 30.0), "seldom": (40.0, 90.0)}
 """Seconds between two messages, or between the ends and beginnings of bursts: least and most."""
 _WAITED_SECONDS = 0.5
 

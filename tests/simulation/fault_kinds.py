@@ -275,8 +275,8 @@ COMMITS = 4
 """Of a proxy's spool, after one of which it is killed."""
 STRAY, AIMED, LOSING = "stray acknowledgement", "proxy killed at a commit", "broker loses batches"
 """Drawn beside other faults, not in place of them."""
-CUT_OFF = "publisher cut off"
-"""A kind for real clusters alone."""
+CUT_OFF, MIGRATES = "publisher cut off", "query migrates"
+"""Kinds for real clusters alone."""
 OF_DEVICES = frozenset(
     {"device restarted", "device without power", "device cut off", "device reset"},
 )

@@ -35,6 +35,8 @@ PERIODS_SECONDS = (1, 2, *[4] * 22)
 """Between samples: mostly long, as each packet costs, and more schedules find more than longer streams do."""
 COMMIT_SECONDS = (4.0, *[12.0] * 4, *[24.0] * 11)
 """Between commits of the cluster, at most: mostly long, as a schedule with short ones costs a third more."""
+SMALL_SPOOL = 100_000
+"""Bytes of files, of which an empty one has 74 kB: a batch or two fill it until the cluster has them."""
 PARTITIONS = (1, 1, 1, 2)
 """Parts in which a micro-batch reads a stream."""
 FEW_KINDS_SHARE = 0.4
@@ -151,15 +153,16 @@ def drawn(seed: int, seconds: float = SECONDS) -> Schedule:
     faults.sort(key=lambda each: each.at)
     period_us = dice.choice(PERIODS_SECONDS) * 1_000_000
     of_cluster = Random(f"cluster/{seed}")
+    commit_seconds = of_cluster.choice(COMMIT_SECONDS)
     return Schedule(
         seed,
         seconds,
         period_us,
-        tuple(_with_room(proxy, place, motes, period_us) for place, proxy in enumerate(proxies)),
+        tuple(_with_room(proxy, place, motes, period_us, commit_seconds) for place, proxy in enumerate(proxies)),
         motes,
         queries,
         tuple(faults),
-        of_cluster.choice(COMMIT_SECONDS),
+        commit_seconds,
         of_cluster.choice(PARTITIONS),
         publishers,
         devices,
@@ -202,17 +205,20 @@ def _proxy(dice: Random) -> ProxyPlan:
         "batch_rows": dice.choice((3, 1_000)),
         "reorder_within": dice.choice((0, 2_000_000)),
         "waiting_samples": dice.choice((15, 100_000)),  # the former are too few while a disk is full
-        "spool_size": dice.choice((100_000, 1 << 30)),  # of files, of which an empty one has 50 kB
+        "spool_size": dice.choice((SMALL_SPOOL, 1 << 30)),
     }
     return ProxyPlan(dice.randint(-100, 100), dice.randint(-2_000_000, 2_000_000), settings)
 
 
-def _with_room(proxy: ProxyPlan, place: int, motes: tuple[MotePlan, ...], period_us: int) -> ProxyPlan:
+def _with_room(
+    proxy: ProxyPlan, place: int, motes: tuple[MotePlan, ...], period_us: int, commit_seconds: float
+) -> ProxyPlan:
     """Return the proxy with room for what waits while nothing goes wrong: between flushes, of motes in disorder."""
     settings = proxy.settings
-    of_each = (
-        -(-(settings["flush_interval"] + settings["reorder_within"]) // period_us) + settings["samples_per_packet"]
-    )
+    waits_us = settings["flush_interval"] + settings["reorder_within"]
+    if settings["spool_size"] == SMALL_SPOOL:
+        waits_us += settings["flush_interval"] + int(commit_seconds * 1e6)
+    of_each = -(-waits_us // period_us) + settings["samples_per_packet"]
     least = of_each * sum(mote.proxy == place for mote in motes)
     room = {"waiting_samples": max(least, settings["waiting_samples"])}
     return msgspec.structs.replace(proxy, settings=settings | room)

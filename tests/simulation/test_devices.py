@@ -13,7 +13,15 @@ from tests.simulation import preparing
 from tests.simulation.bounds import Bounds
 from tests.simulation.device_log import Demanded, DeviceLog, Sent
 from tests.simulation.device_oracles import NO_NEIGHBOUR_US, _rows, device_violations
-from tests.simulation.device_plans import METERS, DevicePlan, DevicesPlan, drawn_devices, queries_of, streams_of
+from tests.simulation.device_plans import (
+    METERS,
+    UPDATES,
+    DevicePlan,
+    DevicesPlan,
+    drawn_devices,
+    queries_of,
+    streams_of,
+)
 from tests.simulation.forked import apart
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.proxy_host import BatchId, Life, Spooled
@@ -27,9 +35,11 @@ PLAN = DevicesPlan((DevicePlan("meters", 0, "steady", 1, 0.5),))
 def test_some_schedules_have_devices_and_each_of_their_streams_has_a_query():
     plans = {seed: found for seed in range(60) if (found := drawn(seed).devices) is not None}
     assert 10 < len(plans) < 40
-    assert {each.pace for plan in plans.values() for each in plan.devices} == {"steady", "bursty", "seldom"}
+    assert {each.pace for plan in plans.values() for each in plan.devices} == {"busy", "steady", "bursty", "seldom"}
     assert {each.qos for plan in plans.values() for each in plan.devices} == {0, 1}
     assert any(plan.bridges for plan in plans.values())
+    updates = [each for seed in range(200) if (found := drawn(seed).devices) for each in found.updates.values()]
+    assert {each.change for each in updates} == set(UPDATES)
     for seed, plan in plans.items():
         assert plan == drawn_devices(seed, len(drawn(seed).proxies), 500.0)
         read = {stream_of(sql) for _, sql, _, _ in queries_of(seed, plan, 500.0)}
@@ -74,10 +84,10 @@ class Deployment:
             previous_us = BEGAN_US + self.now_ns // 1_000
         self.now_ns = 100 * SECOND_NS
 
-    def publish(self, number, rejected=""):
+    def publish(self, number, rejected="", sent=None):
         topic, payload = "meters0/m/up", b"%d" % number
         values = {"n": number, "level": number + 0.5, "door": "shut", "ticks": number}
-        self.device_log.send("p0", topic, payload, Sent("meters", "m", number, values, rejected))
+        self.device_log.send("p0", topic, payload, sent or Sent("meters", "m", number, values, rejected))
         self.device_log.accepted(Message(topic, payload))
         delivery = self.device_log.delivering(Message(topic, payload), self.process, again=False)
         self.device_log.handed(delivery)
@@ -143,6 +153,34 @@ def test_a_message_is_on_its_way_for_a_while(world):
     assert world.found() == []
 
 
+NEVER = "messages that a broker has kept for a proxy and that it never had"
+
+
+@pytest.mark.parametrize(("at", "found"), [(50, [("lost", NEVER)]), (97, [])])
+def test_a_message_that_the_broker_keeps_is_handed_over_or_on_its_way(world, at, found):
+    world.now_ns = at * SECOND_NS
+    published = world.publish(6).published
+    published.kept = True
+    published.deliveries.clear()
+    world.now_ns = 100 * SECOND_NS
+    assert world.found() == found
+
+
+@pytest.mark.parametrize("merges", [True, False])
+def test_halves_that_are_merged_count_as_one_tuple(world, merges):
+    """Of which no query reads the stream; if they are not merged, each counts."""
+    world.schedule.devices = DevicesPlan(PLAN.devices, merges=merges)
+    world.life.counted["device_messages_not_demanded", "halves"] = 1
+    for number, values in ((1, {"n": 1, "warm": 1.25}), (2, {"damp": 2.5})):
+        world.now_ns = 60 * SECOND_NS
+        world.publish(number, sent=Sent("halves", "h", number, values))
+    world.now_ns = 100 * SECOND_NS
+    lost = LOST.replace("0 as anything", "1 as field_overwritten or not_demanded" if merges else "1 as not_demanded")
+    assert world.found() == ([] if merges else [("lost", lost)])
+    world.life.counted["device_messages_not_demanded", "halves"] = 0
+    assert len(world.found()) == 1
+
+
 @pytest.mark.parametrize(("kept", "found"), [(False, []), (True, [("lost", LOST)])])
 def test_a_message_of_a_process_that_was_killed_is_lost_unless_the_broker_keeps_a_session(world, kept, found):
     world.now_ns = 50 * SECOND_NS
@@ -201,6 +239,18 @@ def test_a_message_that_is_two_tuples(world):
 def test_a_tuple_that_is_stored_otherwise(world, changes, found):
     world.replace(5, **changes)
     assert world.found() == [("wrong", found)]
+
+
+def test_a_copy_that_comes_late_is_a_tuple_among_those_that_came_with_it(world):
+    """A gateway that was cut off passes on its copy of 5 after 6, longer after the other copy than copies may come."""
+    fifth_us, sixth_us = BEGAN_US + 25_000_000, BEGAN_US + 60_000_000
+    world.now_ns = 60 * SECOND_NS
+    world.publish(6)
+    world.publish(5)
+    world.store(5, fifth_us, fifth_us, next_us=sixth_us)
+    world.store(6, sixth_us, fifth_us)
+    world.now_ns = 100 * SECOND_NS
+    assert world.found() == []
 
 
 def test_a_tuple_that_no_device_has_published(world):

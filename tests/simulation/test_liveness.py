@@ -12,7 +12,7 @@ from tests.simulation.fault_kinds import LOSING
 from tests.simulation.hosts import SECOND_NS, WALL_BEGINS_NS
 from tests.simulation.liveness import Watch
 from tests.simulation.proxy_host import BatchId, Spooled
-from tests.simulation.schedules import Fault, drawn
+from tests.simulation.schedules import SMALL_SPOOL, Fault, drawn
 
 BEGAN_US = WALL_BEGINS_NS // 1_000
 BOUNDS = Bounds()
@@ -117,7 +117,10 @@ def test_proxies_have_room_for_what_waits_while_nothing_goes_wrong():
         schedule = drawn(seed)
         for number, proxy in enumerate(schedule.proxies):
             motes = sum(mote.proxy == number for mote in schedule.motes)
-            between_flushes = proxy.settings["flush_interval"] // schedule.period_us
+            waits_us = proxy.settings["flush_interval"]
+            if proxy.settings["spool_size"] == SMALL_SPOOL:  # full until the cluster has stored what is in it
+                waits_us += int(schedule.commit_seconds * 1e6)
+            between_flushes = waits_us // schedule.period_us
             assert proxy.settings["waiting_samples"] >= motes * (between_flushes + proxy.settings["samples_per_packet"])
 
 

@@ -242,7 +242,8 @@ class World:
             name = f"b{number}"
             given = self.loop, self.network, self._host(name), address, self.device_log, f"p{number}"
             dice = Random(f"bridge/{self.schedule.seed}/{name}")
-            yield name, Bridge(*given, number=number, thermometers=thermometers, dice=dice)
+            update = plan.updates.get(number)
+            yield name, Bridge(*given, number=number, thermometers=thermometers, update=update, dice=dice)
 
     def _host(self, name: str) -> Host:
         return Host(name, HostClock(self.loop.world), str(self.schedule.seed))

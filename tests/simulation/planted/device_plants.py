@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from proxy.drivers import device_feed, field_mapping
+from proxy.drivers import device_feed, field_mapping, zigbee2mqtt
 from proxy.drivers.device_feed import DeviceFeed
+from proxy.drivers.driver import NOTHING
 from proxy.drivers.driver_registry import DriverRegistry
+from proxy.drivers.zigbee2mqtt import Zigbee2MqttDriver
 from proxy.fleet import fleet as fleets
 from proxy.fleet.batching import CutBatch
 from proxy.records.record_reader import RecordReader
@@ -175,6 +177,28 @@ def _retained() -> None:
 @PLANTS.planted("rejections of devices not counted", "a message of a device is a tuple, or counted by name")
 def _uncounted() -> None:
     put(FrameIntake, "reject", nothing)
+
+
+@PLANTS.planted("updates of bridges ignored", "a column that a bridge adds comes, and stays")
+def _updates_ignored() -> None:
+    devices = Zigbee2MqttDriver._devices
+
+    def first(self: Zigbee2MqttDriver, content: Any, *given: Any, **times: Any) -> Any:
+        return NOTHING if self._listed else devices(self, content, *given, **times)
+
+    put(Zigbee2MqttDriver, "_devices", first)
+
+
+@PLANTS.planted("capabilities that change not announced", "a device that turns into a free publisher loses no message")
+def _unannounced_capabilities() -> None:
+    put(zigbee2mqtt._Known, "stated", property(lambda self: self.feed.announcement()))
+
+
+@PLANTS.planted("markers behind the backlog ignored", "a stream whose devices never pause has time after a restart")
+def _markers_ignored() -> None:
+    from proxy.running.session_messages import Backlog
+
+    put(Backlog, "marker_received", nothing)
 
 
 @PLANTS.planted("tuples stamped on arrival", "a tuple has the time that its device gave to it")
