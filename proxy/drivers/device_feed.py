@@ -239,6 +239,10 @@ class DeviceFeed:
         self._count("clock_back", 1)
         return low_us
 
+    def is_late(self, stamp_us: int) -> bool:
+        """Return whether :meth:`stamp` would refuse the device's own time as late."""
+        return self._low_watermark_us is not None and stamp_us < self._slot(self._low_watermark_us)
+
     def add(
         self, values: dict[str, SampleValue], stamp_us: int, *, radio_us: int, received_us: int
     ) -> tuple[Packet, ...]:
@@ -248,8 +252,9 @@ class DeviceFeed:
             return self._tuple(stamp_us, values, radio_us, received_us)
         half = self._half
         waits = half is not None and radio_us < half.due_radio_us
-        # Messages that waited at the broker come all at once: what would overwrite a field is of another tuple.
-        fits = half is not None and not (self._promises.held and half.overlaps(values))
+        # Messages that waited come all at once, at the broker or for this process: so what only has other values of
+        # fields that are there is of the next tuple, and while it is known that they waited, whatever overwrites one.
+        fits = half is not None and half.completes(values) and not (self._promises.held and half.overlaps(values))
         if half is not None and waits and fits and half.takes(values, stamp_us, within_us, self.description.events):
             self._count("merged", 1)
             self._count("field_overwritten", half.merge(values))

@@ -71,6 +71,11 @@ class HalfTuple:
             self.values.get(name) is not None and values.get(name) not in {None, self.values[name]} for name in events
         )
 
+    def completes(self, values: dict[str, SampleValue]) -> bool:
+        """Return whether a message has a field that it lacks, or says the same again: else it is of the next tuple."""
+        given = {name: value for name, value in values.items() if value is not None}
+        return any(self.values.get(name) is None for name in given) or given.items() <= self.values.items()
+
     def overlaps(self, values: dict[str, SampleValue]) -> bool:
         """Return whether a message has a value of a field that it has already."""
         return any(value is not None and self.values.get(name) is not None for name, value in values.items())

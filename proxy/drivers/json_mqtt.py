@@ -146,6 +146,12 @@ class JsonDriverPlan:
         return SENSOR not in {each.name.casefold() for each in own}
 
     @property
+    def reads_words(self) -> bool:
+        """Whether a field is the whole payload, and may be text without quotes."""
+        mapped = (*self.fields, *(each for mapping in self.mappings for each in mapping.fields))
+        return any(not each.path and each.field.type in {FieldType.TEXT, FieldType.BOOLEAN} for each in mapped)
+
+    @property
     def schema(self) -> StreamSchema:
         """The stream's schema: the name of the device, properties, then sampled fields."""
         sensor = (Field(SENSOR, FieldType.TEXT, fixed=True),) if self.has_sensor_column else ()
@@ -155,10 +161,11 @@ class JsonDriverPlan:
 
 @dataclass(slots=True)
 class _Announced:
-    """The properties of a device: those of its last announcement, and when they changed."""
+    """The properties of a device: those of its last announcement, when they changed, and its newest message's stamp."""
 
     properties: dict[str, SampleValue]
     changed_radio_us: int | None = None
+    newest_us: int | None = None
 
 
 class JsonDriver(DeviceDriver[Device]):
@@ -180,6 +187,7 @@ class JsonDriver(DeviceDriver[Device]):
         self._one_topic = not set(plan.pattern.parts) - {MOTE_PART}
         self._says_properties = any(each.path is not None or each.part for each in plan.properties)
         """Whether messages say what a device's properties are."""
+        self._reads_words = plan.reads_words
         self._boots: dict[str, int] = {}
         """Of motes from before a restart, also of those that are no devices of the present file."""
         self._streams = StreamColumns(units_may_come=True)
@@ -305,7 +313,7 @@ class JsonDriver(DeviceDriver[Device]):
             raise PayloadError("retained", "a value that the broker retained is out of date")
         if self._fields is None:
             raise PayloadError("bridge_version", f"{self._version_trouble}: which paths its fields have is not known")
-        content = read_json(payload, decimal_comma=plan.decimal_comma)
+        content = read_json(payload, decimal_comma=plan.decimal_comma, words=self._reads_words)
         reading = read_fields(self._fields, content)
         at_us = None if plan.time is None else plan.time.stamp_us(content, received_us)
         output = NOTHING
@@ -313,7 +321,7 @@ class JsonDriver(DeviceDriver[Device]):
             device = self._met(name, parts, content, reading, radio_us)
             output = DriverOutput(frames=(device.feed.announcement(),))
         elif self._says_properties:
-            output = self._properties_of_message(device, parts, content, radio_us)
+            output = self._properties_of_message(device, parts, content, at_us, radio_us)
         if plan.time is not None and at_us is None:
             device.count("receipt_time")
         device.feed.message_received(radio_us=radio_us)
@@ -419,10 +427,17 @@ class JsonDriver(DeviceDriver[Device]):
         )
 
     def _properties_of_message(
-        self, device: Device, parts: Mapping[str, str], content: Any, radio_us: int
+        self, device: Device, parts: Mapping[str, str], content: Any, at_us: int | None, radio_us: int
     ) -> DriverOutput:
-        """Return a new announcement if properties have changed, and the last change is not too near."""
+        """Return a new announcement if properties have changed, and the last change is not too near.
+
+        Messages that are older than the newest one, or late, change nothing.
+        """
         announced = self._announced[device.mote]
+        if at_us is not None:
+            if device.feed.is_late(at_us) or (announced.newest_us is not None and at_us < announced.newest_us):
+                return NOTHING
+            announced.newest_us = at_us
         found = self._properties(device.name, parts, content, announced.properties)
         if found == announced.properties:
             return NOTHING
@@ -431,7 +446,7 @@ class JsonDriver(DeviceDriver[Device]):
             device.troubles["properties"] = "its properties change too often: give what changes to a [[driver.field]]"
             return NOTHING
         device.troubles.pop("properties", None)
-        self._announced[device.mote] = _Announced(found, radio_us)
+        self._announced[device.mote] = _Announced(found, radio_us, announced.newest_us)
         device.feed.describe(replace(device.feed.description, properties=found))
         return DriverOutput(frames=(device.feed.announcement(),))
 

@@ -14,6 +14,8 @@ from proxy.errors import ProxyError
 
 MAX_PAYLOAD_BYTES = 64 * KIBIBYTE
 MAX_DEPTH = 32
+LONGEST_WORD = 256
+"""Characters of a payload that is text without quotes."""
 MISSING: Any = msgspec.UNSET
 """Stands for a missing value; JSON's null is a value."""
 
@@ -39,8 +41,13 @@ class PayloadError(ProxyError):
         self.reason = reason
 
 
-def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_comma: bool = False) -> Any:
-    """Return the content of a payload; with `decimal_comma` a payload such as ``21,5`` is that text.
+def read_json(
+    payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_comma: bool = False, words: bool = False
+) -> Any:
+    """Return the content of a payload.
+
+    With `decimal_comma` a payload such as ``21,5`` is that text; with `words` one such as ``ON``, which is not JSON nor
+    the beginning of any, is.
 
     Raises
     ------
@@ -51,6 +58,8 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_com
     --------
     >>> read_json(b'{"t": nan, "u": "nan"}') == {"t": NOT_A_NUMBER, "u": "nan"}
     True
+    >>> read_json(b"ON", words=True)
+    'ON'
     """
     if len(payload) > max_bytes:
         raise PayloadError("size", f"payload has {len(payload):,} bytes, the limit is {max_bytes:,}")
@@ -62,6 +71,8 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_com
     except RecursionError as error:
         raise PayloadError("depth", f"payload is nested deeper than {MAX_DEPTH}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        if words and (word := _word(payload)):
+            return word
         raise PayloadError("garbled", f"payload {payload[:_SHOWN]!r} is not JSON: {error}") from error
     if payload.count(b"{") + payload.count(b"[") < MAX_DEPTH:
         return value  # it cannot be nested deeper than it has brackets
@@ -76,6 +87,15 @@ def read_json(payload: bytes, *, max_bytes: int = MAX_PAYLOAD_BYTES, decimal_com
         if not level:
             return value
     raise PayloadError("depth", f"payload is nested deeper than {MAX_DEPTH}")
+
+
+def _word(payload: bytes) -> str:
+    """Return a payload as text; empty if it is none, or looks like damaged JSON."""
+    try:
+        found = payload[: LONGEST_WORD + 1].decode().strip()
+    except UnicodeDecodeError:
+        return ""
+    return found if len(found) <= LONGEST_WORD and found.isprintable() and found[:1] not in '{["' else ""
 
 
 def _decode_leniently(payload: bytes, *, decimal_comma: bool) -> Any:

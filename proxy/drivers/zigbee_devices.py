@@ -175,6 +175,8 @@ def _properties(exposes: list[Mapping[str, Any]]) -> tuple[ExposedProperty, ...]
             continue
         unit = _text(expose.get("unit"))
         on, off = (_plain(expose.get(each), default) for each, default in (("value_on", True), ("value_off", False)))
+        if isinstance(on, bool) and isinstance(off, bool):
+            on, off = True, False  # the column has what the message has: contacts are "on" where they say false
         field = Field(name, _TYPES[expose["type"]], _UNITS.get(unit, unit)[:_LONGEST_UNIT])
         found[name.casefold()] = ExposedProperty(field, key, unit, _text(expose.get("endpoint")), on, off)
     return tuple(found.values())

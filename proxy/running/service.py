@@ -277,6 +277,7 @@ class ProxyService:
             await self._session_opened(messages[0].payload)
             return
         if messages[0].number:
+            self._look_for_pause()
             self._backlog.received(self._clocks.radio())
         if self._flushes.holds_back(flushing=self._flushing.locked(), nearly_full=self.fleet.nearly_full):
             await self._hold_back()
@@ -286,6 +287,12 @@ class ProxyService:
         if self._backlog.waits:
             self._note_markers(messages)
         self._note_waiting()
+
+    def _look_for_pause(self) -> None:
+        """Let low watermarks stand if messages of devices have waited for this process."""
+        if self._has_device_session and self._backlog.paused(self._clocks.radio()):
+            log.info("this process stood still: messages of devices may have waited")
+            self.devices.hold_promises(held=True)
 
     def _note_markers(self, messages: Sequence[Message]) -> None:
         """Note the markers of this proxy among messages, which tell that no message waits at the broker any more."""
@@ -495,6 +502,7 @@ class ProxyService:
     def _note_time(self) -> None:
         """Let time pass in the cores."""
         now_us = self._clocks.radio()
+        self._look_for_pause()
         if self._backlog.waits:
             self._backlog.time_passed(now_us, len(self.device_messages))
             self.devices.hold_promises(held=self._backlog.waits)

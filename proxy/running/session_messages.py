@@ -27,6 +27,8 @@ from proxy.storage.spool import MOST_SESSION_MESSAGES, SessionMessage
 DIGEST_BYTES = 8
 QUIET_US = 2_000_000
 """How long nothing comes from a broker that has sent all that has waited."""
+PAUSE_US = 3_000_000
+"""A process that has not looked at its clock for so long has stood still: it does so twice a second."""
 
 
 class _Fate(IntEnum):
@@ -135,8 +137,9 @@ class Backlog:
     While they may, no low watermark of a device moves: what has waited there is older than a device's own messages may
     be late. The broker does not say which message was the last that waited. So the proxy publishes a marker once it is
     connected, and receives it in the same session: brokers send what they queue for a client in the order in which it
-    came. A broker drops messages of a full queue, so that markers are sent until one comes. Where none ever does, the
-    backlog ends once all that came was acknowledged and nothing more comes for a while.
+    came. It does the same after its process has stood still. A broker drops messages of a full queue, so that markers
+    are sent until one comes. Where none ever does, the backlog ends once all that came was acknowledged and nothing
+    more comes for a while.
 
     Parameters
     ----------
@@ -151,6 +154,7 @@ class Backlog:
         self._start = start
         self._connected = False
         self._latest_us = 0
+        self._noted_us: int | None = None
         self._markers = 0
         self._sent: set[str] = set()
         """Markers of this connection."""
@@ -163,8 +167,20 @@ class Backlog:
 
     def opened(self, radio_us: int, *, kept: bool) -> None:
         """Note a connection; `kept` is whether the broker has kept messages for it."""
-        self.waits, self._connected, self._latest_us = kept, True, radio_us
+        self.waits, self._connected, self._latest_us, self._noted_us = kept, True, radio_us, radio_us
         self._sent.clear()
+
+    def paused(self, radio_us: int) -> bool:
+        """Return whether this process has just stood still for so long that messages have waited for it meanwhile.
+
+        To be called before messages are handled, and with each tick of the clock.
+        """
+        before_us, self._noted_us = self._noted_us, radio_us
+        if not self._connected or before_us is None or radio_us - before_us < PAUSE_US:
+            return False
+        self.waits, self._latest_us = True, radio_us
+        self._sent.clear()
+        return True
 
     def next_marker(self, radio_us: int) -> str | None:
         """Return the marker to publish now, if one is due."""

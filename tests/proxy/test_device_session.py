@@ -455,6 +455,23 @@ async def passes(clock, tanks, seconds):
     await tanks.service.flush()
 
 
+@pytest.mark.parametrize("tick_first", [True, False])
+async def test_what_devices_stamped_while_the_process_stood_still_is_not_late(tmp_path, tick_first):
+    """Their messages may be a second late at the proxy, and have waited for its process for twenty."""
+    clock = SetClock(1_700_000_000 * S)
+    async with tanks(tmp_path, clock, state=BEGUN) as proxy:
+        await proxy.send(clock.us, 1)
+        await passes(clock, proxy, 5)
+        await until(lambda: proxy.rows == [1])
+        stopped_us, clock.us = clock.us, clock.us + 20 * S
+        if tick_first:
+            proxy.service._note_time()
+        for number in (2, 3, 4):
+            await proxy.send(stopped_us + number * 5 * S, number)
+        await passes(clock, proxy, 5)
+        await until(lambda: sorted(proxy.rows) == [1, 2, 3, 4])
+
+
 async def test_what_devices_stamped_while_the_proxy_was_away_is_not_late(tmp_path):
     """Their messages may be a second late at the proxy, and have waited for three minutes at the broker."""
     began = 1_700_000_000 * S

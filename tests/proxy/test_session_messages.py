@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.mqtt.messages import Message
-from proxy.running.session_messages import QUIET_US, Backlog, SessionMessages
+from proxy.running.session_messages import PAUSE_US, QUIET_US, Backlog, SessionMessages
 from proxy.storage.spool import SessionMessage
 
 CONNECTION = 1 << 16
@@ -210,3 +210,20 @@ def test_no_marker_is_sent_where_nothing_waits():
     backlog = Backlog(waits=True)
     backlog.opened(0, kept=False)
     assert backlog.next_marker(0) is None
+
+
+def test_messages_have_waited_for_a_process_that_stood_still_until_a_new_marker_comes():
+    backlog = Backlog(waits=True)
+    assert not backlog.paused(100 * PAUSE_US), "there is no connection yet"
+    backlog.opened(101 * PAUSE_US, kept=True)
+    early = backlog.next_marker(101 * PAUSE_US)
+    assert not backlog.paused(102 * PAUSE_US - 1)
+    assert backlog.paused(103 * PAUSE_US)
+    backlog.marker_received(early)
+    assert backlog.waits, "it may have come before all that has waited for the process"
+    late = backlog.next_marker(103 * PAUSE_US)
+    assert not backlog.paused(103 * PAUSE_US + 1)
+    backlog.marker_received(late)
+    assert not backlog.waits
+    assert backlog.paused(104 * PAUSE_US + 1)
+    assert backlog.waits

@@ -332,9 +332,37 @@ def test_an_event_is_not_merged_away(session):
         it.at(0.4).send("a/b", {"u": 5}),
         it.at(1).tick(),
     ]
-    assert rows(*outputs) == [(0, False, 3.0), (200_000, True, 5.0)]
-    assert it.driver.counts_of("b") == {"merged": 3, "field_overwritten": 1}
+    assert rows(*outputs) == [(0, False, 3.0), (200_000, True, 4.0), (400_000, None, 5.0)]
+    assert it.driver.counts_of("b") == {"merged": 2}
     assert it.driver.capabilities_of("b").event_fields == ("open",)
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [(b"ON", True), (b" OFF\n", False), (b'"ON"', True), (b"on", None), (b"x" * 256, None), (b"true", None)],
+)
+def test_a_word_that_is_the_whole_payload_is_a_value(session, payload, value):
+    state = {"name": "on", "path": "", "type": "boolean", "true": "ON", "false": "OFF"}
+    it = session(driver(state))
+    output = it.send("a/b", payload)
+    assert values(output) == ([] if value is None else [(value,)])
+    assert [each.reason for each in output.rejections] == ([] if value is not None else ["type"])
+
+
+@pytest.mark.parametrize("payload", [b'{"on": tru', b"[1", b'"ON', b"\xff\xfe", b"", b"\0", b"x" * 257])
+def test_damaged_json_is_no_word(session, payload):
+    it = session(driver({"name": "state", "path": "", "type": "text"}))
+    assert [each.reason for each in it.send("a/b", payload).rejections] == ["garbled"]
+
+
+# A proxy that was stopped for a while reads all of it at once, and the broker reports nothing.
+def test_pairs_of_halves_that_come_all_at_once_are_not_mixed(session):
+    n = {"name": "n", "path": "n", "type": "real", "optional": True}
+    it = session(driver(T, U, n, merge_within="300ms"))
+    pairs = [it.send("a/b", half) for number in range(6) for half in ({"t": number, "n": number}, {"u": number})]
+    pairs += [it.send("a/b", {"t": 9, "n": 1}), it.send("a/b", {"t": 9, "n": 1}), it.send("a/b", {"u": 9, "n": 2})]
+    assert values(*pairs, it.at(1).tick()) == [*((t, t, t) for t in map(float, range(6))), (9.0, 9.0, 2.0)]
+    assert it.driver.counts_of("b") == {"merged": 8, "field_overwritten": 1}
 
 
 def test_the_promise_stays_before_a_tuple_that_waits(session):
@@ -374,6 +402,26 @@ def test_properties_of_messages_are_announced_when_they_change(session):
             assert "too often" in it.driver.trouble_of("b")
     assert announced == [(0, "hall"), (2, "attic"), (63, "cellar")]
     assert it.driver.counts_of("b") == {"property_delayed": 1, "type": 1}
+    assert it.driver.trouble_of("b") == ""
+
+
+# received at     0 s   100 s   101 s                 102 s   103 s
+# own time         0     100      12 (10 s too late)    95      103
+def test_older_messages_do_not_set_properties_back(session):
+    time = {"path": "at", "form": "seconds", "max_delay": "10s"}
+    it = session(driver(T, property=[{"name": "place", "path": "place"}], time=time))
+    announced = []
+    for second, at, place in (
+        (0, 0, "hall"),
+        (100, 100, "attic"),
+        (101, 12, "hall"),
+        (102, 95, "hall"),
+        (103, 103, "attic"),
+    ):
+        output = it.at(second).send("a/b", {"t": 1, "at": NOW // S + at, "place": place})
+        announced += [(second, each.properties["place"]) for each in output.frames if isinstance(each, Announcement)]
+    assert announced == [(0, "hall"), (100, "attic")]
+    assert it.driver.counts_of("b") == {"late": 1}
     assert it.driver.trouble_of("b") == ""
 
 

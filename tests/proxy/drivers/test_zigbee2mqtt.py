@@ -538,6 +538,27 @@ def test_binary_and_enum_values(bridge):
     assert bridge.at(3).send("zigbee2mqtt/my_plug", [1]).rejections[0].reason == "shape"
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_a_boolean_is_as_the_message_has_it_whatever_the_bridge_calls_on(session, on):
+    """Contacts are "on" where they say false, that is, while the door is open."""
+    contact = {
+        "type": "binary",
+        "name": "contact",
+        "property": "contact",
+        "access": 1,
+        "value_on": on,
+        "value_off": not on,
+    }
+    device = {
+        "ieee_address": "0x1", "friendly_name": "door", "type": "EndDevice", "supported": True, "disabled": False,
+        "definition": {"model": "C", "vendor": "V", "exposes": [contact]}, "endpoints": {},
+    }  # fmt: skip
+    it = session(Zigbee2MqttDriver(ZigbeeDriverPlan("z")))
+    it.send("zigbee2mqtt/bridge/devices", [device], retained=True)
+    sent = [it.send("zigbee2mqtt/door", {"contact": each}) for each in (True, False)]
+    assert [values for each in sent for values in samples(each)] == [(True,), (False,)]
+
+
 @pytest.mark.parametrize("word", [b"offline", b'{"state":"offline"}'])
 def test_a_device_that_is_offline_falls_silent(bridge, word):
     sending = len(bridge.at(10).tick().frames)
