@@ -204,9 +204,10 @@ class DrivenDevices:
         for driver in self._registry.drivers:
             driver.hold_promises(held=held)
 
-    async def publish(self) -> None:
-        """Publish the messages of drivers, until cancelled."""
+    async def publish(self, connected: asyncio.Event) -> None:
+        """Publish the messages of drivers while there is a connection, until cancelled."""
         while True:
+            await connected.wait()
             publication, late = self._messages.next(self._clocks.radio())
             self._metrics.count("controls_unsent", by=late)
             if publication is None:

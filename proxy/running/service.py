@@ -222,7 +222,7 @@ class ProxyService:
                 tasks.create_task(self.catalog.run(), name="catalog"),
                 tasks.create_task(self._advance_time(), name="clock"),
                 tasks.create_task(self.merging.run(), name="merge demands"),
-                tasks.create_task(self.devices.publish(), name="devices"),
+                tasks.create_task(self.devices.publish(self.link.connected), name="devices"),
                 tasks.create_task(self._send_echoes(), name="echoes"),
                 tasks.create_task(self._send_markers(), name="markers"),
             ]

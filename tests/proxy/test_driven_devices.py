@@ -477,3 +477,16 @@ async def test_a_zigbee_device_is_configured_through_its_bridge(tmp_path, broker
     keeping.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await keeping
+
+
+async def test_messages_to_devices_wait_for_a_connection(tmp_path):
+    async with running(tmp_path, [JSON_DRIVER]) as service:
+        (driver,) = service.devices._registry.drivers
+        service.link.connected.clear()
+        service.devices._note(driver, DriverOutput(publications=(Publication("rooms/set", b"1"),)), None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not [each for each in service.link.published if each.topic == "rooms/set"]
+        service.link.connected.set()
+        await until(lambda: [each for each in service.link.published if each.topic == "rooms/set"])
+        assert service.metrics.value("controls_unsent") == 0
