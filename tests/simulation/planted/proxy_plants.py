@@ -136,7 +136,7 @@ def _reboots_uncounted() -> None:
     def stop(self: SampleAccount, low_watermark_us: int | None) -> None:
         del low_watermark_us
         if self._coverage is not None:
-            self._known_us = sample_account._NEVER_US
+            self._known_us = sample_account.NEVER_US
 
     put(SampleAccount, "stop", stop)
 
