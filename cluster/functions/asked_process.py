@@ -19,10 +19,14 @@ import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import psutil
+
 from cluster.errors import ClusterError
 
 MOST_ANSWERED: Final = 256 * 1024**2
 """Bytes of an answer."""
+MOST_ROUNDS: Final = 16
+"""How often the processes that a function has started are looked for, as they may start others meanwhile."""
 _LENGTHS: Final = struct.Struct(">IQ")
 _MOST_HEADER: Final = 64 * 1024
 _KEPT_VARIABLES: Final = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT")
@@ -149,6 +153,7 @@ class AskedProcess:
 
 
 def _ended(child: subprocess.Popen[bytes]) -> None:
+    _kill_descendants(child)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     for pipe in (child.stdin, child.stdout):
@@ -156,6 +161,26 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
             assert pipe is not None  # noqa: S101 - they are pipes
             pipe.close()
     child.wait()
+
+
+def _kill_descendants(child: subprocess.Popen[bytes]) -> None:
+    """Kill what a process has started, in whatever session; the process itself stands still meanwhile."""
+    if child.returncode is not None:
+        return
+    with contextlib.suppress(psutil.Error):
+        process = psutil.Process(child.pid)
+        process.suspend()
+        for _ in range(MOST_ROUNDS):
+            found = process.children(recursive=True)
+            alive = [each for each in found if each.status() not in {psutil.STATUS_ZOMBIE, psutil.STATUS_STOPPED}]
+            if not alive:
+                break
+            for each in alive:
+                with contextlib.suppress(psutil.Error):
+                    each.suspend()  # so that it starts nothing more; killed below
+        for each in process.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                each.kill()
 
 
 def _wait(descriptor: int, event: int, until: float) -> None:

@@ -12,6 +12,7 @@ in the middle of: its alarm has no handler.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
@@ -23,6 +24,7 @@ from typing import Any, BinaryIO
 
 LENGTHS = struct.Struct(">IQ")
 LONGEST_ERROR = 400
+PR_SET_CHILD_SUBREAPER = 36
 GRACE_SECONDS = 2.0
 """By so much later than the asking process, the kernel ends a call that takes too long."""
 
@@ -33,6 +35,7 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):  # what the function prints is no answer
         os.dup2(nowhere, standard)
+    _keep_descendants()
     function, language, result = None, "polars", ""
     while (found := _read(asked)) is not None:
         header, columns = found
@@ -52,6 +55,12 @@ def main() -> None:
         text = json.dumps(answer).encode()
         answers.write(LENGTHS.pack(len(text), len(body)) + text + body)
         answers.flush()
+
+
+def _keep_descendants() -> None:
+    """Stay an ancestor of all that the function starts, also of what leaves its session: so it is ended, too."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _read(source: BinaryIO) -> tuple[dict[str, Any], bytes] | None:

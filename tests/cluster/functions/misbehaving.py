@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import time
 from os import system
@@ -101,6 +102,23 @@ def changes_polars(x: pl.Series) -> pl.Series:
 def leaves_a_child(x: pl.Series) -> pl.Series:
     if os.fork() == 0:
         time.sleep(3600)
+    time.sleep(3600)
+    return x
+
+
+def leaves_its_session(x: pl.Series) -> pl.Series:
+    """Start processes in sessions of their own, of which one has lost its parent; note their numbers in a file."""
+    program = [sys.executable, "-S", "-c", "import time; time.sleep(3600)"]
+    started = [subprocess.Popen(program, start_new_session=True).pid]
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if (orphan := os.fork()) == 0:
+            time.sleep(3600)
+        os.write(writing, str(orphan).encode())
+        os._exit(0)
+    started.append(int(os.read(reading, 20)))
+    Path(str(x[0])).write_text(" ".join(map(str, started)))
     time.sleep(3600)
     return x
 

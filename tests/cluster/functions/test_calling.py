@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 
 from cluster.errors import ClusterError
@@ -133,6 +134,17 @@ def test_a_function_that_does_not_return_is_ended(attribute):
     began = time.monotonic()
     assert failure(attribute, rules=SHORT) == "it did not return within 0.5 s, and was ended"
     assert time.monotonic() - began < 30
+
+
+def test_what_a_function_has_started_ends_with_it_in_whatever_session(tmp_path):
+    file = tmp_path / "numbers"
+    with calling_under(FunctionRules((MODULE,), seconds=5.0)) as calls, pytest.raises(UserFunctionError):
+        calls.call(function("leaves_its_session", TEXT, result=TEXT), [pl.Series([str(file)])])
+    numbers = [int(each) for each in file.read_text().split()]
+    assert len(numbers) == 2
+    for each in numbers:
+        # One that has lost its parent is removed by the first process of the machine, whenever that looks.
+        assert not psutil.pid_exists(each) or psutil.Process(each).status() == psutil.STATUS_ZOMBIE
 
 
 def test_memory_beyond_the_limit_is_an_error():
