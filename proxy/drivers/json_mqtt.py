@@ -242,7 +242,7 @@ class JsonDriver(DeviceDriver[Device]):
         except PayloadError as error:
             if known is not None:
                 return known.rejected(error)
-            return _rejected(Rejection(error.reason, str(error), name[:64]))
+            return _rejected(Rejection(error.reason, str(error), self._names.likely(name)))
 
     def run(
         self,

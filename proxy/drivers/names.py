@@ -36,8 +36,7 @@ class NameTable:
         known = self._given.get(original)
         if known is not None:
             return known
-        prefixed = self._prefix + original
-        name = prefixed if _allowed(prefixed) else hashed(prefixed, _HASH_LETTERS)
+        prefixed, name = self._prefix + original, self.likely(original)
         letters = _HASH_LETTERS
         while name in self._used:  # another name was chosen to look like this hash
             letters += 1
@@ -45,6 +44,11 @@ class NameTable:
         self._given[original] = name
         self._used.add(name)
         return name
+
+    def likely(self, original: str) -> str:
+        """Return the name of `original`, or the one that it will most likely get; nothing is remembered."""
+        prefixed = self._prefix + original
+        return self._given.get(original) or (prefixed if _allowed(prefixed) else hashed(prefixed))
 
     def forget(self, original: str) -> None:
         """Forget a name that was given in vain."""

@@ -355,6 +355,14 @@ def test_damaged_json_is_no_word(session, payload):
     assert [each.reason for each in it.send("a/b", payload).rejections] == ["garbled"]
 
 
+def test_a_rejection_has_the_name_that_the_device_would_have(session):
+    it = session(driver(prefix="motion-"))
+    for topic, mote in (("a/esp", "motion-esp"), ("a/é", "motion-9b604e8a")):
+        assert [each.mote for each in it.send(topic, b"{").rejections] == [mote]
+        it.send(topic, {"t": 1})
+        assert it.driver.owns(mote)
+
+
 # A proxy that was stopped for a while reads all of it at once, and the broker reports nothing.
 def test_pairs_of_halves_that_come_all_at_once_are_not_mixed(session):
     n = {"name": "n", "path": "n", "type": "real", "optional": True}
