@@ -300,7 +300,10 @@ class Ingest:
         reason = error.reason if isinstance(error, FrameError) else "schema"
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         self._quarantine(kind, str(error), message.topic, message.payload[:4096])
-        if times := self._sparing.due(reason, self._clock()):
+        stream = message.topic.rpartition("/")[2]
+        # What is wrong with one known stream does not keep silent what is wrong with another one.
+        about = f"{reason} {stream}" if kind == "stream_offer" and stream in self.writers else reason
+        if times := self._sparing.due(about, self._clock()):
             log.warning("message rejected", topic=message.topic, reason=reason, error=str(error), times=times)
 
     async def acknowledge(self, acks: Iterable[Ack]) -> None:

@@ -342,6 +342,7 @@ from proxy.storage.spool import SpooledBatch
 from proxy.storage.stores import open_stores
 
 folder = Path(sys.argv[1])
+folder.chmod(0o700)  # others may read what has just been mounted, which is logged
 with open_stores(folder, "p", quarantine_entries=9) as stores:
     spool, number = stores.spool, 0
     try:

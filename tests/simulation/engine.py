@@ -61,6 +61,7 @@ class SimulatedEngine:
         *,
         first_key: int = 0,
         java: object = None,
+        lags: object = None,
         operators: OperatorStatistics | None = None,
     ) -> None:
         self._settings = settings

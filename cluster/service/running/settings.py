@@ -80,7 +80,7 @@ class ClusterSettings:
     stream_bytes
         How much of a stream is kept on disk, likewise; None for no bound.
     results_bytes
-        How much of published results is kept on disk.
+        How much of published results is kept on disk; None for no bound, as clusters of earlier versions had.
     max_queries
         Further queries are rejected.
     max_state_bytes
@@ -138,7 +138,7 @@ class ClusterSettings:
     publishers: int = 1
     stream_age_us: int | None = None
     stream_bytes: int | None = None
-    results_bytes: int = 16 * 1024**3
+    results_bytes: int | None = 16 * 1024**3
     max_queries: int = 50_000
     max_state_bytes: int = 4 * 1024**3
     max_busy: float = math.inf
