@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.event_log import get_logger
-from protocols.security.private_files import FOLDER
+from protocols.security.private_files import make_private
 
 log = get_logger(__name__)
 
@@ -69,11 +69,7 @@ def make_folder(folder: Path) -> None:
     OSError
         If it cannot be made.
     """
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    folder.mkdir(mode=FOLDER, exist_ok=True)
-    sync([folder.parent])
+    make_private(folder, sync=lambda above: sync([above]))
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from protocols.event_log import get_logger
@@ -64,18 +65,26 @@ def keep_private() -> None:
     os.umask(_OTHERS)
 
 
-def make_private(folder: Path) -> None:
+def make_private(folder: Path, *, sync: Callable[[Path], object] = lambda _: None) -> None:
     """Make a folder, and those above it that are missing, for their user only; one that is there stays as it is.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    sync
+        Called with the one above each folder that was made, for what must outlive a power cut: it has the new name.
 
     Raises
     ------
     OSError
-        If it cannot be made.
+        If it cannot be made, or `sync` raises it.
     """
     if folder.is_dir():
         return
-    make_private(folder.parent)
+    make_private(folder.parent, sync=sync)
     folder.mkdir(mode=FOLDER, exist_ok=True)
+    sync(folder.parent)
 
 
 def warn_of_open(path: Path) -> None:

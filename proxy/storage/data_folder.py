@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocols.security.private_files import FOLDER, warn_of_open
+from protocols.security.private_files import make_private, warn_of_open
 from proxy.errors import DataFolderError, DataFolderInUseError
 
 
@@ -24,7 +24,8 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
         It cannot be made or written.
     """
     try:
-        _make(folder)
+        # Its name survives a power cut, as the files of SQLite in it do.
+        make_private(folder, sync=_sync)
         lock = (folder / "lock").open("a+", encoding="ascii")
     except OSError as error:
         raise DataFolderError(
@@ -44,14 +45,9 @@ def owned_data_folder(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-def _make(folder: Path) -> None:
-    """Make a folder, and those above it, for their user, so that they survive a power cut, as files of SQLite do."""
-    if folder.is_dir():
-        return
-    _make(folder.parent)
-    folder.mkdir(mode=FOLDER, exist_ok=True)
-    above = os.open(folder.parent, os.O_RDONLY)
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(above)
+        os.fsync(descriptor)
     finally:
-        os.close(above)
+        os.close(descriptor)
