@@ -257,6 +257,8 @@ class SensorCatalog:
         known = self._entries.get((entry.proxy, entry.mote))
         before = set() if known is None else _folded(known)
         held = self._properties.get(entry.proxy, Counter())
+        if names <= held.keys():
+            return  # as with most entries: it brings nothing that its proxy does not have
         own = {name for name, sensors in held.items() if sensors > (name in before)} | names
         if len(own) > self._most_properties_of_proxy:
             raise FrameError(
@@ -265,6 +267,8 @@ class SensorCatalog:
                 f"{entry.mote!r} brings more",
                 hint=hint,
             )
+        if all(any(name in others for others in self._properties.values()) for name in names):
+            return  # likewise, of all proxies
         kept = {proxy: set(held) for proxy, held in self._properties.items()} | {entry.proxy: own}
         stale = sorted(kept.keys() - self._online - {entry.proxy}, key=lambda proxy: (-len(kept[proxy]), proxy))
         given_up: list[str] = []

@@ -26,6 +26,7 @@ from protocols.wire.catalog import ClockFault, MoteEntry, MoteState, Presence, S
 from protocols.wire.frames import encode
 from protocols.wire.packets import Health
 from tests.cluster.service.driven_devices import device
+from tests.counted_calls import calls
 
 HEARD_US = 1_330_560_000_000_000
 
@@ -123,6 +124,15 @@ def test_a_proxy_takes_the_room_for_properties_of_no_other():
     catalog.apply(EntryPublished(entry("m1", lane=1, segment=2)))
     catalog.apply(EntryPublished(entry("m1", proxy="east", c=1, d=2)))  # in place of its former ones
     assert len(catalog) == 2
+
+
+def test_an_entry_without_new_properties_is_the_same_work_however_many_proxies_there_are():
+    def work(proxies):
+        catalog = catalog_of(*(entry("m1", proxy=f"p{each}", lane=1, segment=2) for each in range(proxies)))
+        again, first = entry("m1", proxy="p0", lane=3, segment=4), entry("m1", lane=1)
+        return [calls(lambda each=each: catalog.apply(EntryPublished(each))) for each in (again, first)]
+
+    assert work(500) == work(5)
 
 
 def test_properties_of_proxies_that_are_offline_make_room():
