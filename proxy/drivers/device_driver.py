@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
 from protocols.wire.packets import Packet
@@ -61,11 +61,8 @@ class DeviceDriver(ABC, Generic[Known]):
         return DriverOutput(frames=tuple(self._due(radio_us, received_us, at_once=True)))
 
     def _due(self, radio_us: int, received_us: int, *, at_once: bool = False) -> Iterator[Packet]:
-        for unit in self._units():
+        for unit in map(self._unit, self._motes.values()):
             yield from unit.time_passed(radio_us=radio_us, received_us=received_us, at_once=at_once)
-
-    def _units(self) -> Iterable[Device]:
-        return map(self._unit, self._motes.values())
 
     def hold_promises(self, *, held: bool) -> None:
         """Let low watermarks stand, or move again."""

@@ -226,7 +226,7 @@ class DeviceFeed:
         """
         stamp_us = received_us if at_us is None else at_us
         low_us = self._low_watermark_us
-        if low_us is None or stamp_us >= low_us or stamp_us >= self._slot(low_us):
+        if low_us is None or not self.is_late(stamp_us):
             return stamp_us
         behind_us = low_us - stamp_us
         if at_us is not None:
@@ -241,7 +241,8 @@ class DeviceFeed:
 
     def is_late(self, stamp_us: int) -> bool:
         """Return whether :meth:`stamp` would refuse the device's own time as late."""
-        return self._low_watermark_us is not None and stamp_us < self._slot(self._low_watermark_us)
+        low_us = self._low_watermark_us
+        return low_us is not None and stamp_us < low_us and stamp_us < self._slot(low_us)
 
     def add(
         self, values: dict[str, SampleValue], stamp_us: int, *, radio_us: int, received_us: int
