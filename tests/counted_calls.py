@@ -29,9 +29,10 @@ def calls(work: Callable[[], object], *, most: int | None = None) -> int:
         if most is not None and count > most:
             raise TooManyCallsError
 
+    before = sys.getprofile()
     sys.setprofile(seen)
     try:
         work()
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
     return count

@@ -111,8 +111,9 @@ class Bridge(Publishing):
     @property
     def configures(self) -> bool:
         """Whether the reporting of thermometers can be configured."""
-        later = self.update is not None and self.update.change == "configures from now on"
-        return self.changed("configures from now on") if later else not self.changed("configures no more")
+        if self.update is not None and self.update.change == "configures from now on":
+            return self.has_passed(0.0)
+        return not self.changed("configures no more")
 
     async def _announce_update(self) -> None:
         assert self.update is not None

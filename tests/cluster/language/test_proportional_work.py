@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from cluster.language.errors import FjordSqlError
 from cluster.language.translation import parse_statement, translate
 from tests.cluster.language.example_catalog import CATALOG
+from tests.counted_calls import calls
 
 HOUR = "WINDOW(RANGE 1 HOUR)"
 PIECES = 120
@@ -53,20 +52,12 @@ def test_twice_the_text_takes_about_twice_the_work(kind):
 
 def _work(text: str) -> int:
     """Return how many calls it takes to understand a text, or to refuse it."""
-    calls = 0
 
-    def count(_frame: Any, event: str, _arg: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
+    def understand() -> None:
         with contextlib.suppress(FjordSqlError):
             if text.startswith("CREATE"):
                 parse_statement(text)
             else:
                 translate(text, CATALOG)
-    finally:
-        sys.setprofile(before)
-    return calls
+
+    return calls(understand)

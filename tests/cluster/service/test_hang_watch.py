@@ -110,7 +110,7 @@ async def test_a_hung_engine_is_started_again_counted_and_shown(
     twice = asyncio.Event()
 
     def start(*_: Any) -> Running:
-        engine._running = running = Running()  # type: ignore[assignment]
+        engine._running = running = Running()  # type: ignore[assignment] # it stands in
         started.append(running)
         if len(started) == 3:
             twice.set()

@@ -189,6 +189,17 @@ def _updates_ignored() -> None:
     put(Zigbee2MqttDriver, "_devices", first)
 
 
+@PLANTS.planted("updates of devices that publish freely ignored", "a column that a bridge adds comes, and stays")
+def _updates_of_free_ignored() -> None:
+    listed_as = Zigbee2MqttDriver._listed_as
+
+    def first(self: Zigbee2MqttDriver, known: Any, device: Any) -> Any:
+        seen = known.device is not None and known.capabilities.publishes
+        return NOTHING if seen else listed_as(self, known, device)
+
+    put(Zigbee2MqttDriver, "_listed_as", first)
+
+
 @PLANTS.planted("capabilities that change not announced", "a device that turns into a free publisher loses no message")
 def _unannounced_capabilities() -> None:
     put(zigbee2mqtt._Known, "stated", property(lambda self: self.feed.announcement()))
